@@ -1,0 +1,1 @@
+"""Learners. One readable file each, registered by a decorator."""

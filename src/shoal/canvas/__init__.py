@@ -1,0 +1,1 @@
+"""Drawing into uint8 arrays, on the host."""

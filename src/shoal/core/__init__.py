@@ -1,0 +1,1 @@
+"""Foundations: values, spaces, keys, the environment and agent contracts, the registry."""

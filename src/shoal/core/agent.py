@@ -1,0 +1,54 @@
+"""The agent contract: a value whose `hyper` fields are traced and whose `static` fields shape the program.
+
+One member is written, the runner vmaps: over members (settings x seeds) inside, scanning over updates outside.
+"""
+
+import abc
+from typing import Any, Self
+
+from jaxtyping import Array, Int
+
+from shoal.core.env import Env, Key, Observation
+from shoal.core.struct import Struct
+
+AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
+Metrics = Any
+
+
+class Agent(Struct, abc.ABC):
+    """A learner. Subclass it, decorate the class with `@struct`, and write the hooks."""
+
+    @abc.abstractmethod
+    def bind(self, env: Env) -> Self:
+        """This agent, fitted to an environment: static spaces and sizes are filled in. The only way to a usable agent.
+
+        Raises ValueError where the two cannot work together, or where sizes do not fit, before anything compiles.
+        """
+
+    @abc.abstractmethod
+    def init(self, key: Key, env: Env) -> AgentState:
+        """A new member. `key` is consumed; everything random that the member ever does derives from it."""
+
+    @abc.abstractmethod
+    def update(self, state: AgentState, env: Env, clock: Int[Array, ""]) -> tuple[AgentState, Metrics]:
+        """One iteration of one member. `clock` is the runner's unbatched loop index; `state.age` drives schedules."""
+
+    def initial_carry(self) -> Any:
+        """The policy's memory at the start of an episode; None for policies without one."""
+        return None
+
+    @abc.abstractmethod
+    def act(
+        self, state: AgentState, obs: Observation, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """(action, carry) for one observation. Unbatched. `key` is consumed (and ignored when greedy)."""
+
+    @abc.abstractmethod
+    def policy_state(self, state: AgentState) -> Any:
+        """The part of a state that `act` reads, small enough to keep and share; `act` accepts it in place of a state."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_update(self) -> int:
+        """Environment steps that one `update` takes. Static."""
+

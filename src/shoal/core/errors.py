@@ -1,0 +1,36 @@
+"""Errors in the user's words: what was given, what would work, what to do."""
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class UnknownNameError(ValueError):
+    """A name that is not registered, with the nearest ones that are."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, incomplete, or belongs to something else."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
+    """The error for an unregistered name: `kind 'name' is not registered. Did you mean ...?`."""
+    return UnknownNameError(f"{kind} {name!r} is not registered.{did_you_mean(name, known)} {hint}".strip())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean A or B?`, or nothing when no known name is near."""
+    spelled = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.55)
+    return f" Did you mean {' or '.join(spelled[n] for n in near)}?" if near else ""
+
+
+def need(package: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional package, or say which extra installs it. Raises ImportError."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{purpose} needs the package {package!r}, which is not installed: pip install 'shoal[{extra}]'."
+        ) from error

@@ -1,0 +1,125 @@
+"""Names for environments and agents. A decorator registers; nothing is listed centrally.
+
+Modules below `shoal.envs` and `shoal.agents` are imported when a name is first looked up; other packages add theirs
+through the entry-point groups `shoal.envs` and `shoal.agents`, each naming a module that registers when imported.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from shoal.core.errors import did_you_mean, unknown_name
+
+Cls = TypeVar("Cls", bound=type)
+
+
+class Entry(NamedTuple):
+    """A registered name: what to build, and the fields it presets."""
+
+    name: str
+    cls: type
+    preset: dict[str, Any]
+
+    def build(self, **fields: Any) -> Any:
+        """Build the value. Raises TypeError, naming the nearest fields, for a field that does not exist."""
+        known = getattr(self.cls, "__dataclass_fields__", {})
+        for field in fields:
+            if field not in known:
+                raise TypeError(
+                    f"{self.name} has no field {field!r}.{did_you_mean(field, known)} "
+                    f"Its fields are: {', '.join(known) or 'none'}."
+                )
+        return self.cls(**{**self.preset, **fields})
+
+
+class Registry(Mapping[str, Entry]):
+    """Registered names of one kind ("env" or "agent"), discovered on first use."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        """`package` is imported, with everything below it, when a name is first looked up."""
+        self.kind = kind
+        self.package = package
+        self._entries: dict[str, Entry] = {}
+        self._discovered = False
+
+    def register(self, name: str, **preset: Any) -> Callable[[Cls], Cls]:
+        """A decorator that registers a class under a name, with preset fields. Stack it for variants of one class."""
+
+        def decorate(cls: Cls) -> Cls:
+            self._entries[name] = Entry(name, cls, preset)
+            return cls
+
+        return decorate
+
+    def __getitem__(self, name: str) -> Entry:
+        """The entry of a name, of `module:Class` or of `file.py:Class`. Raises UnknownNameError (a ValueError)."""
+        if ":" in name:
+            return self._from_path(name)
+        self._discover()
+        if name not in self._entries:
+            raise unknown_name(self.kind, name, self._entries, f"`shoal {self.kind}s` lists every name.")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._discover()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._discover()
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        self._discover()
+        return len(self._entries)
+
+    def _discover(self) -> None:
+        if self._discovered:
+            return
+        self._discovered = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
+        for point in entry_points(group=self.package):
+            point.load()
+
+    def _from_path(self, path: str) -> Entry:
+        place, _, attribute = path.rpartition(":")
+        module = _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        if not hasattr(module, attribute):
+            classes = [k for k, v in vars(module).items() if isinstance(v, type)]
+            raise unknown_name("name", attribute, classes, f"It was looked for in {place}.")
+        return Entry(path, getattr(module, attribute), {})
+
+
+def _import_file(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
+    name = f"shoal_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} cannot be imported as a Python module.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+ENVS = Registry("env", "shoal.envs")
+AGENTS = Registry("agent", "shoal.agents")
+
+env = ENVS.register
+agent = AGENTS.register
+
+
+def make(name: str, **fields: Any) -> Any:
+    """The environment registered under a name: `make("CartPole-v1", gravity=5.0)`.
+
+    Also takes `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError with the nearest names for an
+    unknown one, TypeError for a field that the environment does not have.
+    """
+    return ENVS[name].build(**fields)

@@ -1,0 +1,154 @@
+"""Values: frozen dataclasses that are JAX pytrees. Environments, agents, states and configurations are all of this kind.
+
+A field is one of three things. A plain field or a `hyper` is a leaf: a number or array that may be traced and may carry
+a leading member axis, so that changing it never recompiles. A `static` field shapes the program (a size, a name, an
+architecture) and lives in the tree's structure: changing it compiles a new program.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
+
+import jax
+import numpy as np
+
+# A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
+Number = bool | int | float | np.generic | np.ndarray | jax.Array
+
+Cls = TypeVar("Cls", bound=type)
+
+
+class Range(NamedTuple):
+    """What a `hyper` field may hold (`low` to `high`, inclusive) or should be searched over."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
+    """A field that shapes the program. Must be hashable. `choices` lists the values worth searching."""
+    return dataclasses.field(default=default, metadata={"static": True, "choices": choices, "help": help})
+
+
+def hyper(
+    default: float,
+    *,
+    search: tuple | None = None,
+    valid: tuple[float, float] | None = None,
+    help: str = "",  # noqa: A002
+) -> Any:
+    """A traced hyperparameter.
+
+    `search=(low, high)` or `(low, high, "log")` is where a study looks; `valid=(low, high)` is what makes sense at all
+    and is checked when the value is built. They are different things on purpose.
+    """
+    searched = None if search is None else Range(search[0], search[1], "log" in search[2:])
+    allowed = None if valid is None else Range(*valid)
+    return dataclasses.field(default=default, metadata={"search": searched, "valid": allowed, "help": help})
+
+
+class Struct:
+    """What every value can do. A base for the `struct` decorator to work on; holds no fields itself."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; fields are checked again. Raises TypeError for a field it does not have."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, hyper, dataclasses.field))
+def struct(cls: Cls) -> Cls:
+    """Turn a class into a frozen dataclass that is a JAX pytree.
+
+    `__init__` (and the checks it runs) happens when a user builds the value, not when JAX takes it apart and puts it
+    together again, so checks may look at concrete numbers and leaves may be anything while JAX is at work.
+    """
+    own_check = cls.__dict__.get("__post_init__")
+
+    def post_init(self: Any) -> None:
+        _check_ranges(self)
+        if own_check is not None:
+            own_check(self)
+
+    cls.__post_init__ = post_init
+    if not hasattr(cls, "replace"):
+        cls.replace = Struct.replace
+    made = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    leaves = tuple(f.name for f in dataclasses.fields(made) if not f.metadata.get("static"))
+    statics = tuple(f.name for f in dataclasses.fields(made) if f.metadata.get("static"))
+
+    def flatten_with_keys(value: Any) -> tuple[tuple, tuple]:
+        children = tuple((jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in leaves)
+        return children, tuple(getattr(value, name) for name in statics)
+
+    def flatten(value: Any) -> tuple[tuple, tuple]:
+        return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in statics)
+
+    # Not through `__init__`: its checks are for users, and JAX may put anything in the place of a leaf.
+    def unflatten(aux: tuple, children: tuple) -> Any:
+        value = object.__new__(made)
+        for name, child in zip(leaves, children, strict=True):
+            object.__setattr__(value, name, child)
+        for name, setting in zip(statics, aux, strict=True):
+            object.__setattr__(value, name, setting)
+        return value
+
+    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    return made
+
+
+def hyper_fields(value: Any) -> dict[str, dataclasses.Field]:
+    """The `hyper` fields of a value or class, by name, in order of declaration."""
+    return {f.name: f for f in dataclasses.fields(value) if "search" in f.metadata}
+
+
+def static_fields(value: Any) -> dict[str, dataclasses.Field]:
+    """The `static` fields of a value or class, by name, in order of declaration."""
+    return {f.name: f for f in dataclasses.fields(value) if f.metadata.get("static")}
+
+
+def to_arrays(value: Any) -> Any:
+    """Every Python number among the leaves as an array of JAX's default dtype, so that equal values never retrace."""
+    return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, _strong_dtype(leaf)), value)
+
+
+def describe(value: Any) -> Any:
+    """A JSON-ready picture of a value: nested dicts, lists, numbers and strings; arrays become lists."""
+    if isinstance(value, Struct):
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, Mapping):
+        return {str(k): describe(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(v) for v in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)):
+        return np.asarray(value).tolist()
+    return getattr(value, "__qualname__", repr(value))
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether a field holds a number that can be looked at now (not a tracer, not a placeholder)."""
+    return isinstance(value, (bool, int, float, np.generic, np.ndarray)) or (
+        isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    )
+
+
+def _check_ranges(value: Any) -> None:
+    for name, field in hyper_fields(value).items():
+        given, allowed = getattr(value, name), field.metadata["valid"]
+        if allowed is None or not is_concrete(given):
+            continue
+        numbers = np.asarray(given)
+        bad = numbers[~((numbers >= allowed.low) & (numbers <= allowed.high))]
+        if bad.size:
+            raise ValueError(
+                f"{type(value).__name__}.{name}={bad.ravel()[0]} is out of range: it must lie in "
+                f"[{allowed.low}, {allowed.high}]. The default is {field.default}."
+            )
+
+
+def _strong_dtype(leaf: Any) -> Any:
+    dtype = np.asarray(leaf).dtype if not isinstance(leaf, jax.Array) else leaf.dtype
+    return jax.dtypes.canonicalize_dtype(dtype) if isinstance(dtype, np.dtype) else dtype

@@ -1,0 +1,1 @@
+"""Worlds. Each family is a package, each environment a file that registers itself."""

@@ -1,0 +1,1 @@
+"""The five classic-control problems, exact against Gymnasium's."""

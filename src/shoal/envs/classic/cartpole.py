@@ -1,0 +1,132 @@
+"""CartPole: keep a pole upright on a cart by pushing left or right.
+
+Source: Barto, Sutton and Anderson 1983; Gymnasium `classic_control/cartpole.py` (CartPole-v0 and -v1), step for step.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, static, struct
+
+
+@struct
+class CartPoleState(State):
+    """Position and velocity of cart and pole."""
+
+    x: Float[Array, ""]  # m, 0 at the center
+    x_dot: Float[Array, ""]  # m/s
+    theta: Float[Array, ""]  # rad from upright, clockwise
+    theta_dot: Float[Array, ""]  # rad/s
+
+
+@env("CartPole-v1")
+@env("CartPole-v0", max_steps=200)
+@struct
+class CartPole(Env):
+    """Balance a pole that is hinged to a cart on a frictionless track.
+
+    Action: Discrete(2); 0 pushes the cart left, 1 right, with `force_mag`.
+
+    Observation: Box(4), float32
+
+    | i | quantity              | low    | high   |
+    |---|-----------------------|--------|--------|
+    | 0 | cart position, m      | -4.8   | 4.8    |
+    | 1 | cart velocity, m/s    | -inf   | inf    |
+    | 2 | pole angle, rad       | -0.418 | 0.418  |
+    | 3 | pole velocity, rad/s  | -inf   | inf    |
+
+    Reward: 1 every step, the last one included. With `sutton_barto_reward`: 0, and -1 on the step that ends the episode.
+    Start: each quantity uniform in [`reset_low`, `reset_high`].
+    End: terminated when |position| > `x_threshold` or |angle| > `theta_threshold`; truncated after `max_steps` (500 in
+    v1, 200 in v0).
+    Differences from Gymnasium: none in the dynamics. Gymnasium goes on from a terminated state with reward 0; here a
+    rollout resets first.
+    """
+
+    gravity: Number = 9.8  # m/s^2
+    mass_cart: Number = 1.0  # kg
+    mass_pole: Number = 0.1  # kg
+    length: Number = 0.5  # half the pole's length, m
+    force_mag: Number = 10.0  # N
+    tau: Number = 0.02  # seconds a step
+    theta_threshold: Number = 12 * 2 * math.pi / 360  # rad
+    x_threshold: Number = 2.4  # m
+    reset_low: Number = -0.05
+    reset_high: Number = 0.05
+    max_steps: Number | None = 500
+    sutton_barto_reward: bool = static(False, choices=(False, True))
+    integrator: str = static("euler", choices=("euler", "semi-implicit"))
+
+    def __post_init__(self) -> None:
+        if self.integrator not in ("euler", "semi-implicit"):
+            raise ValueError(f"integrator={self.integrator!r} is unknown. Choose 'euler' or 'semi-implicit'.")
+
+    @property
+    def total_mass(self) -> Number:
+        """Mass of cart and pole, kg."""
+        return self.mass_cart + self.mass_pole
+
+    @property
+    def polemass_length(self) -> Number:
+        """Mass of the pole times half its length, kg m."""
+        return self.mass_pole * self.length
+
+    @property
+    def observation_space(self) -> Box:
+        """Twice the thresholds, as Gymnasium has it; velocities are unbounded."""
+        limits = (4.8, math.inf, 24 * 2 * math.pi / 360, math.inf)
+        return Box(tuple(-x for x in limits), limits, (4,))
+
+    @property
+    def action_space(self) -> Discrete:
+        """Left and right."""
+        return Discrete(2)
+
+    def init(self, key: Key) -> CartPoleState:
+        """All four quantities uniform around zero."""
+        x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=self.reset_low, maxval=self.reset_high)
+        return CartPoleState(jnp.int32(0), x, x_dot, theta, theta_dot)
+
+    def transition(
+        self, state: CartPoleState, action: Int[Array, ""], noise: None
+    ) -> tuple[CartPoleState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Push, integrate, judge."""
+        del noise
+        x_acc, theta_acc = self._accelerations(state, action)
+        state = self._integrate(state, x_acc, theta_acc)
+        fallen = (jnp.abs(state.x) > self.x_threshold) | (jnp.abs(state.theta) > self.theta_threshold)
+        reward = -fallen.astype(jnp.float32) if self.sutton_barto_reward else jnp.float32(1)
+        return state, reward, fallen, {}
+
+    def observe(self, state: CartPoleState) -> Float[Array, "4"]:
+        """Position, velocity, angle, angular velocity."""
+        return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])
+
+    def _accelerations(self, state: CartPoleState, action: Int[Array, ""]) -> tuple[Array, Array]:
+        # Equations of motion: Florian 2007, "Correct equations for the dynamics of the cart-pole system".
+        force = jnp.where(action == 1, self.force_mag, -self.force_mag).astype(state.x.dtype)
+        cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
+        push = (force + self.polemass_length * state.theta_dot**2 * sin) / self.total_mass
+        theta_acc = (self.gravity * sin - cos * push) / (
+            self.length * (4.0 / 3.0 - self.mass_pole * cos**2 / self.total_mass)
+        )
+        return push - self.polemass_length * theta_acc * cos / self.total_mass, theta_acc
+
+    def _integrate(self, state: CartPoleState, x_acc: Array, theta_acc: Array) -> CartPoleState:
+        x_dot = state.x_dot + self.tau * x_acc
+        theta_dot = state.theta_dot + self.tau * theta_acc
+        semi_implicit = self.integrator == "semi-implicit"
+        return state.replace(
+            x=state.x + self.tau * (x_dot if semi_implicit else state.x_dot),
+            x_dot=x_dot,
+            theta=state.theta + self.tau * (theta_dot if semi_implicit else state.theta_dot),
+            theta_dot=theta_dot,
+        )

@@ -1,0 +1,1 @@
+"""Networks, initialisers and distributions."""

@@ -1,0 +1,1 @@
+"""Arithmetic shared by agents: returns, losses, running statistics, shuffles. Pure functions."""

@@ -1,0 +1,1 @@
+"""Vectorised rollouts: automatic resets from a bank, episode statistics, evaluation."""

@@ -1,0 +1,1 @@
+"""Sinks for records: lines in a file, lines on a terminal."""

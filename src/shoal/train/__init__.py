@@ -1,0 +1,1 @@
+"""Runs: specification, plan, loop, records, checkpoints. Writes data; draws nothing."""

@@ -1,0 +1,1 @@
+"""Figures and animations, made from files and states."""
