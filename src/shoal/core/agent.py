@@ -51,4 +51,3 @@ class Agent(Struct, abc.ABC):
     @abc.abstractmethod
     def steps_per_update(self) -> int:
         """Environment steps that one `update` takes. Static."""
-

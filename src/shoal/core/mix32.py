@@ -21,7 +21,11 @@ def _mix(x):
 def _seed(seed):
     seed = jnp.asarray(seed)
     low = jax.lax.convert_element_type(seed, U32)
-    high = jax.lax.convert_element_type(jax.lax.shift_right_logical(seed, jnp.full((), 32, seed.dtype)), U32) if seed.dtype.itemsize == 8 else jnp.zeros((), U32)
+    high = (
+        jax.lax.convert_element_type(jax.lax.shift_right_logical(seed, jnp.full((), 32, seed.dtype)), U32)
+        if seed.dtype.itemsize == 8
+        else jnp.zeros((), U32)
+    )
     return jnp.stack([_mix(low ^ U32(0x9E3779B9)), _mix(high + U32(0x7F4A7C15) + low)])
 
 
@@ -57,4 +61,6 @@ def _bits(key, bit_width, shape):
     return out.reshape(shape)
 
 
-MIX32 = define_prng_impl(key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="mix32", tag="mix")
+MIX32 = define_prng_impl(
+    key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="mix32", tag="mix"
+)
