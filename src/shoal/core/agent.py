@@ -45,7 +45,7 @@ class Agent(Struct, abc.ABC):
 
     @abc.abstractmethod
     def policy_state(self, state: AgentState) -> Any:
-        """The part of a state that `act` reads, small enough to keep and share; `act` accepts it in place of a state."""
+        """The part of a state that `act` reads, small enough to share; `act` accepts it in place of a state."""
 
     @property
     @abc.abstractmethod

@@ -1,7 +1,7 @@
 """Random keys: typed, named by purpose, and independent of neighbours.
 
-Every random number of a run descends from one run key. A member's key is `fold_in(run key, seed index)`, so a member does
-not depend on how many others there are; a purpose ("evaluate", "select") folds the CRC-32 of its name in, so asking for
+Every random number of a run descends from one run key. A member's key is `fold_in(run key, seed index)`, so a member
+does not depend on how many others there are; a purpose ("evaluate", "select") folds the CRC-32 of its name in, so asking for
 more evaluation cannot change training.
 """
 
@@ -11,7 +11,7 @@ import jax
 
 from shoal.core.mix32 import MIX32
 
-# Selectable generators. `mix32` is ours: several times faster on CPU, and not cryptographic. `threefry2x32` is JAX's own.
+# Selectable generators. `mix32` is ours: several times faster on CPU, not cryptographic. `threefry2x32` is JAX's.
 IMPLEMENTATIONS = {"mix32": MIX32, "threefry2x32": "threefry2x32"}
 DEFAULT = "mix32"
 

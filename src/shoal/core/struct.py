@@ -1,4 +1,4 @@
-"""Values: frozen dataclasses that are JAX pytrees. Environments, agents, states and configurations are all of this kind.
+"""Values: frozen dataclasses that are JAX pytrees. Environments, agents, states and settings are all of this kind.
 
 A field is one of three things. A plain field or a `hyper` is a leaf: a number or array that may be traced and may carry
 a leading member axis, so that changing it never recompiles. A `static` field shapes the program (a size, a name, an

@@ -43,7 +43,7 @@ class CartPole(Env):
     | 2 | pole angle, rad       | -0.418 | 0.418  |
     | 3 | pole velocity, rad/s  | -inf   | inf    |
 
-    Reward: 1 every step, the last one included. With `sutton_barto_reward`: 0, and -1 on the step that ends the episode.
+    Reward: 1 every step, the last one included. With `sutton_barto_reward`: 0, and -1 on the step that ends it.
     Start: each quantity uniform in [`reset_low`, `reset_high`].
     End: terminated when |position| > `x_threshold` or |angle| > `theta_threshold`; truncated after `max_steps` (500 in
     v1, 200 in v0).
