@@ -1,0 +1,149 @@
+"""A small drawing kit for `render`: smooth shapes in world coordinates, painted into a uint8 picture. Host side only.
+
+Every shape is a signed distance to its rim, in pixels. A pixel is covered by clip(1/2 - distance, 0, 1), which is exact
+for straight vertical and horizontal rims and within a few percent of a pixel for all others, so edges are smooth and
+slow movements glide without drawing anything at a higher resolution.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+Color = tuple[int, int, int]
+Point = tuple[float, float]
+Points = Sequence[Point] | Float[np.ndarray, "P 2"]
+Distance = Callable[[Float[np.ndarray, "1 w"], Float[np.ndarray, "h 1"]], Float[np.ndarray, "h w"]]
+
+WHITE: Color = (255, 255, 255)
+BLACK: Color = (0, 0, 0)
+
+
+class Canvas:
+    """A picture of `width` x `height` pixels that shows the part `window` of the world.
+
+    `window` is (left, bottom, right, top) in world units. Positions, widths and radii are in world units too; lengths
+    follow the horizontal scale. A `bottom` below `top` makes y point up. Without a window, world units are pixels and y
+    points down. Later shapes cover earlier ones; what lies outside is cut off. `background` is a color, or a picture of
+    the same size to go on drawing on (it is copied).
+
+        canvas = Canvas(600, 400, window=(-2.4, -0.8, 2.4, 2.4))
+        canvas.circle((0, 0), 0.1, fill=(129, 132, 203))
+        picture = canvas.pixels()  # uint8 [400, 600, 3]
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        *,
+        window: tuple[float, float, float, float] | None = None,
+        background: Color | UInt8[np.ndarray, "H W 3"] = WHITE,
+    ) -> None:
+        left, bottom, right, top = window or (0.0, float(height), float(width), 0.0)
+        if min(width, height) < 1 or left == right or bottom == top:
+            raise ValueError(
+                f"a canvas of {width} x {height} pixels with window={window} shows nothing. "
+                "Give sizes of 1 or more and a window (left, bottom, right, top) with an area."
+            )
+        self._origin = np.array([left, top], float)
+        self._scale = np.array([width / (right - left), height / (bottom - top)])
+        self._pixels = np.empty((height, width, 3), np.uint8)
+        self._pixels[:] = background
+
+    def polygon(self, points: Points, fill: Color) -> None:
+        """A filled polygon, closed by itself. It may have dents, but no side may cross another."""
+        corners = self._in_pixels(points)
+        self._paint(corners, 0.0, functools.partial(_polygon_distance, corners.tolist()), fill)
+
+    def circle(self, center: Point, radius: float, fill: Color) -> None:
+        """A filled circle."""
+        ((x, y),) = middle = self._in_pixels([center])
+        r = self._length(radius)
+        self._paint(middle, r, lambda column, row: np.hypot(column - x, row - y) - r, fill)
+
+    def line(self, points: Points, fill: Color, width: float) -> None:
+        """A line through all points, with round ends and corners. It is never thinner than a pixel."""
+        path = self._in_pixels(points)
+        half = max(self._length(width), 1.0) / 2
+        for segment in np.concatenate([path[:-1], path[1:]], axis=1):
+            stroke = functools.partial(_stroke_distance, segment.tolist(), half)
+            self._paint(segment.reshape(2, 2), half, stroke, fill)
+
+    def arrow_arc(self, center: Point, radius: float, start: float, sweep: float, fill: Color, width: float) -> None:
+        """An arc from angle `start` through `sweep` radians (counterclockwise where y points up), ending in a head."""
+        turns = start + sweep * np.linspace(0.0, 1.0, 33)
+        arc = np.asarray(center, float) + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+        self.line(arc, fill, width)
+        heading = start + sweep + math.copysign(math.pi / 2, sweep)
+        self.polygon(placed([(0.0, -2 * width), (4 * width, 0.0), (0.0, 2 * width)], tuple(arc[-1]), heading), fill)
+
+    def text(self, position: Point, words: str, fill: Color = BLACK, size: float = 14.0, anchor: str = "la") -> None:
+        """A line of text, `size` pixels high. `anchor` is Pillow's: "la" is left and top, "mm" the middle."""
+        from PIL import Image, ImageDraw, ImageFont  # here, because importing an environment must not import Pillow
+
+        page = Image.fromarray(self._pixels)
+        ((x, y),) = self._in_pixels([position]).tolist()
+        ImageDraw.Draw(page).text((x, y), words, fill=fill, font=ImageFont.load_default(size), anchor=anchor)
+        self._pixels = np.array(page)
+
+    def pixels(self) -> UInt8[np.ndarray, "H W 3"]:
+        """The picture so far."""
+        return self._pixels.copy()
+
+    def _in_pixels(self, points: Any) -> Float[np.ndarray, "P 2"]:
+        return (np.asarray(points, float) - self._origin) * self._scale
+
+    def _length(self, units: float) -> float:
+        return units * abs(float(self._scale[0]))
+
+    def _paint(self, around: Float[np.ndarray, "P 2"], margin: float, distance: Distance, fill: Color) -> None:
+        """Blend `fill` into the pixels near the points `around`, as far as `distance` says that each is covered."""
+        size = self._pixels.shape[1::-1]
+        left, top = np.clip(np.floor(around.min(axis=0) - margin - 1), 0, size).astype(int)
+        right, bottom = np.clip(np.ceil(around.max(axis=0) + margin + 1), 0, size).astype(int)
+        column = np.arange(left, right, dtype=np.float32)[None, :] + np.float32(0.5)
+        row = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
+        cover = np.clip(0.5 - distance(column, row), 0.0, 1.0)[..., None]
+        region = self._pixels[top:bottom, left:right]
+        region[:] = np.rint(region + (np.array(fill, np.float32) - region) * cover).astype(np.uint8)
+
+
+def placed(points: Points, at: Point, angle: float = 0.0) -> Float[np.ndarray, "P 2"]:
+    """Points turned by `angle` (radians, counterclockwise where y points up) about the origin, then moved to `at`."""
+    cos, sin = math.cos(angle), math.sin(angle)
+    return np.asarray(points, float) @ np.array([[cos, sin], [-sin, cos]]) + np.asarray(at, float)
+
+
+def box(left: float, bottom: float, right: float, top: float) -> list[Point]:
+    """The four corners of a rectangle."""
+    return [(left, bottom), (left, top), (right, top), (right, bottom)]
+
+
+def _stroke_distance(segment: Sequence[float], half: float, column: Any, row: Any) -> np.ndarray:
+    return np.sqrt(_squared_distance(segment, column, row)) - half
+
+
+def _polygon_distance(corners: list[list[float]], column: Any, row: Any) -> np.ndarray:
+    nearest, inside = np.inf, False
+    before = corners[-1]
+    for corner in corners:
+        (x0, y0), (x1, y1) = before, corner
+        nearest = np.minimum(nearest, _squared_distance((x0, y0, x1, y1), column, row))
+        # A ray to the right crosses this side: inside after an odd number of crossings.
+        slope = (x1 - x0) / (y1 - y0) if y1 != y0 else 0.0
+        inside = inside ^ (((row < y0) != (row < y1)) & (column < x0 + (row - y0) * slope))
+        before = corner
+    rim = np.sqrt(nearest)
+    return np.where(inside, -rim, rim)
+
+
+def _squared_distance(segment: Sequence[float], column: Any, row: Any) -> np.ndarray:
+    x, y, end_x, end_y = segment
+    along_x, along_y = end_x - x, end_y - y
+    length = along_x**2 + along_y**2
+    part = np.clip(((column - x) * along_x + (row - y) * along_y) / (length or 1.0), 0.0, 1.0)
+    return (column - x - part * along_x) ** 2 + (row - y - part * along_y) ** 2
