@@ -6,15 +6,16 @@ random draw comes from `seed`, so a report is the same each time it is made.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-Statistic = Callable[..., Float[np.ndarray, "..."]]  # called as statistic(samples, axis=-1)
+Statistic = Callable[..., Any]  # called as statistic(samples, axis=-1)
 
 
-def iqm(x: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."]:
+def iqm(x: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."] | float:
     """Interquartile mean: the mean of what is left when floor(n / 4) values are cut off at each end.
 
     Steadier than the mean against a few failed members, and less wasteful than the median.
@@ -62,7 +63,7 @@ def iqm_band(
     for count in np.unique(present[present > 0]):
         rows = present == count
         kept = ordered[rows, :count]
-        means = kept @ _middle_weights(count, seed, resamples).T
+        means = kept @ _middle_weights(int(count), seed, resamples).T
         center[rows] = iqm(kept)
         low[rows], high[rows] = np.quantile(means, _tails(level), axis=-1)
     return center, low, high
