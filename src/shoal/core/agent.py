@@ -4,7 +4,7 @@ One member is written, the runner vmaps: over members (settings x seeds) inside,
 """
 
 import abc
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from jaxtyping import Array, Int
 
@@ -13,13 +13,14 @@ from shoal.core.struct import Struct
 
 AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
 Metrics = Any
+Bound = TypeVar("Bound")
 
 
 class Agent(Struct, abc.ABC):
     """A learner. Subclass it, decorate the class with `@struct`, and write the hooks."""
 
     @abc.abstractmethod
-    def bind(self, env: Env) -> Self:
+    def bind(self: Bound, env: Env) -> Bound:
         """This agent, fitted to an environment: static spaces and sizes are filled in. The only way to a usable agent.
 
         Raises ValueError where the two cannot work together, or where sizes do not fit, before anything compiles.

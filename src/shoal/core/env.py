@@ -35,6 +35,9 @@ class Env(Struct, abc.ABC):
 
     # What changed in our own version of this world since it was first published here; written into every manifest.
     revision: ClassVar[int] = 1
+    # About how many steps lie between two resets of one environment under a random policy; sizes the rollout's reset
+    # bank. A contract test holds it to this: less than 1 % of resets may reuse a state of the bank.
+    reset_every: ClassVar[int] = 8
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
 

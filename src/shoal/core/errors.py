@@ -10,6 +10,10 @@ class UnknownNameError(ValueError):
     """A name that is not registered, with the nearest ones that are."""
 
 
+class CheckError(AssertionError):
+    """An environment that breaks the contract: which hook, what it gave, and what to write instead."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint that is damaged, incomplete, or belongs to something else."""
 
@@ -17,6 +21,14 @@ class CheckpointError(ValueError):
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
     """The error for an unregistered name: `kind 'name' is not registered. Did you mean ...?`."""
     return UnknownNameError(f"{kind} {name!r} is not registered.{did_you_mean(name, known)} {hint}".strip())
+
+
+def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for a field that a value does not have, with the nearest ones and the whole list."""
+    known = list(known)
+    return TypeError(
+        f"{owner} has no field {name!r}.{did_you_mean(name, known)} Its fields are: {', '.join(known) or 'none'}."
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -30,7 +42,9 @@ def need(package: str, extra: str, purpose: str) -> ModuleType:
     """Import an optional package, or say which extra installs it. Raises ImportError."""
     try:
         return importlib.import_module(package)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != package.split(".")[0]:
+            raise  # the package is there; something that it imports is not
         raise ImportError(
             f"{purpose} needs the package {package!r}, which is not installed: pip install 'shoal[{extra}]'."
         ) from error

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.core.errors import did_you_mean, unknown_name
+from shoal.core.errors import unknown_field, unknown_name
 
 Cls = TypeVar("Cls", bound=type)
 
@@ -30,10 +30,7 @@ class Entry(NamedTuple):
         known = getattr(self.cls, "__dataclass_fields__", {})
         for field in fields:
             if field not in known:
-                raise TypeError(
-                    f"{self.name} has no field {field!r}.{did_you_mean(field, known)} "
-                    f"Its fields are: {', '.join(known) or 'none'}."
-                )
+                raise unknown_field(self.name, field, known)
         return self.cls(**{**self.preset, **fields})
 
 
@@ -51,6 +48,12 @@ class Registry(Mapping[str, Entry]):
         """A decorator that registers a class under a name, with preset fields. Stack it for variants of one class."""
 
         def decorate(cls: Cls) -> Cls:
+            taken = self._entries.get(name)
+            if taken and (taken.cls.__module__, taken.cls.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ValueError(
+                    f"{self.kind} {name!r} is already registered, by {taken.cls.__module__}.{taken.cls.__qualname__}. "
+                    f"Choose another name for {cls.__module__}.{cls.__qualname__}."
+                )
             self._entries[name] = Entry(name, cls, preset)
             return cls
 
@@ -80,32 +83,57 @@ class Registry(Mapping[str, Entry]):
     def _discover(self) -> None:
         if self._discovered:
             return
-        self._discovered = True
         package = importlib.import_module(self.package)
         for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
             importlib.import_module(module.name)
         for point in entry_points(group=self.package):
-            point.load()
+            try:
+                point.load()
+            except Exception as error:
+                raise ImportError(
+                    f"The installed plug-in {point.name} = {point.value} ({self.package}) cannot be imported: "
+                    f"{error!r}. Repair or uninstall it."
+                ) from error
+        self._discovered = True
 
     def _from_path(self, path: str) -> Entry:
         place, _, attribute = path.rpartition(":")
-        module = _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
         if not hasattr(module, attribute):
             classes = [k for k, v in vars(module).items() if isinstance(v, type)]
             raise unknown_name("name", attribute, classes, f"It was looked for in {place}.")
         return Entry(path, getattr(module, attribute), {})
 
 
+def _import_module(place: str) -> Any:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name != place.split(".")[0] and error.name != place:
+            raise  # the module is there; something that it imports is not
+        raise ValueError(
+            f"module {place!r} cannot be found: write package.module:Class of something installed, or the path of a "
+            "file, as in my_env.py:MyEnv."
+        ) from error
+
+
 def _import_file(path: Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
     name = f"shoal_user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loaded = sys.modules.get(name)
+    if loaded is not None and Path(str(loaded.__file__)) == path.resolve():
+        return loaded  # a class made twice would be two kinds of value
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as a Python module.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # before it runs, as `import` does: dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 

@@ -6,16 +6,20 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
+
+from shoal.core.errors import unknown_field
 
 # A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
 Number = bool | int | float | np.generic | np.ndarray | jax.Array
 
 Cls = TypeVar("Cls", bound=type)
+Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
 
 
 class Range(NamedTuple):
@@ -41,19 +45,24 @@ def hyper(
     """A traced hyperparameter.
 
     `search=(low, high)` or `(low, high, "log")` is where a study looks; `valid=(low, high)` is what makes sense at all
-    and is checked when the value is built. They are different things on purpose.
+    and is checked when the value is built. They are different things on purpose. Raises ValueError for a range that is
+    empty or misspelled, where the field is declared.
     """
-    searched = None if search is None else Range(search[0], search[1], "log" in search[2:])
-    allowed = None if valid is None else Range(*valid)
+    searched = None if search is None else _range("search", *search)
+    allowed = None if valid is None else _range("valid", *valid)
     return dataclasses.field(default=default, metadata={"search": searched, "valid": allowed, "help": help})
 
 
 class Struct:
     """What every value can do. A base for the `struct` decorator to work on; holds no fields itself."""
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self: Value, **changes: Any) -> Value:
         """A copy with some fields changed; fields are checked again. Raises TypeError for a field it does not have."""
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
+        known = self.__dataclass_fields__  # type: ignore[attr-defined]  # every subclass is a dataclass
+        for name in changes:
+            if name not in known:
+                raise unknown_field(type(self).__name__, name, known)
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # the same
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, hyper, dataclasses.field))
@@ -61,14 +70,18 @@ def struct(cls: Cls) -> Cls:
     """Turn a class into a frozen dataclass that is a JAX pytree.
 
     `__init__` (and the checks it runs) happens when a user builds the value, not when JAX takes it apart and puts it
-    together again, so checks may look at concrete numbers and leaves may be anything while JAX is at work.
+    together again, so checks may look at concrete numbers and leaves may be anything while JAX is at work. A class may
+    add checks of its own in `__post_init__`; those of its bases run before them. Two values are equal only when they
+    are the same object: compare leaves.
     """
     own_check = cls.__dict__.get("__post_init__")
+    inherited = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
 
     def post_init(self: Any) -> None:
+        _check_statics(self)
         _check_ranges(self)
-        if own_check is not None:
-            own_check(self)
+        for check in (*inherited, *([own_check] if own_check else [])):
+            check(self)
 
     cls.__post_init__ = post_init
     if not hasattr(cls, "replace"):
@@ -113,19 +126,27 @@ def to_arrays(value: Any) -> Any:
 
 
 def describe(value: Any) -> Any:
-    """A JSON-ready picture of a value: nested dicts, lists, numbers and strings; arrays become lists."""
-    if isinstance(value, Struct):
+    """A JSON-ready picture of a value: nested dicts, lists, numbers and strings.
+
+    Arrays become lists, dtypes and functions their names. JSON has no infinity and no NaN, so those become the strings
+    "inf", "-inf" and "nan", which `float` reads back.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
         return {"type": type(value).__name__, **fields}
     if isinstance(value, Mapping):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [describe(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return describe(jax.random.key_data(value))
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
-        return np.asarray(value).tolist()
-    return getattr(value, "__qualname__", repr(value))
+        return describe(np.asarray(value).tolist())
+    return value.name if isinstance(value, np.dtype) else getattr(value, "__qualname__", repr(value))
 
 
 def is_concrete(value: Any) -> bool:
@@ -135,9 +156,34 @@ def is_concrete(value: Any) -> bool:
     )
 
 
+def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
+    if not low <= high:
+        raise ValueError(f"{kind}=({low}, {high}) is empty: write the lower end first.")
+    if scale not in ("linear", "log"):
+        raise ValueError(f'{kind}=({low}, {high}, {scale!r}) has an unknown scale. Write "log", or leave it out.')
+    if scale == "log" and low <= 0:
+        raise ValueError(f'{kind}=({low}, {high}, "log") must start above 0: the logarithm of {low} does not exist.')
+    return Range(low, high, scale == "log")
+
+
+def _check_statics(value: Any) -> None:
+    for name in static_fields(value):
+        given = getattr(value, name)
+        if isinstance(given, jax.core.Tracer) or not isinstance(given, Hashable):
+            raise TypeError(
+                f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
+                f"string, a tuple or a function, not a {type(given).__name__}."
+            )
+
+
 def _check_ranges(value: Any) -> None:
     for name, field in hyper_fields(value).items():
         given, allowed = getattr(value, name), field.metadata["valid"]
+        if isinstance(given, (str, bytes, list, tuple, dict)):
+            raise TypeError(
+                f"{type(value).__name__}.{name}={given!r} is a {type(given).__name__}: write a number, or for a "
+                f"population an array."
+            )
         if allowed is None or not is_concrete(given):
             continue
         numbers = np.asarray(given)
