@@ -6,13 +6,20 @@ One member is written, the runner vmaps: over members (settings x seeds) inside,
 import abc
 from typing import Any, TypeVar
 
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Struct
+from shoal.core.struct import Struct, struct
 
 AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
-Metrics = Any
+
+
+@struct
+class Metrics(Struct):
+    """What one update reports: of fixed size, already reduced."""
+
+    episodes: Any  # sums over the episodes that ended (`rollout.episodes.EpisodeStats`)
+    losses: dict[str, Float[Array, ""]]  # averages over the update
 Bound = TypeVar("Bound")
 
 

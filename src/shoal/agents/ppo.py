@@ -1,0 +1,344 @@
+"""Proximal policy optimisation.
+
+Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implementation details of PPO", and CleanRL's
+`ppo.py`, whose hyperparameters are the defaults. Differences: a time limit bootstraps from the true final observation
+(CleanRL treats it as the end of the world), and minibatches are drawn by an arithmetic shuffle (or `shuffle="exact"`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics
+from shoal.core.env import Env, Key
+from shoal.core.registry import agent
+from shoal.core.spaces import Box, Dict, Space, Tuple
+from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.nn.actor_critic import ActorCritic, default_torso
+from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.ops.returns import discounted_sum, gae
+from shoal.ops.running import RunningStats
+from shoal.ops.shuffle import arithmetic_permutation, exact_permutation
+from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
+from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
+
+Weights = Any
+
+
+@struct
+class PPOState(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    weights: Weights
+    optimizer: Any  # over the weights as one flat vector
+    worlds: Worlds
+    obs_stats: RunningStats | None
+    return_stats: RunningStats | None
+    discounted_return: Float[Array, "E"] | None  # running, for the reward scale
+
+
+@struct
+class PPOPolicy(Struct):
+    """What acting needs: weights and the statistics that observations are normalised with."""
+
+    weights: Weights
+    obs_stats: RunningStats | None
+
+
+@struct
+class Batch(Struct):
+    """Samples to learn from; leaves lead with [T, E], later [N], later [B]."""
+
+    obs: Any
+    mask: Any
+    action: Any
+    log_prob: Float[Array, "..."]
+    value: Float[Array, "..."]
+    advantage: Float[Array, "..."]
+    target: Float[Array, "..."]
+
+
+@agent("ppo")
+@struct
+class PPO(Agent):
+    """Proximal policy optimisation for discrete, multi-discrete and continuous actions.
+
+    Continuous actions are Gaussian with a learned, state-independent scale and are clipped to the space on their way to
+    the environment. `surrogate` and `value_loss` take a name or a function (see `ops/surrogates.py`); `network` takes
+    any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
+    """
+
+    learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
+    gae_lambda: Number = hyper(0.95, search=(0.8, 1.0), valid=(0, 1))
+    clip: Number = hyper(0.2, search=(0.05, 0.5), valid=(0, 1e9), help="bound on the change of ratio and value")
+    entropy_coef: Number = hyper(0.01, search=(1e-5, 0.1, "log"), valid=(0, 1e3))
+    value_coef: Number = hyper(0.5, search=(0.1, 1.0), valid=(0, 1e3))
+    max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="of all gradients together")
+    adam_eps: Number = hyper(1e-5, valid=(1e-12, 1))
+    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    horizon: Number = hyper(0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
+    noise_correlation: Number = hyper(0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step")
+    log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="of a Gaussian policy")
+
+    num_envs: int = static(4)
+    num_steps: int = static(128, help="steps of each environment in one update")
+    num_epochs: int = static(4)
+    num_minibatches: int = static(4)
+    hidden: tuple[int, ...] = static((64, 64))
+    activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
+    network: Any = static(None, help="a torso of your own")
+    shared: bool = static(False, choices=(False, True), help="one torso for policy and value")
+    surrogate: str | Callable = static("clipped", choices=tuple(SURROGATES))
+    value_loss: str | Callable = static("clipped", choices=tuple(VALUE_LOSSES))
+    normalize_advantage: bool = static(True, choices=(False, True))
+    normalize_observation: bool = static(False, choices=(False, True))
+    normalize_reward: bool = static(False, choices=(False, True))
+    shuffle: str = static("arithmetic", choices=("arithmetic", "exact", "envs"))
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    # Filled in by `bind`.
+    observation_space: Space | None = static(None)
+    action_space: Space | None = static(None)
+    rollout: Rollout | None = static(None)
+
+    def bind(self, env: Env) -> Self:
+        """This agent for this environment. Raises ValueError where they cannot work together."""
+        self._check_sizes()
+        head_size(env.action_space)
+        if self.normalize_observation and not _only_boxes(env.observation_space):
+            raise ValueError(
+                f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
+            )
+        return self.replace(
+            surrogate=_named(self.surrogate, SURROGATES, "surrogate"),
+            value_loss=_named(self.value_loss, VALUE_LOSSES, "value_loss"),
+            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all environments together."""
+        return self.num_envs * self.num_steps
+
+    def init(self, key: Key, env: Env) -> PPOState:
+        """Fresh weights and worlds."""
+        key, k_weights, k_worlds = jax.random.split(key, 3)
+        worlds = self.rollout.init(env, k_worlds)
+        obs = jax.vmap(env.observe)(worlds.state)
+        weights = self._nets.init(k_weights, self._floats(obs))
+        if "log_std" in weights:
+            weights["log_std"] = weights["log_std"] + self.log_std_init
+        one_obs = jax.tree.map(lambda x: x[0], obs)
+        return PPOState(
+            age=jnp.int32(0),
+            key=key,
+            weights=weights,
+            optimizer=self._optimizer.init(ravel_pytree(weights)[0]),
+            worlds=worlds,
+            obs_stats=RunningStats.zero(one_obs) if self.normalize_observation else None,
+            return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
+            discounted_return=jnp.zeros(self.num_envs) if self.normalize_reward else None,
+        )
+
+    def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
+        """Roll out, estimate advantages, and descend over shuffled minibatches."""
+        del clock
+        key, k_noise, k_worlds, k_shuffle = jax.random.split(state.key, 4)
+        worlds, trajectory, _ = self.rollout.collect(
+            env, state.worlds, self._behavior(state), self._noise(k_noise), k_worlds
+        )
+        reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
+        batch = self._batch(state, trajectory, reward)
+        weights, optimizer, losses = self._descend(state, batch, k_shuffle)
+        obs_stats = state.obs_stats and state.obs_stats.update(trajectory.obs, axes=2)
+        state = PPOState(state.age + 1, key, weights, optimizer, worlds, obs_stats, return_stats, discounted_return)
+        return state, Metrics(trajectory.episodes(), losses)
+
+    def act(
+        self, state: PPOState | PPOPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The likeliest action when greedy, a draw otherwise."""
+        policy = self._policy(state, obs, mask)
+        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        return self._to_world(action), carry
+
+    def policy_state(self, state: PPOState) -> PPOPolicy:
+        """Weights and observation statistics."""
+        return PPOPolicy(state.weights, state.obs_stats)
+
+    # What happens inside an update, in order.
+
+    def _behavior(self, state: PPOState) -> Any:
+        def behave(obs, mask, noise, carry):
+            policy = self._policy(state, obs, mask)
+            action = policy.sample(noise)
+            return self._to_world(action), (action, policy), carry
+
+        return behave
+
+    def _noise(self, key: Key) -> Array:
+        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        if not isinstance(self.action_space, Box):
+            return noise
+        # First-order autoregression with unit variance. Source: Hollenstein et al. 2024, for correlated exploration.
+        fresh = noise * jnp.sqrt(1 - self.noise_correlation**2)
+        fresh = fresh.at[0].set(noise[0])
+        decay = jnp.full((self.num_steps,), self.noise_correlation, noise.dtype)
+        summed = jax.vmap(jax.vmap(discounted_sum, (1, None), 1), (2, None), 2)(fresh[::-1], decay)
+        return summed[::-1]
+
+    def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
+        # Divided by the deviation of the discounted return, never centered: that would change the task.
+        if not self.normalize_reward:
+            return trajectory.reward, None, None
+
+        def add(total, inputs):
+            reward, done = inputs
+            total = total * self.discount + reward
+            return jnp.where(done, 0, total), total
+
+        total, totals = jax.lax.scan(add, state.discounted_return, (trajectory.reward, trajectory.done))
+        stats = state.return_stats.update(totals, axes=2)
+        return jnp.clip(trajectory.reward / (stats.std() + 1e-8), -10, 10), stats, total
+
+    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> Batch:
+        action, policy = trajectory.kept
+        obs = self._normalize(state, trajectory.obs)
+        value = self._nets.value(state.weights, obs)
+        last_value = self._nets.value(state.weights, self._normalize(state, trajectory.last_obs))
+        final_value = self._nets.value(state.weights, self._normalize(state, trajectory.final_obs))
+        next_value = successor_value(trajectory, value, last_value, final_value)
+
+        def estimate(reward, value, next_value, terminated, done):
+            return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
+
+        columns = (reward, value, next_value, trajectory.terminated, trajectory.done)
+        advantage = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
+        return Batch(
+            obs=obs,
+            mask=trajectory.mask,
+            action=action,
+            log_prob=policy.log_prob(action),
+            value=value,
+            advantage=advantage,
+            target=advantage + value,
+        )
+
+    def _descend(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
+        samples = jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
+        flat, unravel = ravel_pytree(state.weights)
+        rate = self._learning_rate(state.age)
+        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+
+        def step(carry, index):
+            flat, optimizer = carry
+            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], samples))
+            change, optimizer = self._optimizer.update(slope, optimizer)
+            return (flat - rate * change, optimizer), losses
+
+        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), self._minibatches(key))
+        return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
+
+    def _minibatches(self, key: Key) -> Int[Array, "steps B"]:
+        n, keys = self.steps_per_update, jax.random.split(key, self.num_epochs)
+        if self.shuffle == "envs":
+            order = jax.vmap(lambda k: exact_permutation(k, self.num_envs))(keys)
+            rows = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
+            index = order[:, :, None] + rows[None, None, :]
+        else:
+            permute = exact_permutation if self.shuffle == "exact" else arithmetic_permutation
+            index = jax.vmap(lambda k: permute(k, n))(keys)
+        return index.reshape(self.num_epochs * self.num_minibatches, n // self.num_minibatches)
+
+    def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        policy, value = self._nets.both(weights, rows.obs)
+        policy = _mask_policy(policy, rows.mask)
+        log_ratio = policy.log_prob(rows.action) - rows.log_prob
+        ratio = jnp.exp(log_ratio)
+        advantage = rows.advantage
+        if self.normalize_advantage:
+            advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+        policy_loss = jnp.mean(self.surrogate(ratio, advantage, self.clip))
+        value_loss = jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
+        entropy = jnp.mean(policy.entropy())
+        loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": jnp.mean(ratio - 1 - log_ratio),  # Schulman 2020, "Approximating KL divergence", k3
+            "clip_fraction": jnp.mean(jnp.abs(ratio - 1) > self.clip),
+        }
+
+    # Small parts.
+
+    @property
+    def _nets(self) -> ActorCritic:
+        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared)
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        # The learning rate is applied in `_descend`: inside the transformation it would hide in a closure.
+        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.adam_eps))
+
+    def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
+        progress = age * jnp.float32(self.steps_per_update) / jnp.maximum(self.horizon, 1)
+        return self.learning_rate * (1 - self.anneal * jnp.minimum(progress, 1))
+
+    def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any) -> Distribution:
+        return _mask_policy(self._nets.policy(state.weights, self._normalize(state, obs)), mask)
+
+    def _normalize(self, state: PPOState | PPOPolicy, obs: Any) -> Any:
+        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
+
+    def _floats(self, obs: Any) -> Any:
+        return jax.tree.map(lambda x: x.astype(jnp.float32), obs) if self.normalize_observation else obs
+
+    def _to_world(self, action: Array) -> Array:
+        space = self.action_space
+        return jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)
+
+    def _check_sizes(self) -> None:
+        for name in ("num_envs", "num_steps", "num_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        samples, parts = self.steps_per_update, self.num_minibatches
+        whole, what = (self.num_envs, "environments") if self.shuffle == "envs" else (samples, "samples")
+        if whole % parts:
+            fitting = sorted((d for d in range(1, whole + 1) if whole % d == 0), key=lambda d: abs(d - parts))[:2]
+            raise ValueError(
+                f"num_envs={self.num_envs} x num_steps={self.num_steps} gives {whole} {what} to shuffle, which "
+                f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(fitting))}."
+            )
+
+
+def _mask_policy(policy: Distribution, mask: Any) -> Distribution:
+    return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))
+
+
+def _named(given: str | Callable, known: dict[str, Callable], field: str) -> Callable:
+    if callable(given):
+        return given
+    if given not in known:
+        raise ValueError(f"{field}={given!r} is unknown. Choose one of {', '.join(known)}, or pass a function.")
+    return known[given]
+
+
+def _only_boxes(space: Space) -> bool:
+    if isinstance(space, Tuple):
+        return all(_only_boxes(part) for part in space.spaces)
+    if isinstance(space, Dict):
+        return all(_only_boxes(part) for _, part in space.spaces)
+    return isinstance(space, Box)

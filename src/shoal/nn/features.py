@@ -1,0 +1,37 @@
+"""From observations of any space to the float arrays that networks read. Casts happen here and nowhere earlier."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+
+
+def is_image(space: Space) -> bool:
+    """Whether observations are single images: a box of shape [H, W, C]."""
+    return isinstance(space, Box) and len(space.shape) == 3
+
+
+def image_features(space: Box, obs: Array) -> Float[Array, "... H W C"]:
+    """An image as floats: uint8 is scaled to [0, 1], booleans and floats keep their values."""
+    scale = 1 / 255 if np.dtype(space.dtype) == np.uint8 else 1.0
+    return obs.astype(jnp.float32) * jnp.float32(scale)
+
+
+def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
+    """An observation as one vector: choices one-hot, arrays flattened, parts of tuples and dicts side by side."""
+    if isinstance(space, Discrete):
+        return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
+    if isinstance(space, MultiDiscrete):
+        parts = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
+        return jnp.concatenate(parts, axis=-1)
+    if isinstance(space, Tuple):
+        return jnp.concatenate([flat_features(s, o) for s, o in zip(space.spaces, obs, strict=True)], axis=-1)
+    if isinstance(space, Dict):
+        return jnp.concatenate([flat_features(s, obs[name]) for name, s in space.spaces], axis=-1)
+    values = image_features(space, obs)
+    return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))

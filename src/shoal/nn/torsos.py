@@ -1,0 +1,53 @@
+"""Torsos: flax modules from observation features to a hidden vector. Agents put their heads on top.
+
+Any object with `init(key, features) -> weights` and `apply(weights, features) -> hidden` serves as a torso; both take
+any leading axes.
+"""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Float
+
+from shoal.nn.initializers import orthogonal
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jax.numpy.tanh,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+}
+
+
+class MLP(nn.Module):
+    """Dense layers with orthogonal weights (gain sqrt 2) and zero biases."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes hidden"]:
+        """Features to the last hidden layer."""
+        for size in self.hidden:
+            features = nn.Dense(size, kernel_init=orthogonal(2**0.5))(features)
+            features = ACTIVATIONS[self.activation](features)
+        return features
+
+
+class CNN(nn.Module):
+    """3x3 convolutions, then dense layers; for small images such as MinAtar's and MiniGrid's."""
+
+    channels: tuple[int, ...] = (16,)
+    hidden: tuple[int, ...] = (128,)
+    activation: str = "relu"
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
+        """Image to the last hidden layer."""
+        activation = ACTIVATIONS[self.activation]
+        axes = features.shape[:-3]
+        images = features.reshape(-1, *features.shape[-3:])
+        for size in self.channels:
+            images = activation(nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(2**0.5))(images))
+        return MLP(self.hidden, self.activation)(images.reshape(*axes, -1))

@@ -1,0 +1,57 @@
+"""Running mean and variance, merged batch by batch."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from shoal.core.struct import Struct, struct
+
+
+@struct
+class RunningStats(Struct):
+    """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, deviation 1."""
+
+    count: Float[Array, ""]
+    mean: Any
+    deviation: Any
+
+    @classmethod
+    def zero(cls, example: Any) -> "RunningStats":
+        """No data yet; `example` gives the shapes."""
+        zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
+        return cls(jnp.float32(0), zeros, zeros)
+
+    def update(self, batch: Any, axes: int = 1) -> "RunningStats":
+        """Take in a batch whose first `axes` axes are samples. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
+        over = tuple(range(axes))
+        first = jax.tree.leaves(batch)[0]
+        n = jnp.float32(0) + jnp.asarray(first.size / max(1, first[(0,) * axes].size), jnp.float32)
+        total = self.count + n
+        batch = jax.tree.map(lambda x: x.astype(jnp.float32), batch)
+        mean = jax.tree.map(lambda x: jnp.mean(x, axis=over), batch)
+        spread = jax.tree.map(lambda x, m: jnp.sum((x - jnp.expand_dims(m, over)) ** 2, axis=over), batch, mean)
+        shift = jax.tree.map(lambda a, b: b - a, self.mean, mean)
+        return RunningStats(
+            count=total,
+            mean=jax.tree.map(lambda m, d: m + d * (n / total), self.mean, shift),
+            deviation=jax.tree.map(
+                lambda a, b, d: a + b + d**2 * (self.count * n / total), self.deviation, spread, shift
+            ),
+        )
+
+    def std(self) -> Any:
+        """Standard deviation; 1 before any data."""
+        n = jnp.maximum(self.count, 1)
+        return jax.tree.map(lambda d: jnp.where(self.count > 0, jnp.sqrt(d / n), 1.0), self.deviation)
+
+    def normalize(self, x: Any, clip: float = 10.0) -> Any:
+        """(x - mean) / std, held within `clip`; leading axes broadcast."""
+
+        def scale(x, mean, std):
+            lead = (1,) * (x.ndim - mean.ndim)
+            centered = x.astype(jnp.float32) - mean.reshape(lead + mean.shape)
+            return jnp.clip(centered / (std.reshape(lead + std.shape) + 1e-8), -clip, clip)
+
+        return jax.tree.map(scale, x, self.mean, self.std())

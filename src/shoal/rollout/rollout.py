@@ -1,0 +1,216 @@
+"""Vectorised rollouts with automatic resets from a bank.
+
+Drawing a fresh state at every step for every environment, and throwing nearly all of them away, is what makes other
+vectorised environments slow. Here one fat kernel draws a bank of fresh states per rollout, and an environment that ends
+takes its next one. `step` never resets; this does, and it keeps the true final observation of truncated episodes.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from shoal.core.env import Env, Key, Observation, State
+from shoal.core.struct import Struct, is_concrete, static, struct
+from shoal.rollout.episodes import EpisodeStats
+
+# (observation [E], action mask [E] or None, noise of this step, carry [E]) -> (action [E], what to record, carry [E])
+Policy = Callable[[Observation, Any, Any, Any], tuple[Any, Any, Any]]
+
+
+@struct
+class Worlds(Struct):
+    """Environments in mid-episode: what a rollout continues from. All leaves have a leading axis [E]."""
+
+    state: State
+    episode_return: Float[Array, "E"]  # so far, in the running episode
+
+
+@struct
+class Trajectory(Struct):
+    """What happened in T steps of E environments. Parts that nobody reads are never written."""
+
+    obs: Observation  # [T, E], what the policy saw
+    mask: Any  # [T, E, A], which actions were allowed; None where all always are
+    action: Any  # [T, E]
+    kept: Any  # [T, E], what the policy asked to record
+    reward: Float[Array, "T E"]
+    terminated: Bool[Array, "T E"]
+    truncated: Bool[Array, "T E"]
+    is_first: Bool[Array, "T E"]  # whether `obs` is the first of its episode
+    episode_return: Float[Array, "T E"]  # of the running episode, this step included
+    episode_length: Int[Array, "T E"]  # likewise
+    info: dict[str, Array]  # [T, E]
+    last_obs: Observation  # [E], what the policy would see next
+    final_obs: Observation  # [F, E], the last observation of truncated episodes, in order
+    final_slot: Int[Array, "T E"]  # which row of final_obs belongs to a truncated step
+    resets_used: Int[Array, "E"]  # how many fresh states each environment took
+    bank_size: int = static()
+
+    @property
+    def done(self) -> Bool[Array, "T E"]:
+        """Where an episode ended, either way."""
+        return self.terminated | self.truncated
+
+    def episodes(self) -> EpisodeStats:
+        """Statistics of the episodes that ended."""
+        stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
+        return stats.replace(resets_reused=jnp.sum(jnp.maximum(self.resets_used - self.bank_size, 0)))
+
+
+@struct
+class Rollout(Struct):
+    """How to roll out: E environments for T steps, with a bank of R fresh states for each.
+
+    `reset="bank"` draws the bank once per rollout; an environment that ends more than R times in one rollout starts
+    from a state it has seen before (counted in `resets_reused`). `reset="exact"` draws a fresh state for every step.
+    `final_slots` is F, how many truncated episodes of one environment can end within T steps. Make one with `for_env`.
+    """
+
+    num_envs: int = static()
+    num_steps: int = static()
+    bank_size: int = static()
+    final_slots: int = static()
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    @classmethod
+    def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
+        """Sizes that suit an environment with concrete `max_steps` (a population's may be an array).
+
+        `bank_size=0` follows from the environment's `reset_every`. Raises ValueError for sizes below one.
+        """
+        if num_envs < 1 or num_steps < 1:
+            raise ValueError(f"num_envs={num_envs} and num_steps={num_steps} must both be at least 1.")
+        if reset not in ("bank", "exact"):
+            raise ValueError(f"reset={reset!r} is unknown. Choose 'bank' or 'exact'.")
+        bank = bank_size or math.ceil(num_steps / env.reset_every) + 1
+        return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
+
+    def init(self, env: Env, key: Key) -> Worlds:
+        """E environments at the start of their first episodes. `key` is consumed."""
+        state = jax.vmap(env.init)(jax.random.split(key, self.num_envs))
+        return Worlds(state, jnp.zeros(self.num_envs, jnp.float32))
+
+    def collect(
+        self, env: Env, worlds: Worlds, policy: Policy, noise: Any, key: Key, carry: Any = None
+    ) -> tuple[Worlds, Trajectory, Any]:
+        """T steps: (worlds to go on from, what happened, policy carry).
+
+        `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. `key` is
+        consumed by the environments.
+        """
+        k_noise, k_fresh = jax.random.split(key)
+        env_noise = draw_noise(env, k_noise, (self.num_steps, self.num_envs))
+        fresh = self._fresh_states(env, k_fresh)
+        none = jnp.zeros(self.num_envs, jnp.int32)
+        # Final states, not observations: observed after the loop, in one batch.
+        finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), worlds.state)
+
+        def step(loop, xs):
+            worlds, carry, resets, cuts, finals = loop
+            t, policy_noise, step_noise = xs
+            obs = jax.vmap(env.observe)(worlds.state)
+            mask = jax.vmap(env.action_mask)(worlds.state)
+            action, kept, carry = policy(obs, mask, policy_noise, carry)
+            state, reward, terminated, truncated, info = jax.vmap(env.advance)(worlds.state, action, step_noise)
+            done, cut = terminated | truncated, truncated & ~terminated
+            episode_return = worlds.episode_return + reward
+            record = {
+                "obs": obs,
+                "mask": mask,
+                "action": action,
+                "kept": kept,
+                "reward": reward,
+                "terminated": terminated,
+                "truncated": truncated,
+                "is_first": worlds.state.time == 0,
+                "episode_return": episode_return,
+                "episode_length": state.time,
+                "info": info,
+                "final_slot": cuts,
+            }
+            finals = _write_rows(finals, state, cut, cuts)
+            after = Worlds(
+                state=_where(done, self._next_state(env, fresh, state, resets, t), state),
+                episode_return=jnp.where(done, 0, episode_return),
+            )
+            return (after, carry, resets + done, cuts + cut, finals), record
+
+        steps = jnp.arange(self.num_steps, dtype=jnp.int32)
+        start = (worlds, carry, none, none, finals)
+        (worlds, carry, resets, _, finals), record = jax.lax.scan(step, start, (steps, noise, env_noise))
+        trajectory = Trajectory(
+            **record,
+            last_obs=jax.vmap(env.observe)(worlds.state),
+            final_obs=jax.vmap(jax.vmap(env.observe))(finals),
+            resets_used=resets,
+            bank_size=self._rows,
+        )
+        return worlds, trajectory, carry
+
+    @property
+    def _rows(self) -> int:
+        return self.num_steps if self.reset == "exact" else self.bank_size
+
+    def _fresh_states(self, env: Env, key: Key) -> State:
+        # Exact mode has a row of states for every step; the bank has R for each environment, used in turn.
+        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self._rows, self.num_envs)))
+
+    def _next_state(self, env: Env, fresh: State, ended: State, resets: Int[Array, "E"], t: Int[Array, ""]) -> State:
+        if self.reset == "exact":
+            state = jax.tree.map(lambda x: x[t], fresh)
+        else:
+            row, column = resets % self._rows, jnp.arange(self.num_envs, dtype=jnp.int32)
+            state = jax.tree.map(lambda x: x[row, column], fresh)
+        return jax.vmap(env.carry_over)(ended, state)
+
+
+def successor_value(
+    trajectory: Trajectory, value: Float[Array, "T E"], last_value: Float[Array, "E"], final_value: Float[Array, "F E"]
+) -> Float[Array, "T E"]:
+    """The value of the true successor of every step: the final observation where a time limit cut the episode.
+
+    Where an episode terminated the number is meaningless and must be masked (`gae` does).
+    """
+    after = jnp.concatenate([value[1:], last_value[None]])
+    if final_value.shape[0] == 0:
+        return after
+    cut = trajectory.truncated & ~trajectory.terminated
+    slots = jnp.arange(final_value.shape[0])[:, None, None]
+    final = jnp.sum(jnp.where(trajectory.final_slot == slots, final_value[:, None], 0), axis=0)
+    return jnp.where(cut, final, after)
+
+
+def final_slots(env: Env, num_steps: int) -> int:
+    """How many time limits one environment can reach within T steps: they lie at least `max_steps` apart."""
+    if env.max_steps is None:
+        return 0
+    if not is_concrete(env.max_steps):
+        return num_steps
+    return math.ceil(num_steps / max(1, int(np.min(np.asarray(env.max_steps)))))
+
+
+def draw_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
+    """Step noise of an environment with leading axes `shape`; None where its dynamics are deterministic."""
+    if jax.tree.leaves(jax.eval_shape(env.noise, key)) == []:
+        return None
+    noise = env.noise
+    for _ in shape:
+        noise = jax.vmap(noise)
+    return noise(jax.random.split(key, shape))
+
+
+def _where(flag: Bool[Array, "E"], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda y, n: jnp.where(flag.reshape(flag.shape + (1,) * (y.ndim - 1)), y, n), yes, no)
+
+
+def _write_rows(rows: Any, new: Any, flag: Bool[Array, "E"], slot: Int[Array, "E"]) -> Any:
+    def write(old, x):
+        chosen = flag & (jnp.arange(old.shape[0])[:, None] == slot)
+        return jnp.where(chosen.reshape(chosen.shape + (1,) * (x.ndim - 1)), x[None], old)
+
+    return jax.tree.map(write, rows, new)
