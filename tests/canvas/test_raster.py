@@ -73,6 +73,13 @@ def test_a_line_is_as_wide_as_asked(end):
     np.testing.assert_allclose(ink(canvas.pixels()), expected, rtol=0.005)
 
 
+def test_corners_of_a_line_are_not_painted_twice():
+    once, twice = Canvas(40, 40), Canvas(40, 40)
+    once.line([(5, 5.3), (35, 5.3)], BLACK, width=1)
+    twice.line([(5, 5.3), (20, 5.3), (35, 5.3)], BLACK, width=1)
+    np.testing.assert_array_equal(once.pixels(), twice.pixels())
+
+
 def test_what_lies_outside_is_cut_off():
     canvas = Canvas(20, 20)
     canvas.circle((0, 10), 5, BLACK)
@@ -104,7 +111,7 @@ def test_an_arrow_ends_where_its_arc_ends():
     assert dark[49, 80]  # (0.6, 0), the start: row 50 is y = 0
     assert dark[20, 49]  # (0, 0.6), the end
     assert not dark[52:].any()  # a quarter turn upwards leaves nothing below
-    assert dark[:50, :49].any() and not dark[:50, :40].any()  # the head goes on to the left, 4 widths long
+    assert dark[:50, :49].any() and not dark[:50, :40].any()  # the head goes on to the left, 5 widths long
 
 
 def test_placed_turns_before_it_moves():

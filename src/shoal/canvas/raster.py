@@ -6,6 +6,7 @@ slow movements glide without drawing anything at a higher resolution.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,12 +70,10 @@ class Canvas:
         self._paint(middle, r, lambda column, row: np.hypot(column - x, row - y) - r, fill)
 
     def line(self, points: Points, fill: Color, width: Real) -> None:
-        """A line through all points, with round ends and corners. It is never thinner than a pixel."""
+        """A line through all points, with round ends and corners. It is never thinner than a pixel, so 0 is a hairline."""
         path = self._in_pixels(points)
         half = max(self._length(width), 1.0) / 2
-        for segment in np.concatenate([path[:-1], path[1:]], axis=1):
-            stroke = functools.partial(_stroke_distance, segment.tolist(), half)
-            self._paint(segment.reshape(2, 2), half, stroke, fill)
+        self._paint(path, half, functools.partial(_path_distance, path.tolist(), half), fill)
 
     def arrow_arc(self, center: Point, radius: Real, start: Real, sweep: Real, fill: Color, width: Real) -> None:
         """An arc from angle `start` through `sweep` radians (counterclockwise where y points up), ending in a head."""
@@ -82,15 +81,15 @@ class Canvas:
         arc = np.asarray(center, float) + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
         self.line(arc, fill, width)
         heading = start + sweep + math.copysign(math.pi / 2, sweep)
-        self.polygon(placed([(0.0, -2 * width), (4 * width, 0.0), (0.0, 2 * width)], tuple(arc[-1]), heading), fill)
+        self.polygon(placed([(0.0, -2 * width), (5 * width, 0.0), (0.0, 2 * width)], tuple(arc[-1]), heading), fill)
 
     def text(self, position: Point, words: str, fill: Color = BLACK, size: Real = 14.0, anchor: str = "la") -> None:
         """A line of text, `size` pixels high. `anchor` is Pillow's: "la" is left and top, "mm" the middle."""
-        from PIL import Image, ImageDraw, ImageFont  # here, because importing an environment must not import Pillow
+        from PIL import Image, ImageDraw  # here, because importing an environment must not import Pillow
 
         page = Image.fromarray(self._pixels)
         ((x, y),) = self._in_pixels([position]).tolist()
-        ImageDraw.Draw(page).text((x, y), words, fill=fill, font=ImageFont.load_default(size), anchor=anchor)
+        ImageDraw.Draw(page).text((x, y), words, fill=fill, font=_font(float(size)), anchor=anchor)
         self._pixels = np.array(page)
 
     def pixels(self) -> UInt8[np.ndarray, "H W 3"]:
@@ -101,7 +100,7 @@ class Canvas:
         return (np.asarray(points, float) - self._origin) * self._scale
 
     def _length(self, units: Real) -> float:
-        return units * abs(float(self._scale[0]))
+        return float(units) * abs(float(self._scale[0]))
 
     def _paint(self, around: Float[np.ndarray, "P 2"], margin: Real, distance: Distance, fill: Color) -> None:
         """Blend `fill` into the pixels near the points `around`, as far as `distance` says that each is covered."""
@@ -126,8 +125,22 @@ def box(left: Real, bottom: Real, right: Real, top: Real) -> list[Point]:
     return [(left, bottom), (left, top), (right, top), (right, bottom)]
 
 
-def _stroke_distance(segment: Sequence[float], half: Real, column: Any, row: Any) -> np.ndarray:
-    return np.sqrt(_squared_distance(segment, column, row)) - half
+@functools.cache
+def _font(size: float) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _path_distance(path: list[list[float]], half: float, column: Any, row: Any) -> np.ndarray:
+    """Distance to the rim of a stroke along a path; exact within a pixel of it, and infinite farther out."""
+    nearest = np.full((row.shape[0], column.shape[1]), np.inf, np.float32)
+    for (x0, y0), (x1, y1) in itertools.pairwise(path):
+        wide = slice(*np.searchsorted(column[0], (min(x0, x1) - half - 1, max(x0, x1) + half + 1)))
+        tall = slice(*np.searchsorted(row[:, 0], (min(y0, y1) - half - 1, max(y0, y1) + half + 1)))
+        part = nearest[tall, wide]
+        np.minimum(part, _squared_distance((x0, y0, x1, y1), column[:, wide], row[tall]), out=part)
+    return np.sqrt(nearest) - half
 
 
 def _polygon_distance(corners: list[list[float]], column: Any, row: Any) -> np.ndarray:
