@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.spaces import Space
-from shoal.core.struct import Number, Struct, struct
+from shoal.core.keys import Key
+from shoal.core.spaces import Space, explain, misfit
+from shoal.core.struct import Number, Struct, is_concrete, struct
 
-Key = jax.Array
 Observation = Any
 
 
@@ -110,7 +110,21 @@ class Env(Struct, abc.ABC):
     ) -> tuple[Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]]:
         """One step: (observation, state, reward, terminated, truncated, info). `key` is consumed.
 
-        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which does both.
+        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which does both. Raises
+        ValueError for an action of the wrong shape or dtype, and, where the action is a number that can be looked at
+        (outside `jit` and `vmap`), for one out of bounds. Compiled code pays nothing for this.
         """
+        _check_action(self, action)
         state, reward, terminated, truncated, info = self.advance(state, action, self.noise(key))
         return self.observe(state), state, reward, terminated, truncated, info
+
+
+def _check_action(env: Env, action: Any) -> None:
+    space = env.action_space
+    looked_at = explain if all(is_concrete(leaf) for leaf in jax.tree.leaves(action)) else misfit
+    reason = looked_at(space, action, "action")
+    if reason:
+        raise ValueError(
+            f"{reason}. The action space of {type(env).__name__} is {space}; "
+            "`env.action_space.sample(key)` draws an example."
+        )

@@ -1,11 +1,12 @@
 """Spaces: what observations and actions look like. Plain hashable values, so they may be static fields.
 
 `sample(key)` draws one element (unbatched; the caller vmaps) and `contains(x)` answers inside or outside `jit` with a
-bool scalar. Dtypes are honest: a space names the dtype its elements really have, and `contains` checks it.
+bool scalar. Dtypes are honest: a space names the dtype its elements really have, and `contains` checks it. A 64-bit
+dtype means the 32-bit one while JAX runs without x64.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-Key = jax.Array
+from shoal.core.keys import Key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +25,10 @@ class Discrete:
     dtype: Any = np.int32
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"Discrete needs at least one element, not n={self.n}.")
+        object.__setattr__(self, "n", int(self.n))
+        object.__setattr__(self, "dtype", _whole_numbers(self.dtype, "Discrete"))
+        if not 1 <= self.n <= np.iinfo(self.dtype).max + 1:
+            raise ValueError(f"Discrete needs at least one element and as many as {self.dtype} counts, not n={self.n}.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,13 +37,13 @@ class Discrete:
 
     def sample(self, key: Key) -> Array:
         """A uniform element. `key` is consumed."""
-        return jax.random.randint(key, (), 0, self.n, dtype=_canonical(self.dtype))
+        return _whole(key, np.zeros((), self.dtype), np.asarray(self.n - 1, self.dtype))
 
     def contains(self, x: Any) -> Bool[Array, ""]:
         """Whether `x` is a scalar of this dtype in range."""
         if not _fits(x, (), self.dtype):
             return jnp.asarray(False)
-        return (x >= 0) & (x < self.n)
+        return jnp.asarray((x >= 0) & (x <= self.n - 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +55,9 @@ class MultiDiscrete:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
-        if not self.nvec or min(self.nvec) < 1:
-            raise ValueError(f"MultiDiscrete needs sizes of at least one, not nvec={self.nvec}.")
+        object.__setattr__(self, "dtype", _whole_numbers(self.dtype, "MultiDiscrete"))
+        if not self.nvec or min(self.nvec) < 1 or max(self.nvec) > np.iinfo(self.dtype).max + 1:
+            raise ValueError(f"MultiDiscrete needs sizes from one to what {self.dtype} counts, not nvec={self.nvec}.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,13 +66,16 @@ class MultiDiscrete:
 
     def sample(self, key: Key) -> Array:
         """A uniform element. `key` is consumed."""
-        return jax.random.randint(key, self.shape, 0, np.asarray(self.nvec), dtype=_canonical(self.dtype))
+        return _whole(key, np.zeros(self.shape, self.dtype), self._last())
 
     def contains(self, x: Any) -> Bool[Array, ""]:
         """Whether `x` is a vector of this shape and dtype in range."""
         if not _fits(x, self.shape, self.dtype):
             return jnp.asarray(False)
-        return jnp.all((x >= 0) & (x < np.asarray(self.nvec, self.dtype)))
+        return jnp.all((x >= 0) & (x <= self._last()))
+
+    def _last(self) -> np.ndarray:
+        return (np.asarray(self.nvec) - 1).astype(_canonical(self.dtype))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Box:
 
     An unbounded side is `-inf` or `inf`. Elements are drawn uniformly where both sides are bounded, from a shifted
     exponential where one is, and from a normal distribution where none is. Boolean boxes have `low=0, high=1`.
+    Raises ValueError for bounds that are out of order, NaN, or do not fit the dtype.
     """
 
     low: Any
@@ -85,40 +93,37 @@ class Box:
     dtype: Any = np.float32
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
         low, high = (np.broadcast_to(np.asarray(side), self.shape) for side in (self.low, self.high))
         if not np.all(low <= high):
             raise ValueError(f"Box needs low <= high, not low={self.low}, high={self.high}.")
+        if np.issubdtype(self.dtype, np.integer):
+            whole = np.iinfo(self.dtype)
+            if not np.all((low >= whole.min) & (high <= whole.max)):
+                raise ValueError(
+                    f"low={self.low}, high={self.high} do not fit: {self.dtype} holds {whole.min} to {whole.max}."
+                )
         object.__setattr__(self, "low", _hashable(self.low))
         object.__setattr__(self, "high", _hashable(self.high))
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """`low` and `high` as arrays of the full shape and dtype."""
-        return tuple(np.broadcast_to(np.asarray(side, self.dtype), self.shape) for side in (self.low, self.high))  # type: ignore[return-value]  # two sides
+        low, high = (np.broadcast_to(np.asarray(side), self.shape) for side in (self.low, self.high))
+        return low.astype(_canonical(self.dtype)), high.astype(_canonical(self.dtype))
 
     def sample(self, key: Key) -> Array:
         """A random element. `key` is consumed."""
-        dtype = _canonical(self.dtype)
-        low, high = self.bounds()
-        if dtype == np.bool_:
+        if self.dtype == np.bool_:
             return jax.random.bernoulli(key, 0.5, self.shape)
-        if np.issubdtype(dtype, np.integer):
-            wide = jax.random.randint(key, self.shape, low.astype(np.int32), high.astype(np.int32) + 1)
-            return wide.astype(dtype)
-        k_uniform, k_tail, k_normal = jax.random.split(key, 3)
-        below, above = np.isfinite(low), np.isfinite(high)
-        both = below & above
-        span = np.where(both, high - np.where(both, low, 0), 1).astype(dtype)
-        inside = np.where(both, low, 0).astype(dtype) + span * jax.random.uniform(k_uniform, self.shape, dtype)
-        tail = jax.random.exponential(k_tail, self.shape, dtype)
-        free = jax.random.normal(k_normal, self.shape, dtype)
-        from_low, from_high = np.where(below, low, 0) + tail, np.where(above, high, 0) - tail
-        return jnp.where(both, inside, jnp.where(below, from_low, jnp.where(above, from_high, free))).astype(dtype)
+        low, high = self.bounds()
+        return _whole(key, low, high) if np.issubdtype(self.dtype, np.integer) else _real(key, low, high)
 
     def contains(self, x: Any) -> Bool[Array, ""]:
         """Whether `x` has this shape and dtype and lies within the bounds; NaN lies nowhere."""
         if not _fits(x, self.shape, self.dtype):
             return jnp.asarray(False)
-        if np.dtype(self.dtype) == np.bool_:
+        if self.dtype == np.bool_:
             return jnp.asarray(True)
         low, high = self.bounds()
         return jnp.all((x >= low) & (x <= high))
@@ -153,7 +158,7 @@ class Dict:
 
     def __post_init__(self) -> None:
         pairs = self.spaces.items() if isinstance(self.spaces, Mapping) else self.spaces
-        object.__setattr__(self, "spaces", tuple(sorted(pairs)))
+        object.__setattr__(self, "spaces", tuple(sorted(pairs, key=lambda pair: pair[0])))
 
     def __getitem__(self, name: str) -> "Space":
         return dict(self.spaces)[name]
@@ -191,8 +196,73 @@ def zeros(space: Space) -> Any:
     return jnp.zeros(space.shape, _canonical(space.dtype))
 
 
-def _canonical(dtype: Any) -> Any:
+def explain(space: Space, x: Any, name: str = "it") -> str | None:
+    """Why a concrete `x` does not lie in a space, in words that begin with `name`; None when it does."""
+    reason = misfit(space, x, name)
+    if reason:
+        return reason
+    if isinstance(space, (Tuple, Dict)):
+        return _first(explain(part, x[i], f"{name}[{i!r}]") for i, part in _parts(space).items())
+    with jax.ensure_compile_time_eval():
+        inside = bool(space.contains(x))
+    return None if inside else f"{name}={np.array2string(np.asarray(x), threshold=20)} is out of bounds"
+
+
+def misfit(space: Space, x: Any, name: str = "it") -> str | None:
+    """Why the structure, shapes or dtypes of `x` are not those of a space; None when they are. `x` may be traced."""
+    if isinstance(space, (Tuple, Dict)):
+        parts, kind = _parts(space), dict if isinstance(space, Dict) else tuple
+        given = dict(enumerate(x)) if isinstance(x, tuple) else x
+        if not isinstance(x, kind) or set(given) != set(parts):
+            return f"{name} is {jax.tree.structure(x)}, not a {kind.__name__} of {list(parts)}"
+        return _first(misfit(part, given[i], f"{name}[{i!r}]") for i, part in parts.items())
+    dtype = _canonical(space.dtype)
+    if not hasattr(x, "dtype"):
+        return f"{name} is of type {type(x).__name__}, not an array of {dtype} with shape {space.shape}"
+    if x.shape != space.shape or x.dtype != dtype:
+        return f"{name} is {x.dtype} with shape {x.shape}, not {dtype} with shape {space.shape}"
+    return None
+
+
+def _parts(space: Tuple | Dict) -> dict:
+    return dict(space.spaces if isinstance(space, Dict) else enumerate(space.spaces))
+
+
+def _first(reasons: Iterable[str | None]) -> str | None:
+    return next((reason for reason in reasons if reason), None)
+
+
+def _canonical(dtype: Any) -> np.dtype:
     return jax.dtypes.canonicalize_dtype(dtype)
+
+
+def _whole_numbers(dtype: Any, kind: str) -> np.dtype:
+    if not np.issubdtype(dtype, np.integer):
+        raise TypeError(f"{kind} counts: its dtype must be an integer one, as int32 or uint8, not {np.dtype(dtype)}.")
+    return np.dtype(dtype)
+
+
+def _whole(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
+    """Uniform integers from `low` to `high` inclusive (the greatest one of the dtype itself only when it is `low`)."""
+    dtype = _canonical(low.dtype)
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+    low, high = low.astype(wide), high.astype(wide)
+    stop = high + (high < np.iinfo(wide).max).astype(wide)
+    return jax.random.randint(key, low.shape, low, stop, dtype=wide).astype(dtype)
+
+
+def _real(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
+    """Uniform where both bounds are finite, a shifted exponential where one is, normal where none is."""
+    k_uniform, k_tail, k_normal = jax.random.split(key, 3)
+    below, above = np.isfinite(low), np.isfinite(high)
+    floor, ceiling = np.where(below, low, 0).astype(low.dtype), np.where(above, high, 0).astype(low.dtype)
+    share = jax.random.uniform(k_uniform, low.shape, low.dtype)
+    tail = jax.random.exponential(k_tail, low.shape, low.dtype)
+    free = jax.random.normal(k_normal, low.shape, low.dtype)
+    one_sided = jnp.where(below, floor + tail, jnp.where(above, ceiling - tail, free))
+    # Not low + share * (high - low): that difference can overflow.
+    inside = jnp.where(below & above, floor * (1 - share) + ceiling * share, one_sided)
+    return jnp.clip(inside, low, high)
 
 
 def _fits(x: Any, shape: tuple[int, ...], dtype: Any) -> bool:
@@ -201,7 +271,9 @@ def _fits(x: Any, shape: tuple[int, ...], dtype: Any) -> bool:
 
 def _hashable(side: Any) -> Any:
     array = np.asarray(side)
-    return array.item() if array.ndim == 0 else _nested(array.tolist())
+    if array.size and (array == array.flat[0]).all():
+        return array.flat[0].item()  # one number for all, so that equal boxes compare equal
+    return _nested(array.tolist())
 
 
 def _nested(value: Any) -> Any:

@@ -1,0 +1,203 @@
+"""Spaces: what is drawn lies inside, what does not fit is outside, equal spaces are one dictionary key."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, explain, flat_size, zeros
+
+INF = float("inf")
+REAL = st.floats(-(2.0**90), 2.0**90, width=32)
+BOUNDS = st.tuples(st.just(-INF) | REAL, st.just(INF) | REAL).map(sorted).map(tuple)
+
+discretes = st.builds(Discrete, st.integers(1, 128), st.sampled_from([np.int8, np.uint8, np.int32, np.int64]))
+multi_discretes = st.builds(MultiDiscrete, st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple))
+real_boxes = st.builds(lambda b, shape: Box(*b, shape), BOUNDS, st.sampled_from([(), (3,), (2, 1)]))
+mixed_boxes = st.lists(BOUNDS, min_size=1, max_size=3).map(lambda b: Box(*zip(*b, strict=True), (len(b),)))
+image_boxes = st.builds(lambda high: Box(0, high, (2, 2, 1), np.uint8), st.integers(0, 255))
+bool_boxes = st.just(Box(0, 1, (2, 3), np.bool_))
+plain = discretes | multi_discretes | real_boxes | mixed_boxes | image_boxes | bool_boxes
+spaces = (
+    plain
+    | st.lists(plain, max_size=2).map(lambda parts: Tuple(tuple(parts)))
+    | st.dictionaries(st.sampled_from("abc"), plain, min_size=1, max_size=2).map(Dict)
+)
+
+
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # beartype does, where a strategy builds a space
+@settings(max_examples=25, deadline=None)
+@given(space=spaces, seed=st.integers(0, 2**31 - 1))
+def test_every_sample_is_contained_and_looks_like_zeros(space, seed):
+    x = space.sample(jax.random.key(seed))
+    assert bool(space.contains(x)), (space, x)
+    assert explain(space, x) is None
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), x) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), zeros(space)
+    )
+    assert flat_size(space) == sum(leaf.size for leaf in jax.tree.leaves(x))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(3),
+        MultiDiscrete((2, 5)),
+        Box(-1, 1, (2,)),
+        Box(0, INF, (2,)),
+        Tuple((Discrete(2), Box(0, 255, (2,), np.uint8))),
+        Dict({"b": Discrete(2), "a": Box(-INF, INF, (3,))}),
+    ],
+)
+def test_jit_and_vmap_agree_with_eager(space):
+    keys = jax.random.split(jax.random.key(3), 5)
+    drawn = jax.jit(jax.vmap(space.sample))(keys)
+    one_by_one = jax.tree.map(lambda *xs: jnp.stack(xs), *[space.sample(k) for k in keys])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), drawn, one_by_one)
+    assert jax.jit(jax.vmap(space.contains))(drawn).tolist() == [True] * 5
+
+
+def test_discrete_holds_zero_to_n_minus_one():
+    space = Discrete(3)
+    assert [bool(space.contains(jnp.int32(x))) for x in (-1, 0, 2, 3)] == [False, True, True, False]
+    seen = jax.vmap(space.sample)(jax.random.split(jax.random.key(0), 200))
+    assert set(seen.tolist()) == {0, 1, 2}
+
+
+def test_multi_discrete_judges_each_entry():
+    space = MultiDiscrete((2, 3))
+    inside = [bool(space.contains(jnp.int32(jnp.asarray(x)))) for x in ([1, 2], [2, 0], [0, 3], [-1, 0])]
+    assert inside == [True, False, False, False]
+
+
+def test_wrong_shape_dtype_or_kind_is_outside():
+    space = Box(0.0, 1.0, (2,))
+    good = jnp.array([0.0, 1.0])
+    assert bool(space.contains(good))
+    for bad in (good[:1], good[None], good.astype(jnp.float16), jnp.array([0, 1]), [0.0, 1.0], 0.5, None):
+        assert not bool(space.contains(bad))
+    for bad in (1, 1.0, jnp.float32(1), jnp.array([1]), jnp.uint8(1)):
+        assert not bool(Discrete(3).contains(bad))
+
+
+def test_nan_is_nowhere():
+    assert not bool(Box(-INF, INF).contains(jnp.float32(jnp.nan)))
+
+
+def test_bounds_are_included():
+    space = Box((-1.0, -INF), (1.0, 5.0), (2,))
+    inside = [bool(space.contains(jnp.array(x))) for x in ([-1.0, 5.0], [1.0, -INF], [1.5, 0.0], [0.0, 5.5])]
+    assert inside == [True, True, False, False]
+
+
+def test_a_widest_float_box_draws_finite_numbers():
+    greatest = float(np.finfo(np.float32).max)
+    drawn = jax.vmap(Box(-greatest, greatest).sample)(jax.random.split(jax.random.key(0), 100))
+    assert bool(jnp.isfinite(drawn).all())
+    assert drawn.min() < -0.5 * greatest and drawn.max() > 0.5 * greatest
+
+
+def test_image_boxes_reach_both_ends():
+    drawn = jax.vmap(Box(0, 255, (4, 4, 3), np.uint8).sample)(jax.random.split(jax.random.key(0), 200))
+    assert drawn.dtype == jnp.uint8
+    assert len(np.unique(drawn)) == 256
+
+
+def test_samples_are_uniform():
+    drawn = jax.vmap(Box(-2.0, 6.0).sample)(jax.random.split(jax.random.key(1), 4000))
+    # Uniform on [-2, 6]: mean 2, standard deviation 8 / sqrt(12) = 2.309; the error of the mean is 0.037.
+    np.testing.assert_allclose(drawn.mean(), 2.0, atol=0.15)
+    np.testing.assert_allclose(drawn.std(), 2.309, atol=0.1)
+
+
+def test_one_sided_boxes_stay_on_their_side():
+    keys = jax.random.split(jax.random.key(1), 50)
+    assert jax.vmap(Box(3.0, INF).sample)(keys).min() >= 3.0
+    assert jax.vmap(Box(-INF, 3.0).sample)(keys).max() <= 3.0
+
+
+def test_integers_of_any_width_are_drawn():
+    for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32):
+        whole = np.iinfo(dtype)
+        space = Box(whole.min, whole.max, (64,), dtype)
+        drawn = space.sample(jax.random.key(0))
+        assert bool(space.contains(drawn)), dtype
+        assert float(drawn.max()) > 0.5 * whole.max
+
+
+def test_under_x64_the_declared_dtype_is_meant():
+    space = Box(-1.0, 1.0, (2,), np.float64)
+    assert space.sample(jax.random.key(0)).dtype == jnp.float32
+    with jax.enable_x64(True):
+        drawn = space.sample(jax.random.key(0))
+        assert drawn.dtype == jnp.float64
+        assert bool(space.contains(drawn))
+        assert not bool(space.contains(drawn.astype(jnp.float32)))
+        assert Discrete(4).sample(jax.random.key(0)).dtype == jnp.int32
+        assert Discrete(4, np.int64).sample(jax.random.key(0)).dtype == jnp.int64
+
+
+def test_equal_spaces_are_one_key():
+    same = [
+        (Discrete(2), Discrete(2, np.dtype("int32"))),
+        (MultiDiscrete((2, 3)), MultiDiscrete((2, 3), "int32")),
+        (Box(0, 1, (2,)), Box(np.zeros(2), jnp.ones(2), (2,), "float32")),
+        (Box((0, 1), 2, (2,)), Box(np.array([0.0, 1.0]), 2.0, (2,))),
+        (Dict({"a": Discrete(2), "b": Discrete(3)}), Dict({"b": Discrete(3), "a": Discrete(2)})),
+        (Tuple((Discrete(2),)), Tuple((Discrete(2, "int32"),))),
+    ]
+    for left, right in same:
+        assert left == right and hash(left) == hash(right)
+    different = [Discrete(2), Discrete(3), Discrete(2, np.uint8), Box(0, 1), Box(0, 2), Box(0, 1, (1,)), Tuple(())]
+    assert len(set(different)) == len(different)
+
+
+def test_composites_need_exactly_their_parts():
+    pair, named = Tuple((Discrete(2), Discrete(3))), Dict({"a": Discrete(2)})
+    one, two = jnp.int32(1), jnp.int32(2)
+    assert bool(pair.contains((one, two))) and not bool(pair.contains((two, one)))
+    assert not bool(pair.contains((one,))) and not bool(pair.contains([one, two]))
+    assert bool(named.contains({"a": one})) and not bool(named.contains({"a": two}))
+    assert not bool(named.contains({"b": one})) and not bool(named.contains({"a": one, "b": one}))
+    assert named["a"] == Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "says"),
+    [
+        (lambda: Discrete(0), ValueError, "n=0"),
+        (lambda: Discrete(300, np.uint8), ValueError, "uint8"),
+        (lambda: Discrete(2, np.float32), TypeError, "float32"),
+        (lambda: MultiDiscrete(()), ValueError, "nvec"),
+        (lambda: MultiDiscrete((2, 0)), ValueError, "nvec"),
+        (lambda: Box(1, 0), ValueError, "low=1, high=0"),
+        (lambda: Box(float("nan"), 1), ValueError, "low <= high"),
+        (lambda: Box(-1, 255, (2,), np.uint8), ValueError, "0 to 255"),
+        (lambda: Box(-INF, INF, (), np.int32), ValueError, "int32"),
+    ],
+)
+def test_impossible_spaces_are_refused(build, error, says):
+    with pytest.raises(error, match=says):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("space", "x", "says"),
+    [
+        (Discrete(3), 1, "action is of type int, not an array of int32"),
+        (Discrete(3), jnp.float32(1), "action is float32 with shape (), not int32 with shape ()"),
+        (Discrete(3), jnp.int32(7), "action=7 is out of bounds"),
+        (Tuple((Discrete(2), Discrete(2))), (jnp.int32(0), jnp.int32(5)), "action[1]=5 is out of bounds"),
+        (Dict({"gas": Discrete(2)}), {"brake": jnp.int32(0)}, "not a dict of ['gas']"),
+    ],
+)
+def test_explain_says_what_is_wrong(space, x, says):
+    assert says in explain(space, x, "action")
+
+
+def test_explain_looks_at_numbers_while_a_program_is_traced():
+    reasons = []
+    jax.jit(lambda: reasons.append(explain(Discrete(3), np.int32(7))))()
+    assert reasons == ["it=7 is out of bounds"]
