@@ -1,1 +1,21 @@
 """Wrappers: environments around environments, values too. One file each."""
+
+from shoal.core.wrappers.flatten_observation import FlattenObservation
+from shoal.core.wrappers.frame_stack import FrameStack
+from shoal.core.wrappers.randomize import Randomize
+from shoal.core.wrappers.sticky_actions import StickyActions
+from shoal.core.wrappers.time_limit import TimeLimit
+from shoal.core.wrappers.transform_observation import TransformObservation
+from shoal.core.wrappers.transform_reward import ClipReward, ScaleReward, TransformReward
+
+__all__ = [
+    "ClipReward",
+    "FlattenObservation",
+    "FrameStack",
+    "Randomize",
+    "ScaleReward",
+    "StickyActions",
+    "TimeLimit",
+    "TransformObservation",
+    "TransformReward",
+]

@@ -1,0 +1,69 @@
+"""A small world whose every number a test can work out, for the wrapper tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from shoal.core.env import Env, State
+from shoal.core.spaces import Box, Dict, Discrete
+from shoal.core.struct import Number, struct
+
+
+@struct
+class TallyState(State):
+    """The sum of all actions, the last action, and episodes played."""
+
+    total: Int[Array, ""]
+    last: Int[Array, ""]
+    episodes: Int[Array, ""]
+
+
+@struct
+class Tally(Env):
+    """Add up actions and noise bits. The reward is the sum; action 2 is forbidden after an action 2."""
+
+    bonus: Number = 0
+    max_steps: Number | None = 7
+
+    @property
+    def observation_space(self):
+        return Dict({"total": Box(0, 99, (2,), np.uint8), "last": Discrete(3)})
+
+    @property
+    def action_space(self):
+        return Discrete(3)
+
+    def init(self, key):
+        start = jax.random.randint(key, (), 0, 5)
+        return TallyState(jnp.int32(0), start, jnp.int32(0), jnp.int32(0))
+
+    def noise(self, key):
+        return jax.random.bernoulli(key).astype(jnp.int32)
+
+    def transition(self, state, action, noise):
+        total = state.total + action + noise + self.bonus
+        state = state.replace(total=total, last=action)
+        return state, total.astype(jnp.float32), total >= 30, {"time_seen": state.time}
+
+    def observe(self, state):
+        return {"total": jnp.stack([state.total, state.total + 1]).astype(jnp.uint8), "last": state.last}
+
+    def action_mask(self, state):
+        return jnp.stack([jnp.bool_(True), jnp.bool_(True), state.last != 2])
+
+    def carry_over(self, ended, fresh):
+        return fresh.replace(episodes=ended.episodes + 1)
+
+    def render(self, state):
+        return np.full((2, 2, 3), int(state.total), np.uint8)
+
+
+def play(env, actions, noises, key):
+    """Eager play under given noise: (state, observation), then also reward, flags and info for every step."""
+    state = env.init(key)
+    seen = [(state, env.observe(state))]
+    for action, noise in zip(actions, noises, strict=True):
+        state, reward, terminated, truncated, info = env.advance(state, jnp.int32(action), noise)
+        seen.append((state, env.observe(state), float(reward), bool(terminated), bool(truncated), info))
+    return seen
