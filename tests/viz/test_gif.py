@@ -1,0 +1,164 @@
+"""GIFs read back with Pillow: frames, timing, colors, sizes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from shoal.canvas import BLACK, Canvas
+from shoal.core.env import Env, State
+from shoal.core.spaces import Discrete
+from shoal.core.struct import struct
+from shoal.viz.gif import CAPTION_HEIGHT, animate, write_gif
+
+TEAL = (0, 204, 204)
+
+
+@struct
+class DotState(State):
+    x: jax.Array
+
+
+@struct
+class Dot(Env):
+    """A dot that moves to the right; drawn on the host from concrete numbers."""
+
+    def init(self, key):
+        return DotState(jnp.int32(0), jnp.float32(0))
+
+    def transition(self, state, action, noise):
+        return state.replace(x=state.x + 1.0), jnp.float32(1), jnp.bool_(False), {}
+
+    def observe(self, state):
+        return state.x
+
+    def render(self, state):
+        assert isinstance(state.x, np.ndarray | np.generic), "the episode is brought to the host in one piece"
+        canvas = Canvas(400, 200)
+        canvas.circle((float(state.x), 100), 30, TEAL)
+        return canvas.pixels()
+
+    @property
+    def observation_space(self):
+        return Discrete(2)
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+
+def moving_dot(steps):
+    return DotState(jnp.arange(steps), jnp.linspace(30.0, 370.0, steps))
+
+
+def read(path):
+    with Image.open(path) as gif:
+        frames, durations = [], []
+        for index in range(gif.n_frames):
+            gif.seek(index)
+            frames.append(np.array(gif.convert("RGB")))
+            durations.append(gif.info["duration"])
+        return frames, durations, gif.info["loop"]
+
+
+def test_a_gif_shows_its_frames_in_order_and_rests_on_the_last(tmp_path):
+    frames = [np.full((20, 30, 3), shade, np.uint8) for shade in (0, 120, 240)]
+    path = write_gif(iter(frames), tmp_path / "new" / "three.gif", fps=25, hold=0.5)
+    back, durations, loop = read(path)
+    np.testing.assert_array_equal(back, frames)
+    assert durations == [40, 40, 540]  # 1000 / 25 ms, and half a second more at the end
+    assert loop == 0  # forever
+
+
+def test_large_plain_areas_keep_their_exact_color(tmp_path):
+    states = moving_dot(12)
+    frames = [np.asarray(Dot().render(jax.tree.map(lambda x, i=i: np.asarray(x[i]), states))) for i in range(12)]
+    back, _, _ = read(write_gif(frames, tmp_path / "dot.gif"))
+    colors = [color for _, color in sorted(Image.fromarray(back[5]).getcolors(), reverse=True)[:2]]
+    assert colors == [(255, 255, 255), TEAL]
+    assert np.abs(np.array(back).astype(int) - frames).max() <= 16  # smooth rims share colors
+
+
+def test_many_colors_are_approximated(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (5, 5, 3)).repeat(8, axis=0).repeat(8, axis=1)
+    ramp = np.linspace(0, 255, 40 * 40 * 3).reshape(40, 40, 3)
+    frames = [noise.astype(np.uint8), ramp.astype(np.uint8)]
+    back, _, _ = read(write_gif(frames, tmp_path / "rich.gif"))
+    assert np.abs(np.array(back).astype(int) - frames).mean() < 8
+
+
+def test_two_hundred_frames_make_a_small_file(tmp_path):
+    path = animate(Dot(), moving_dot(200), np.arange(200.0), tmp_path / "dot.gif", max_frames=200)
+    assert path.stat().st_size < 300_000
+    assert len(read(path)[0]) == 200
+
+
+def test_a_long_episode_is_thinned_out_but_keeps_both_ends(tmp_path):
+    frames, _, _ = read(animate(Dot(), moving_dot(500), path=tmp_path / "dot.gif", max_frames=50))
+    assert len(frames) == 50
+    centers = [np.nonzero(frame[CAPTION_HEIGHT:, :, 0] < 128)[1].mean() + 0.5 for frame in (frames[0], frames[-1])]
+    np.testing.assert_allclose(centers, [15, 185], atol=0.6)  # 30 and 370, drawn at half size
+
+
+def test_a_list_of_states_draws_the_same_as_a_state_with_a_time_axis(tmp_path):
+    states = moving_dot(5)
+    listed = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(5)]
+    one = animate(Dot(), states, path=tmp_path / "one.gif")
+    other = animate(Dot(), listed, path=tmp_path / "other.gif")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_caption_tells_step_and_return(tmp_path):
+    def caption(**how):
+        frames, _, _ = read(animate(Dot(), moving_dot(2), path=tmp_path / "dot.gif", **how))
+        assert frames[0].shape == (100 + CAPTION_HEIGHT, 200, 3)
+        return frames[1][:CAPTION_HEIGHT]
+
+    plain, scored, titled = caption(), caption(cumulative_rewards=[0.0, 7.5]), caption(title="best")
+    halves = [(plain[:, :60], scored[:, :60], titled[:, :60]), (plain[:, 120:], scored[:, 120:], titled[:, 120:])]
+    (step, step_too, step_three), (nothing, seven, nothing_too) = halves
+    np.testing.assert_array_equal(step, step_too)
+    np.testing.assert_array_equal(step, step_three)
+    assert (step < 100).any() and (seven < 100).any()
+    assert (nothing > 200).all() and (nothing_too > 200).all()
+    assert (titled[:, 80:120] < 200).any()
+
+
+def test_tiny_pictures_are_enlarged_without_blur(tmp_path):
+    class Pixels(Dot):
+        def render(self, state):
+            picture = np.full((10, 10, 3), 255, np.uint8)
+            picture[4, int(state.time)] = BLACK
+            return picture
+
+    frames, _, _ = read(animate(Pixels(), moving_dot(3), path=tmp_path / "pixels.gif", size=200))
+    expected = np.full((200, 200, 3), 255, np.uint8)
+    expected[80:100, 40:60] = 0
+    np.testing.assert_array_equal(frames[2][CAPTION_HEIGHT:], expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda at: write_gif([], at), "at least one frame"),
+        (
+            lambda at: write_gif([np.zeros((4, 4, 3), np.uint8), np.zeros((5, 4, 3), np.uint8)], at),
+            r"\(4, 4\), \(5, 4\)",
+        ),
+        (lambda at: write_gif([np.zeros((4, 4, 3))], at), r"uint8 \[H, W, 3\]; got float64 \[4, 4, 3\]"),
+        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at, fps=60), "at most 50 frames a second"),
+        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at.with_suffix(".mp4")), "End it in .gif"),
+        (lambda at: animate(Dot(), [], path=at), "nothing to animate"),
+        (lambda at: animate(Dot(), moving_dot(3), [1.0, 2.0], at), r"shape \[2\] for 3 states"),
+        (
+            lambda at: animate(Dot(), DotState(jnp.zeros((5, 4), int), jnp.zeros((5, 4))), path=at),
+            "4 environments at once",
+        ),
+        (lambda at: animate(Dot(), moving_dot(3), path=at, max_frames=0), "max_frames=0"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(tmp_path, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(tmp_path / "x.gif")
+    assert not list(tmp_path.iterdir())
