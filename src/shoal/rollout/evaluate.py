@@ -1,0 +1,111 @@
+"""Evaluation on fresh episodes, and everything gymnax's RolloutWrapper does, without writing what nobody asked for."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key, Observation, State
+from shoal.core.struct import Struct, struct
+
+
+@struct
+class Evaluation(Struct):
+    """The first episode of each of N fresh environments."""
+
+    episode_return: Float[Array, "N"]
+    episode_length: Int[Array, "N"]
+    finished: Bool[Array, "N"]  # False where the horizon came first
+
+
+@struct
+class Episode(Struct):
+    """One episode, step by step, padded to the horizon: rows after the end repeat the last state and have `valid` False."""
+
+    state: State  # [T + 1], from the first to the last
+    obs: Observation  # [T], what the policy saw
+    action: Any  # [T]
+    reward: Float[Array, "T"]
+    terminated: Bool[Array, "T"]
+    truncated: Bool[Array, "T"]
+    valid: Bool[Array, "T"]  # whether the step was really taken
+
+    @property
+    def cumulative_reward(self) -> Float[Array, "T"]:
+        """Return up to and including each step."""
+        return jnp.cumsum(self.reward)
+
+
+def evaluate(
+    agent: Agent, policy: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool = True
+) -> Evaluation:
+    """Run N fresh environments to the end of their first episode, or for `horizon` steps.
+
+    `policy` is what `agent.act` reads (an agent state or `agent.policy_state` of one). One policy; vmap for a
+    population. Stops as soon as all have ended. `key` is consumed.
+    """
+    k_init, k_steps = jax.random.split(key)
+    state = jax.vmap(env.init)(jax.random.split(k_init, episodes))
+    start = (
+        jnp.int32(0),
+        state,
+        _carries(agent, episodes),
+        Evaluation(jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
+    )
+
+    def running(loop):
+        t, _, _, result = loop
+        return (t < horizon) & ~jnp.all(result.finished)
+
+    def step(loop):
+        t, state, carry, result = loop
+        keys = jax.random.split(jax.random.fold_in(k_steps, t), (episodes, 2))
+        _, _, carry, after = jax.vmap(lambda k, s, c: act_and_step(agent, policy, env, k, s, c, greedy))(
+            keys, state, carry
+        )
+        state, reward, terminated, truncated, _ = after
+        live = ~result.finished
+        result = Evaluation(
+            episode_return=result.episode_return + jnp.where(live, reward, 0),
+            episode_length=result.episode_length + live,
+            finished=result.finished | terminated | truncated,
+        )
+        return t + 1, state, carry, result
+
+    return jax.lax.while_loop(running, step, start)[-1]
+
+
+def record_episode(agent: Agent, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:
+    """One fresh episode with all its states, for pictures and inspection. `key` is consumed."""
+    k_init, k_steps = jax.random.split(key)
+    state = env.init(k_init)
+
+    def step(loop, k):
+        state, carry, over = loop
+        obs, action, carry, after = act_and_step(agent, policy, env, jax.random.split(k), state, carry, greedy)
+        new, reward, terminated, truncated, _ = after
+        new = jax.tree.map(lambda a, b: jnp.where(over, a, b), state, new)
+        row = (new, obs, action, jnp.where(over, 0, reward), terminated & ~over, truncated & ~over, ~over)
+        return (new, carry, over | terminated | truncated), row
+
+    start = (state, agent.initial_carry(), jnp.asarray(False))
+    _, (states, obs, action, reward, terminated, truncated, valid) = jax.lax.scan(
+        step, start, jax.random.split(k_steps, horizon)
+    )
+    states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), state, states)
+    return Episode(states, obs, action, reward, terminated, truncated, valid)
+
+
+def act_and_step(
+    agent: Agent, policy: Any, env: Env, keys: Key, state: State, carry: Any, greedy: bool
+) -> tuple[Observation, Any, Any, tuple]:
+    """One decision and its consequence, unbatched: (observation, action, policy carry, what `advance` returned)."""
+    obs = env.observe(state)
+    action, carry = agent.act(policy, obs, carry, keys[0], greedy, env.action_mask(state))
+    return obs, action, carry, env.advance(state, action, env.noise(keys[1]))
+
+
+def _carries(agent: Agent, n: int) -> Any:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), agent.initial_carry())

@@ -1,0 +1,156 @@
+"""Checkpoints: one array file and a manifest, complete or absent.
+
+A checkpoint is written into a temporary directory, flushed to disk, and renamed when whole, so that a process killed at
+any moment leaves the previous one intact. Restoring compares sizes, hashes and the table of leaves before it touches
+anything, answers in one line when they do not fit, and never unpickles.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shoal.core.errors import CheckpointError
+from shoal.core.keys import IMPLEMENTATIONS
+
+FORMAT = 1
+ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
+
+
+def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
+    """Write a pytree of arrays and JSON-ready facts `about` it. Replaces a checkpoint of the same name."""
+    temporary = directory.with_name(directory.name + ".partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    arrays = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
+    with open(temporary / ARRAYS, "wb") as file:
+        np.savez(file, **arrays)
+        _flush(file)
+    manifest = {
+        "format": FORMAT,
+        "sha256": _sha256(temporary / ARRAYS),
+        "leaves": leaf_table(tree),
+        "about": about,
+    }
+    with open(temporary / MANIFEST, "w") as file:
+        json.dump(manifest, file, indent=1)
+        _flush(file)
+    shutil.rmtree(directory, ignore_errors=True)
+    os.rename(temporary, directory)
+    _flush_directory(directory.parent)
+
+
+def read_about(directory: Path) -> dict[str, Any]:
+    """The facts saved with a checkpoint. Raises CheckpointError if it is missing or damaged."""
+    return _read_manifest(directory)["about"]
+
+
+def restore(directory: Path, like: Any) -> Any:
+    """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
+
+    Raises CheckpointError, in one line, for a damaged checkpoint and for one of something else.
+    """
+    manifest = _read_manifest(directory)
+    _compare(manifest["leaves"], leaf_table(like), directory)
+    if _sha256(directory / ARRAYS) != manifest["sha256"]:
+        raise CheckpointError(f"checkpoint {directory} is damaged: {ARRAYS} does not match the hash in its manifest.")
+    with np.load(directory / ARRAYS, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    structure = jax.tree.structure(like)
+    return jax.tree.unflatten(structure, [_from_numpy(arrays[n], leaf) for n, leaf in leaves(like).items()])
+
+
+def newest(directory: Path) -> Path | None:
+    """The latest complete checkpoint in a directory of them, or None."""
+    found = sorted(p for p in directory.glob("step-*") if p.suffix != ".partial" and (p / MANIFEST).is_file())
+    return found[-1] if found else None
+
+
+def keep_newest(directory: Path, count: int) -> None:
+    """Delete all but the latest `count` checkpoints of a directory."""
+    for old in sorted(directory.glob("step-*"))[:-count]:
+        shutil.rmtree(old)
+
+
+def leaf_table(tree: Any) -> dict[str, list]:
+    """Path, shape and dtype of every leaf."""
+    return {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in leaves(tree).items()}
+
+
+def leaves(tree: Any) -> dict[str, Any]:
+    """Leaves by a readable path: `state/weights/actor/params/Dense_0/kernel`."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    }
+
+
+def to_numpy(leaf: Any) -> np.ndarray:
+    """A leaf as plain numbers; typed keys as their words."""
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf)
+
+
+def _from_numpy(array: np.ndarray, like: Any) -> Any:
+    if not jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
+        return array
+    tags = {
+        str(jax.random.key_impl(jax.eval_shape(lambda i=i: jax.random.key(0, impl=i)))): i for i in _implementations()
+    }
+    return jax.random.wrap_key_data(array, impl=tags[str(jax.random.key_impl(like))])
+
+
+def _implementations() -> list[Any]:
+    return list(IMPLEMENTATIONS.values())
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    if not directory.is_dir():
+        raise CheckpointError(f"checkpoint {directory} does not exist.")
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text())
+        with zipfile.ZipFile(directory / ARRAYS) as file:
+            file.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{directory} is not a checkpoint of this version of shoal (format {FORMAT}).")
+    return manifest
+
+
+def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path) -> None:
+    for name in sorted({*saved, *expected}):
+        there, here = saved.get(name, "nothing"), expected.get(name, "nothing")
+        if there != here:
+            raise CheckpointError(
+                f"checkpoint {directory} belongs to something else: {name} is {_say(there)} there, {_say(here)} here."
+            )
+
+
+def _say(entry: Any) -> str:
+    return entry if isinstance(entry, str) else f"{entry[1]}{tuple(entry[0])}"
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _flush_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,134 @@
+"""The run folder: what every run leaves behind, in plain files that anything can read.
+
+spec.json          what was asked for            provenance.json   versions, device, command line, commit
+metrics.jsonl      a line per record             curves.npz        [records, M] per metric
+summary.json       per-member and overall scores checkpoints/      the last states, and the best policies
+figures/ videos/   drawn from the above
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shoal.train.spec import RunSpec
+
+PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
+
+
+class RunFolder:
+    """Paths and files of one run. Every file is replaced in one move, so a reader never meets half of one."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Name a folder; touches nothing."""
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.checkpoints / "best"
+        self.figures = self.path / "figures"
+        self.videos = self.path / "videos"
+
+    def create(self) -> None:
+        """Make the folder. Raises FileExistsError if a run is in it, PermissionError if it cannot be written."""
+        if (self.path / "spec.json").exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
+                f"or choose another --name."
+            )
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+
+    def write_json(self, name: str, data: Any) -> None:
+        """Write one JSON file."""
+        text = json.dumps(json_ready(data), indent=1)
+        self.replace(name, lambda path: path.write_text(text + "\n"))
+
+    def read_json(self, name: str) -> Any:
+        """Read one JSON file. Raises FileNotFoundError naming the run if there is none."""
+        path = self.path / name
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.")
+        return json.loads(path.read_text())
+
+    def read_spec(self) -> RunSpec:
+        """What was asked for."""
+        return RunSpec.from_json(self.read_json("spec.json"))
+
+    def replace(self, name: str, write: Any) -> None:
+        """Write a file beside its place, then move it there."""
+        target = self.path / name
+        beside = target.with_name(f".{target.name}.partial")
+        write(beside)
+        os.replace(beside, target)
+
+
+def unused_path(root: Path, stem: str) -> Path:
+    """`root/stem`, or `root/stem-2`, ... : the first that does not exist."""
+    path, n = root / stem, 1
+    while path.exists():
+        n += 1
+        path = root / f"{stem}-{n}"
+    return path
+
+
+def provenance(block: int, devices: list[Any]) -> dict[str, Any]:
+    """Where and how a run was made."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "argv": sys.argv,
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "devices": [f"{d.platform}: {d.device_kind}" for d in devices],
+        "block": block,
+        "commit": _commit(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }
+
+
+def json_ready(data: Any) -> Any:
+    """Arrays as lists, NumPy numbers as Python's, NaN and infinities as null (JSON has none)."""
+    if isinstance(data, Mapping):
+        return {str(k): json_ready(v) for k, v in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [json_ready(v) for v in data]
+    if isinstance(data, (np.ndarray, jax.Array)):
+        return json_ready(np.asarray(data).tolist())
+    if isinstance(data, np.generic):
+        return json_ready(data.item())
+    if isinstance(data, float) and not np.isfinite(data):
+        return None
+    return data
+
+
+def _commit() -> str:
+    try:
+        here = Path(__file__).parent
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")

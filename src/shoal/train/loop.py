@@ -1,0 +1,351 @@
+"""The loop of a run: compile once, then chunk by chunk train, evaluate, record, save.
+
+Between chunks the host does everything that has effects; inside a chunk nothing leaves the device. A run that stops
+anywhere goes on from its last chunk, and ends with the same bits as one that was not.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.agent import Metrics
+from shoal.core.keys import make_key, stream
+from shoal.rollout.evaluate import Evaluation
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder, provenance
+from shoal.train.plan import Plan
+from shoal.train.program import begin, evaluator, train_chunk
+from shoal.train.records import Records, score_summary
+
+
+class Reporter:
+    """Hears of everything a run does; override what you want to hear. See `tracking/progress.py`."""
+
+    def compiling(self, plan: Plan) -> None:
+        """Compilation starts."""
+
+    def compiled(self, seconds: float) -> None:
+        """Compilation is over."""
+
+    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
+        """A record was written; `done` updates of each member are behind us."""
+
+    def message(self, text: str) -> None:
+        """Something worth a sentence happened."""
+
+    def finished(self, summary: dict[str, Any]) -> None:
+        """The run is over."""
+
+
+class Programs(NamedTuple):
+    """Compiled executables, for members in the order of a placement."""
+
+    begin: Any
+    train: Any
+    evaluate: Any
+    seconds: float
+
+
+class Stopped(Exception):
+    """The user asked a run to stop; its checkpoint is written."""
+
+
+class Run:
+    """One run in memory: members, records and clock, with the folder they are written to."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, reporter: Reporter | None = None) -> None:
+        """Set up; nothing is compiled or written yet."""
+        self.plan = plan
+        self.folder = folder
+        self.reporter = reporter or Reporter()
+        self.key = make_key(plan.spec.seed, plan.spec.prng)
+        self.records = Records(plan.members)
+        self.updates_done = 0
+        self.train_seconds = 0.0
+        self.eval_seconds = 0.0
+        self.best_return = np.full(plan.members, -np.inf)
+        self.best_policy: Any = None
+        self.last_evaluation: Evaluation | None = None
+        self.last_policy: Any = None
+        self.members: list[Any] = []  # a population per wave, on the device when there is only one wave
+        self._known_dead: set[int] = set()
+
+    def train(self, *, resume: bool = False) -> dict[str, Any]:
+        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved."""
+        started = time.perf_counter()
+        self.programs = self._compile()
+        self.members = self._begin()
+        if resume:
+            self._restore()
+        else:
+            self.folder.write_json("spec.json", self.plan.spec.to_json())
+            self.folder.write_json("provenance.json", self._provenance())
+        self.started = started - (self._recorded_seconds() if resume else 0.0)
+        with stop_requests() as stop:
+            while self.updates_done < self.plan.updates:
+                self._chunk()
+                if stop.is_set() and self.updates_done < self.plan.updates:
+                    raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}")
+        summary = self.summary()
+        self.folder.write_json("summary.json", summary)
+        self.reporter.finished(summary)
+        return summary
+
+    def summary(self) -> dict[str, Any]:
+        """Scores of the last weights and of the best, overall, per setting and per member, and the time it took."""
+        curves = self.records.arrays()
+        last = curves["eval_return"][-1]
+        names, seeds = self.plan.member_names(), self.plan.spec.seeds
+        return {
+            "agent": self.plan.spec.agent,
+            "env": self.plan.spec.env,
+            "steps_per_member": self.plan.steps,
+            "members": self.plan.members,
+            "last": score_summary(last),
+            "best": score_summary(np.where(np.isfinite(self.best_return), self.best_return, np.nan)),
+            "settings": [
+                {"setting": setting, **score_summary(last[i * seeds : (i + 1) * seeds])}
+                for i, setting in enumerate(self.plan.settings)
+            ],
+            "per_member": [
+                {"member": m, "name": names[m], "last": last[m], "best": self.best_return[m], "alive": bool(alive)}
+                for m, alive in enumerate(curves["alive"][-1])
+            ],
+            "episodes_per_evaluation": self.plan.spec.eval_episodes,
+            "steps_per_second": self.plan.steps * self.plan.members / max(self.train_seconds, 1e-9),
+            "compile_seconds": self.programs.seconds,
+            "train_seconds": self.train_seconds,
+            "eval_seconds": self.eval_seconds,
+            "total_seconds": time.perf_counter() - self.started,
+        }
+
+    # One chunk, in order.
+
+    def _chunk(self) -> None:
+        record = len(self.records)
+        until = self.plan.boundaries[record]
+        begun = time.perf_counter()
+        metrics, alive = self._train(until - self.updates_done)
+        took = time.perf_counter() - begun
+        self.train_seconds += took
+        rate = (until - self.updates_done) * self.plan.agent.steps_per_update * self.plan.members / took
+        self.updates_done = until
+        evaluation = self._evaluate(record) if record in self.plan.eval_records else None
+        line = self.records.append(
+            until * self.plan.agent.steps_per_update,
+            time.perf_counter() - self.started,
+            metrics,
+            alive,
+            evaluation,
+        )
+        self.records.save(self.folder, line)
+        self._report_dead(alive)
+        self._save(record)
+        elapsed, left = self.train_seconds + self.eval_seconds, self.plan.updates - until
+        self.reporter.record(until, line, rate, elapsed / until * left)
+
+    def _train(self, updates: int) -> tuple[Metrics, np.ndarray]:
+        parts = []
+        for wave, span in enumerate(self.plan.waves):
+            member, agent, env = self._on_device(wave, span)
+            member, metrics = self.programs.train(member, agent, env, np.int32(self.updates_done), np.int32(updates))
+            self._keep(wave, member)
+            parts.append(self._host(span, (metrics, member.alive)))
+        return _joined(parts)
+
+    def _evaluate(self, record: int) -> Evaluation:
+        begun = time.perf_counter()
+        key = jax.random.fold_in(stream(self.key, "evaluate"), record)
+        parts = []
+        for wave, span in enumerate(self.plan.waves):
+            member, agent, env = self._on_device(wave, span)
+            result = self.programs.evaluate(member, agent, env, self._spread(self.plan.seed_index, span), key)
+            parts.append(self._host(span, result))
+        evaluation, policy = _joined(parts)
+        self._keep_best(evaluation, policy)
+        self.last_evaluation, self.last_policy = evaluation, policy
+        self.eval_seconds += time.perf_counter() - begun
+        return evaluation
+
+    def _keep_best(self, evaluation: Evaluation, policy: Any) -> None:
+        score = np.asarray(evaluation.episode_return).mean(axis=1)
+        better = score > self.best_return
+        self.best_return = np.where(better, score, self.best_return)
+        old = policy if self.best_policy is None else self.best_policy
+        self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
+        about = {"returns": self.best_return.tolist(), "updates": self.updates_done}
+        checkpoint.save(self.folder.best, self.best_policy, about)
+
+    def _save(self, record: int) -> None:
+        members = _joined([self._host(span, self.members[w]) for w, span in enumerate(self.plan.waves)])
+        about = {
+            "updates": self.updates_done,
+            "records": record + 1,
+            "train_seconds": self.train_seconds,
+            "eval_seconds": self.eval_seconds,
+            "best_return": self.best_return.tolist(),
+        }
+        target = self.folder.checkpoints / f"step-{self.updates_done:012d}"
+        checkpoint.save(target, members, about)
+        checkpoint.keep_newest(self.folder.checkpoints, 2)
+
+    def _report_dead(self, alive: np.ndarray) -> None:
+        names = self.plan.member_names()
+        for m in np.flatnonzero(~alive):
+            if m not in self._known_dead:
+                self._known_dead.add(int(m))
+                self.reporter.message(
+                    f"member {m} ({names[m]}) stopped: its loss is not finite. Its last good weights are kept; "
+                    f"the others go on."
+                )
+
+    # Setting up.
+
+    def _compile(self) -> Programs:
+        self.reporter.compiling(self.plan)
+        begun = time.perf_counter()
+        place, plan = self.plan.placement, self.plan
+        agent, env = self._spread(plan.agent, plan.waves[0]), self._spread(plan.env, plan.waves[0])
+        seeds = self._spread(plan.seed_index, plan.waves[0])
+        to_begin = jax.jit(place.over_members(begin, 3))
+        member = jax.eval_shape(to_begin, agent, env, seeds, self.key)
+        member = jax.tree.map(
+            lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), member, self._shards(member)
+        )
+        run_eval = evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True)
+        clock = np.int32(0)
+        lowered = [
+            lambda: jax.jit(place.over_members(train_chunk, 3), donate_argnums=0).lower(
+                member, agent, env, clock, clock
+            ),
+            lambda: to_begin.lower(agent, env, seeds, self.key),
+            lambda: jax.jit(place.over_members(run_eval, 4)).lower(member, agent, env, seeds, self.key),
+        ]
+        with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock, so the three overlap
+            train, start, evaluate = (f.result() for f in [pool.submit(low().compile) for low in lowered])
+        seconds = time.perf_counter() - begun
+        self.reporter.compiled(seconds)
+        return Programs(start, train, evaluate, seconds)
+
+    def _begin(self) -> list[Any]:
+        plan = self.plan
+        members = []
+        for wave, span in enumerate(plan.waves):
+            agent, env = self._spread(plan.agent, span), self._spread(plan.env, span)
+            member = self.programs.begin(agent, env, self._spread(plan.seed_index, span), self.key)
+            members.append(member)
+            self.members = members
+            self._keep(wave, member)
+        return self.members
+
+    def _restore(self) -> None:
+        found = checkpoint.newest(self.folder.checkpoints)
+        if found is None:
+            self.folder.replace("metrics.jsonl", lambda path: path.write_text(""))
+            return
+        about = checkpoint.read_about(found)
+        like = jax.eval_shape(lambda: _joined([self._host_shapes(w) for w in range(len(self.plan.waves))]))
+        members = checkpoint.restore(found, like)
+        for wave, span in enumerate(self.plan.waves):
+            self.members[wave] = jax.tree.map(lambda x, s=span: x[s], members)
+            if len(self.plan.waves) == 1:
+                self.members[wave] = self.plan.placement.spread(self.members[wave])
+        self.records = Records.load(self.folder, self.plan.members, about["records"])
+        self.updates_done = about["updates"]
+        self.train_seconds, self.eval_seconds = about["train_seconds"], about["eval_seconds"]
+        self.best_return = np.asarray(about["best_return"], float)
+        self._restore_best(members)
+
+    def _restore_best(self, members: Any) -> None:
+        if not np.isfinite(self.best_return).any():
+            return
+        agent = self.plan.agent
+        like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
+        self.best_policy = checkpoint.restore(self.folder.best, like)
+
+    # Moving members between host and device.
+
+    def _on_device(self, wave: int, span: slice) -> tuple[Any, Any, Any]:
+        member = self.members[wave]
+        if len(self.plan.waves) > 1:
+            member = self.plan.placement.spread(member)
+        return member, self._spread(self.plan.agent, span), self._spread(self.plan.env, span)
+
+    def _keep(self, wave: int, member: Any) -> None:
+        span = self.plan.waves[wave]
+        self.members[wave] = member if len(self.plan.waves) == 1 else self._host(span, member)
+
+    def _spread(self, tree: Any, span: slice) -> Any:
+        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree))
+
+    def _host(self, span: slice, tree: Any) -> Any:
+        count = span.stop - span.start
+        return jax.tree.map(lambda x: host_array(x)[:count], tree)
+
+    def _host_shapes(self, wave: int) -> Any:
+        span = self.plan.waves[wave]
+        count = span.stop - span.start
+        return jax.tree.map(
+            lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype) if not _is_key(x) else x[:count], self.members[wave]
+        )
+
+    def _shards(self, tree: Any) -> Any:
+        sharding = jax.sharding.NamedSharding(self.plan.placement.mesh, jax.sharding.PartitionSpec("members"))
+        return jax.tree.map(lambda _: sharding, tree)
+
+    def _provenance(self) -> dict[str, Any]:
+        place = self.plan.placement
+        return provenance(place.block, list(place.mesh.devices.flat))
+
+    def _recorded_seconds(self) -> float:
+        seconds = self.records.columns.get("wall_seconds", [0.0])
+        return float(seconds[-1]) if seconds else 0.0
+
+
+def _is_key(x: Any) -> bool:
+    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def host_array(x: Any) -> Any:
+    """A NumPy array; typed keys stay keys, for NumPy cannot hold them."""
+    return x if _is_key(x) else np.asarray(x)
+
+
+@contextmanager
+def stop_requests() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main thread it is never set."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(signum: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _joined(parts: list[Any]) -> Any:
+    return (
+        parts[0]
+        if len(parts) == 1
+        else jax.tree.map(lambda *xs: jnp.concatenate(xs) if _is_key(xs[0]) else np.concatenate(xs), *parts)
+    )
+
+
+def _rows_where(flag: np.ndarray, new: Any, old: Any) -> Any:
+    return np.where(flag.reshape(flag.shape + (1,) * (np.ndim(new) - 1)), new, old)

@@ -1,0 +1,186 @@
+"""From a spec to everything a run needs to know before it compiles: members, sizes, memory, schedule.
+
+Every mistake a user can make is found here, in seconds, and said in their words.
+"""
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import is_concrete, static_fields, to_arrays
+from shoal.train.placement import Placement, place
+from shoal.train.program import Member, begin
+from shoal.train.spec import RunSpec
+
+DEFAULT_HORIZON = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A run, ready to compile. Agent and environment leaves lead with [M]."""
+
+    spec: RunSpec
+    agent: Agent
+    env: Env
+    seed_index: np.ndarray  # [M]
+    settings: list[dict[str, Any]]  # one per setting; member m has settings[m // seeds]
+    updates: int  # of each member
+    boundaries: list[int]  # updates done at each record
+    eval_records: list[int]  # which records evaluate
+    horizon: int  # of an evaluation episode
+    member_bytes: int
+    waves: list[slice]  # members that are on the device at the same time
+    placement: Placement  # of the largest wave
+
+    @property
+    def members(self) -> int:
+        """Settings times seeds."""
+        return len(self.seed_index)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of each member, whole updates."""
+        return self.updates * self.agent.steps_per_update
+
+    def member_names(self) -> list[str]:
+        """`learning_rate=0.001 seed=3` for every member."""
+        words = [" ".join(f"{k}={v}" for k, v in setting.items()) for setting in self.settings]
+        seeds = self.spec.seeds
+        return [f"{words[m // seeds]} seed={self.seed_index[m]}".strip() for m in range(self.members)]
+
+
+def make_plan(
+    spec: RunSpec, agent: Agent | None = None, env: Env | None = None, *, devices: int = 0, memory_limit: int = 0
+) -> Plan:
+    """Check a spec and work out its sizes. Compiles nothing.
+
+    `agent` and `env` stand in for those named in the spec when they hold what only Python can (a network, a class of
+    a notebook). `memory_limit` in bytes; 0 asks the device. Raises ValueError or TypeError in the user's words.
+    """
+    template, world = _build(AGENTS, spec.agent, spec.fields, agent), _build(ENVS, spec.env, spec.env_fields, env)
+    _check_traced(template, spec.sweep, spec.agent)
+    _check_traced(world, spec.env_sweep, spec.env)
+    settings = spec.settings()
+    agents = [template.replace(**{k: v for k, v in s.items() if not k.startswith("env.")}) for s in settings]
+    worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
+    bound = agents[0].bind(_strictest(worlds))
+    updates = math.ceil(spec.steps / bound.steps_per_update)
+    if hasattr(bound, "horizon"):
+        steps = updates * bound.steps_per_update
+        agents = [a.replace(horizon=a.horizon or steps) for a in agents]
+    fixed = {name: getattr(bound, name) for name in static_fields(bound)}
+    agents = [a.replace(**fixed) for a in agents]
+    boundaries = _boundaries(updates, spec.records)
+    member_bytes = estimate_member_bytes(to_arrays(agents[0]), to_arrays(worlds[0]))
+    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit or available_bytes())
+    largest = max(w.stop - w.start for w in waves)
+    return Plan(
+        spec=spec,
+        agent=_population(agents, spec.seeds),
+        env=_population(worlds, spec.seeds),
+        seed_index=np.tile(np.arange(spec.seeds, dtype=np.int32), len(settings)),
+        settings=settings,
+        updates=updates,
+        boundaries=boundaries,
+        eval_records=_eval_records(len(boundaries), spec.evaluations),
+        horizon=spec.eval_max_steps or _horizon(worlds),
+        member_bytes=member_bytes,
+        waves=waves,
+        placement=place(largest, spec.block, devices),
+    )
+
+
+def estimate_member_bytes(agent: Agent, env: Env) -> int:
+    """Memory of one member in training: its state twice (before and after), and six copies of a rollout's records."""
+    shapes: Member = jax.eval_shape(begin, agent, env, jnp.int32(0), make_key(0))
+    obs = jax.eval_shape(lambda: env.observe(env.init(make_key(0))))
+    step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
+    return 2 * _bytes(shapes) + 6 * agent.steps_per_update * step_bytes
+
+
+def available_bytes() -> int:
+    """Memory of the first device that a run may plan with: 80 % of what is there."""
+    device = jax.local_devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    total = stats["bytes_limit"] if stats else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(0.8 * total)
+
+
+def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
+    return registry[name].build(**fields) if value is None else value.replace(**fields)
+
+
+def _check_traced(value: Any, sweep: Any, name: str) -> None:
+    shaping = static_fields(value)
+    for field, values in sweep.items():
+        if field in shaping:
+            raise ValueError(f"{field} shapes the program, so its values {list(values)} need one run each.")
+        registry_entry = getattr(type(value), "__dataclass_fields__", {})
+        if field not in registry_entry:
+            raise TypeError(f"{name} has no field {field!r}. Its fields are: {', '.join(registry_entry)}.")
+        if not len(values):
+            raise ValueError(f"{field} has no values to sweep over.")
+
+
+def _strictest(worlds: list[Env]) -> Env:
+    # Sizes that depend on the time limit must hold for the shortest one.
+    limits = [w.max_steps for w in worlds if w.max_steps is not None]
+    return worlds[0].replace(max_steps=min(limits)) if len({float(x) for x in limits}) > 1 else worlds[0]
+
+
+def _horizon(worlds: list[Env]) -> int:
+    limits = [w.max_steps for w in worlds if w.max_steps is not None and is_concrete(w.max_steps)]
+    return int(max(np.max(np.asarray(x)) for x in limits)) if limits else DEFAULT_HORIZON
+
+
+def _population(values: list[Any], seeds: int) -> Any:
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *map(_numpy, values))
+    return jax.tree.map(lambda x: np.repeat(x, seeds, axis=0), stacked)
+
+
+def _numpy(value: Any) -> Any:
+    # Canonical dtypes without waking an eager kernel for every number.
+    def cast(leaf: Any) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+
+    return jax.tree.map(cast, value)
+
+
+def _boundaries(updates: int, records: int) -> list[int]:
+    records = min(records, updates)
+    return [round(updates * (r + 1) / records) for r in range(records)]
+
+
+def _eval_records(records: int, evaluations: int) -> list[int]:
+    evaluations = min(evaluations, records)
+    return [round(records * (e + 1) / evaluations) - 1 for e in range(evaluations)]
+
+
+def _waves(members: int, member_bytes: int, limit: int) -> list[slice]:
+    fitting = limit // member_bytes
+    if fitting < 1:
+        raise ValueError(
+            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the {limit / 2**20:.0f} MiB at hand: "
+            f"use fewer environments or steps per update."
+        )
+    count = math.ceil(members / fitting)
+    size = math.ceil(members / count)
+    return [slice(i, min(i + size, members)) for i in range(0, members, size)]
+
+
+def _bytes(tree: Any) -> int:
+    def size(leaf: Any) -> int:
+        width = 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
+        return math.prod(leaf.shape) * width
+
+    return sum(size(leaf) for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,67 @@
+"""The compiled programs of a run: begin, train a chunk, evaluate. Pure functions of one member, placed on everyone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from shoal.core.agent import Agent, AgentState, Metrics
+from shoal.core.env import Env, Key
+from shoal.core.keys import member_key
+from shoal.core.struct import Struct, struct
+from shoal.rollout.evaluate import Evaluation, evaluate
+
+
+@struct
+class Member(Struct):
+    """One member of a population: its learner, and whether its numbers are still finite."""
+
+    state: AgentState
+    alive: Bool[Array, ""]
+
+
+def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> Member:
+    """A new member. Its key depends on the run and on its seed index, on nothing else."""
+    return Member(agent.init(member_key(run_key, seed_index), env), jnp.asarray(True))
+
+
+def train_chunk(
+    member: Member, agent: Agent, env: Env, clock: Int[Array, ""], updates: Int[Array, ""]
+) -> tuple[Member, Metrics]:
+    """`updates` updates of one member: (member, episodes summed and losses averaged over them).
+
+    An update whose losses are not finite is undone, and the member rests from then on: its state stays the last good
+    one. `updates` is traced, so that chunks of any length share one program.
+    """
+    shapes = jax.eval_shape(lambda: agent.update(member.state, env, clock)[1])
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    nothing = nothing.replace(episodes=type(nothing.episodes).zero())
+
+    def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
+        member, total = loop
+        state, metrics = agent.update(member.state, env, clock + i)
+        alive = member.alive & all_finite(metrics.losses)
+        kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state, member.state)
+        losses = jax.tree.map(jnp.add, total.losses, metrics.losses)
+        total = Metrics(total.episodes.merge(metrics.episodes), losses)
+        return Member(kept, alive), total
+
+    member, total = jax.lax.fori_loop(0, updates, one_update, (member, nothing))
+    return member, Metrics(total.episodes, jax.tree.map(lambda x: x / updates, total.losses))
+
+
+def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[Evaluation, Any]]:
+    """An evaluation of one member under its own stream of random numbers, which training never touches."""
+
+    def run(member: Member, agent: Agent, env: Env, seed_index: Int[Array, ""], key: Key) -> tuple[Evaluation, Any]:
+        policy = agent.policy_state(member.state)
+        return evaluate(agent, policy, env, jax.random.fold_in(key, seed_index), episodes, horizon, greedy), policy
+
+    return run
+
+
+def all_finite(losses: Any) -> Bool[Array, ""]:
+    """Whether every number is finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(losses)]))

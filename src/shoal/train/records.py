@@ -1,0 +1,116 @@
+"""Records: the curves of a run, kept in memory as [records, M] and on disk after every chunk."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from shoal.core.agent import Metrics
+from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
+from shoal.rollout.evaluate import Evaluation
+from shoal.train.folder import RunFolder, json_ready
+
+
+class Records:
+    """Columns of a run, a row per record. `env_steps` and `wall_seconds` are [records], the rest [records, M]."""
+
+    def __init__(self, members: int) -> None:
+        """No records yet."""
+        self.members = members
+        self.columns: dict[str, list[np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns.get("env_steps", []))
+
+    def append(
+        self, env_steps: int, wall_seconds: float, metrics: Metrics, alive: np.ndarray, evaluation: Evaluation | None
+    ) -> dict[str, Any]:
+        """Take in one record, of host arrays [M], and return it as a line for `metrics.jsonl`."""
+        row = {"env_steps": np.int64(env_steps), "wall_seconds": np.float64(wall_seconds)}
+        row |= _episode_columns(metrics.episodes)
+        row |= {name: np.asarray(loss) for name, loss in metrics.losses.items()}
+        row["alive"] = alive
+        row |= _eval_columns(evaluation, self.members)
+        for name, value in row.items():
+            self.columns.setdefault(name, []).append(value)
+        return _line(row)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every column stacked."""
+        return {name: np.stack(rows) for name, rows in self.columns.items()}
+
+    def save(self, folder: RunFolder, line: dict[str, Any]) -> None:
+        """Write the curves, and add a line to `metrics.jsonl`."""
+
+        def write(path: Any) -> None:
+            with open(path, "wb") as file:
+                np.savez(file, **self.arrays())
+
+        folder.replace("curves.npz", write)
+        with open(folder.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(json_ready(line)) + "\n")
+
+    @classmethod
+    def load(cls, folder: RunFolder, members: int, records: int) -> "Records":
+        """The first `records` rows of a run, for resuming; later ones, and their lines, are dropped."""
+        self = cls(members)
+        if records == 0:
+            return self
+        with np.load(folder.path / "curves.npz", allow_pickle=False) as file:
+            self.columns = {name: list(file[name][:records]) for name in file.files}
+        lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
+        folder.replace("metrics.jsonl", lambda path: path.write_text("".join(lines[:records])))
+        return self
+
+
+def score_summary(scores: np.ndarray) -> dict[str, float]:
+    """Mean, 5th percentile, extremes and interquartile mean with its 95 % bootstrap interval, of one score a member."""
+    finite = scores[np.isfinite(scores)]
+    if finite.size == 0:
+        return {"members": 0}
+    low, high = bootstrap_interval(finite, iqm)
+    return {
+        "members": int(finite.size),
+        "mean": float(finite.mean()),
+        "min": float(finite.min()),
+        "percentile_5": float(np.percentile(finite, 5)),
+        "max": float(finite.max()),
+        "iqm": float(iqm(finite)),
+        "iqm_low": float(low),
+        "iqm_high": float(high),
+    }
+
+
+def _episode_columns(episodes: Any) -> dict[str, np.ndarray]:
+    count = np.asarray(episodes.count)
+    some = np.maximum(count, 1)
+    mean = np.where(count > 0, episodes.return_sum / some, np.nan)
+    return {
+        "train_return": mean,
+        "train_length": np.where(count > 0, episodes.length_sum / some, np.nan),
+        "episodes": count,
+        "resets_reused": np.asarray(episodes.resets_reused),
+    }
+
+
+def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.ndarray]:
+    missing = np.full(members, np.nan)
+    if evaluation is None:
+        return {"eval_return": missing, "eval_length": missing}
+    return {
+        "eval_return": np.asarray(evaluation.episode_return).mean(axis=1),
+        "eval_length": np.asarray(evaluation.episode_length).mean(axis=1),
+    }
+
+
+def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:
+    line: dict[str, Any] = {}
+    for name, value in row.items():
+        if value.ndim == 0:
+            line[name] = value.item()
+        elif name == "alive":
+            line["alive"] = int(value.sum())
+        elif not np.all(np.isnan(value)):
+            low, middle, high = quantiles(value, (0.05, 0.5, 0.95))
+            line[name] = {"mean": np.nanmean(value), "p05": low, "p50": middle, "p95": high}
+    return line

@@ -1,0 +1,151 @@
+"""What a run is, as plain data: enough to start it again on another machine and get the same numbers."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import did_you_mean
+from shoal.core.keys import IMPLEMENTATIONS
+from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import Struct, static_fields
+
+PLAIN = (str, bool, int, float, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """One run: an agent, an environment, which of their fields differ from the defaults or vary, and how long.
+
+    `sweep` and `env_sweep` map traced fields to lists of values: every combination is a setting, and each setting is
+    trained with every seed, all in one program. Nothing here changes results except what says so.
+    """
+
+    agent: str
+    env: str
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    env_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    sweep: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    env_sweep: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
+    seeds: int = 1  # members per setting
+    seed: int = 0  # the base that every random number of the run derives from
+    records: int = 20  # points on the curves; a checkpoint is written at each
+    evaluations: int = 5  # spread over the records, the last at the end
+    eval_episodes: int = 100
+    eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the environment's time limit, or 1,000
+    prng: str = "mix32"
+    block: int = 0  # members that run together; 0: 1 on CPU, as many as fit elsewhere. Changes the last digits.
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "seeds", "records", "eval_episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name in ("evaluations", "eval_max_steps", "block"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
+        if self.prng not in IMPLEMENTATIONS:
+            raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; what only Python can hold (functions, networks) appears by name."""
+        return _plain(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":
+        """The inverse of `to_json`. Raises TypeError for fields this version does not know."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        for name in data:
+            if name not in known:
+                raise TypeError(f"a run has no field {name!r}.{did_you_mean(name, known)}")
+        nested = {k: {n: _tuples(v) for n, v in data[k].items()} for k in ("fields", "env_fields") if k in data}
+        return cls(**{**data, **nested})
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Every combination of swept values, in order; environment fields are written `env.name`."""
+        axes = {**self.sweep, **{f"env.{name}": values for name, values in self.env_sweep.items()}}
+        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def differences(old: RunSpec, new: RunSpec) -> list[str]:
+    """What changed between two specs, a line each."""
+    before, after = old.to_json(), new.to_json()
+    return [f"{name}: {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
+
+
+def opaque_fields(spec: RunSpec) -> list[str]:
+    """Fields that only Python can hold, so that a run with them is resumed and loaded from Python."""
+    given = {**spec.fields, **{f"env.{k}": v for k, v in spec.env_fields.items()}}
+    return [name for name, value in given.items() if not _is_plain(value)]
+
+
+def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list]]:
+    """The fields of a value that differ from its registered defaults: (single values, lists of values to sweep).
+
+    A list, or a one-dimensional array in a traced field, is a sweep.
+    """
+    fixed, swept = {}, {}
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]  # agents and environments are structs
+        given = getattr(value, field.name)
+        if field.name not in static_fields(value) and np.ndim(given) == 1:
+            swept[field.name] = np.asarray(given).tolist()
+        elif not _equal(given, preset.get(field.name, field.default)):
+            fixed[field.name] = given.item() if isinstance(given, np.generic) else given
+    return fixed, swept
+
+
+def name_of(value: Struct, registry: Registry) -> tuple[str, Mapping[str, Any]]:
+    """(name, preset fields) under which a value's class is registered; otherwise its import path."""
+    for name in registry:
+        entry = registry[name]
+        if entry.cls is type(value) and all(_equal(getattr(value, k), v) for k, v in entry.preset.items()):
+            return name, entry.preset
+    return f"{type(value).__module__}:{type(value).__qualname__}", {}
+
+
+def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
+    """A spec from names or values, e.g. `spec_for(PPO(learning_rate=[1e-4, 3e-4]), "CartPole-v1", seeds=8)`."""
+    parts: dict[str, Any] = {}
+    for kind, given, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
+        if isinstance(given, str):
+            parts[kind] = given
+            continue
+        name, preset = name_of(given, registry)
+        fixed, swept = fields_of(given, preset)
+        parts[kind] = name
+        parts[f"{prefix}fields"] = {**fixed, **options.pop(f"{prefix}fields", {})}
+        parts[f"{prefix}sweep"] = {**swept, **options.pop(f"{prefix}sweep", {})}
+    return RunSpec(**parts, **options)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, PLAIN):
+        return value
+    return getattr(value, "__qualname__", repr(value))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(v) for v in value)
+    return isinstance(value, PLAIN)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        return bool(np.all(np.asarray(a == b)))
+    except (TypeError, ValueError):
+        return False
