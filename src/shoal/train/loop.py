@@ -19,30 +19,12 @@ import numpy as np
 from shoal.core.agent import Metrics
 from shoal.core.keys import make_key, stream
 from shoal.rollout.evaluate import Evaluation
+from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder, provenance
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
 from shoal.train.records import Records, score_summary
-
-
-class Reporter:
-    """Hears of everything a run does; override what you want to hear. See `tracking/progress.py`."""
-
-    def compiling(self, plan: Plan) -> None:
-        """Compilation starts."""
-
-    def compiled(self, seconds: float) -> None:
-        """Compilation is over."""
-
-    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
-        """A record was written; `done` updates of each member are behind us."""
-
-    def message(self, text: str) -> None:
-        """Something worth a sentence happened."""
-
-    def finished(self, summary: dict[str, Any]) -> None:
-        """The run is over."""
 
 
 class Programs(NamedTuple):
