@@ -1,1 +1,96 @@
-"""shoal."""
+"""Train reinforcement-learning agents by the thousand: worlds, learning rule and search in one compiled JAX program.
+
+    import shoal
+    from shoal import PPO
+
+    result = shoal.train(PPO(learning_rate=1e-3), "CartPole-v1", steps=100_000, seeds=16)
+    policy = result.policy("best")
+    action = policy(observation)
+
+Names are loaded when they are first used, so that importing the package neither wakes a device nor imports JAX.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.agents.ppo import PPO as PPO
+    from shoal.api import compare as compare
+    from shoal.api import evaluate as evaluate
+    from shoal.api import load as load
+    from shoal.api import load_result as load_result
+    from shoal.api import preset as preset
+    from shoal.api import register as register
+    from shoal.api import rollout as rollout
+    from shoal.api import train as train
+    from shoal.cli.host import prepare as prepare
+    from shoal.core.agent import Agent as Agent
+    from shoal.core.checks import check_env as check_env
+    from shoal.core.env import Env as Env
+    from shoal.core.env import State as State
+    from shoal.core.keys import make_key as make_key
+    from shoal.core.registry import make as make
+    from shoal.core.struct import hyper as hyper
+    from shoal.core.struct import static as static
+    from shoal.core.struct import struct as struct
+    from shoal.viz.gif import animate as animate
+
+_HOME = {
+    "shoal.api": ("train", "load", "load_result", "evaluate", "rollout", "compare", "preset", "register"),
+    "shoal.cli.host": ("prepare",),
+    "shoal.core.agent": ("Agent", "Metrics"),
+    "shoal.core.checks": ("check_env",),
+    "shoal.core.env": ("Env", "State"),
+    "shoal.core.keys": ("make_key",),
+    "shoal.core.registry": ("make",),
+    "shoal.core.spaces": ("Box", "Dict", "Discrete", "MultiDiscrete", "Tuple"),
+    "shoal.core.struct": ("Number", "hyper", "static", "struct"),
+    "shoal.viz.gif": ("animate",),
+}
+_HOME_OF = {name: module for module, names in _HOME.items() for name in names}
+_ALSO_ROOMS = ("train", "rollout")  # names of functions here and of subpackages
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name: a function of the facade, a building block, or an agent's class."""
+    if name in _ALSO_ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(_HOME_OF[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("shoal")
+    if name[:1].isupper():
+        from shoal.api import agent_class
+
+        return agent_class(name)
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOME_OF, "PPO", "__version__"])
+
+
+class _CallableRoom(ModuleType):
+    """A subpackage that is also the function of its name: `shoal.train.loop` is a module, `shoal.train(...)` trains."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return getattr(importlib.import_module("shoal.api"), self.__name__.rpartition(".")[2])
+
+
+class _Package(ModuleType):
+    # Python binds a subpackage to its parent whenever anyone first imports it: the one moment to make it callable.
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ALSO_ROOMS and isinstance(value, ModuleType):
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

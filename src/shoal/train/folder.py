@@ -69,6 +69,10 @@ class RunFolder:
         """What was asked for."""
         return RunSpec.from_json(self.read_json("spec.json"))
 
+    def only_in_python(self) -> list[str]:
+        """Fields of the spec that the file holds by name only (`train.spec.opaque_fields`)."""
+        return self.read_json("provenance.json").get("only_in_python", [])
+
     def replace(self, name: str, write: Any) -> None:
         """Write a file beside its place, then move it there."""
         target = self.path / name

@@ -25,6 +25,7 @@ from shoal.train.folder import RunFolder, provenance
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
 from shoal.train.records import Records, score_summary
+from shoal.train.spec import opaque_fields
 
 
 class Programs(NamedTuple):
@@ -285,7 +286,8 @@ class Run:
 
     def _provenance(self) -> dict[str, Any]:
         place = self.plan.placement
-        return provenance(place.block, list(place.mesh.devices.flat))
+        made = provenance(place.block, list(place.mesh.devices.flat))
+        return {**made, "only_in_python": opaque_fields(self.plan.spec)}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

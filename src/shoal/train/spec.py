@@ -78,9 +78,13 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def opaque_fields(spec: RunSpec) -> list[str]:
-    """Fields that only Python can hold, so that a run with them is resumed and loaded from Python."""
+    """Fields that only Python can hold, so that a run with them is resumed and loaded from Python.
+
+    A class of a script or notebook itself counts as one, named `agent` or `env`: no other process can import it.
+    """
     given = {**spec.fields, **{f"env.{k}": v for k, v in spec.env_fields.items()}}
-    return [name for name, value in given.items() if not _is_plain(value)]
+    homeless = [kind for kind in ("agent", "env") if getattr(spec, kind).startswith("__main__:")]
+    return homeless + [name for name, value in given.items() if not _is_plain(value)]
 
 
 def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list]]:

@@ -1,0 +1,90 @@
+"""Presets: hyperparameters that are known to work, one TOML file per agent, with the evidence for each.
+
+["CartPole-v1"]                  the default for this environment when an agent is given by name
+["CartPole-v1:fast"]             a variant, chosen with `--preset fast`
+steps = 500_000                  of each member
+evidence = "64 seeds: ..."       what was measured, on what
+num_envs = 8                     everything else is a field of the agent
+
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shoal.core.errors import did_you_mean, unknown_field
+from shoal.core.registry import AGENTS
+from shoal.core.struct import static_fields
+
+
+class Preset(NamedTuple):
+    """Fields of an agent for one environment, how long to train, and why to believe in them."""
+
+    agent: str
+    name: str  # an environment id, or `id:variant`
+    fields: dict[str, Any]
+    steps: int
+    evidence: str
+
+    @property
+    def env(self) -> str:
+        """The environment it is for."""
+        return self.name.partition(":")[0]
+
+    def build(self, **changes: Any) -> Any:
+        """The agent with these fields, some changed."""
+        return AGENTS[self.agent].build(**{**self.fields, **changes})
+
+
+def presets(agent: str) -> dict[str, Preset]:
+    """All presets of an agent, by name; none for an agent that has no file.
+
+    Raises ValueError or TypeError naming the file and the table for anything misspelled.
+    """
+    path = Path(__file__).parent / f"{agent}.toml"
+    return read(path, agent) if path.is_file() else {}
+
+
+def find(agent: str, env: str, variant: str = "") -> Preset | None:
+    """The preset of an agent for an environment, or None where there is none. A variant must exist.
+
+    Raises ValueError, naming those that do, for a variant that does not exist.
+    """
+    known = presets(agent)
+    wanted = f"{env}:{variant}" if variant else env
+    if variant and wanted not in known:
+        have = [name.partition(":")[2] or name for name in known if name.partition(":")[0] == env]
+        raise ValueError(
+            f"{agent} has no preset {variant!r} for {env}.{did_you_mean(variant, have)} "
+            f"It has: {', '.join(have) or 'none'}."
+        )
+    return known.get(wanted)
+
+
+def read(path: Path, agent: str) -> dict[str, Preset]:
+    """Every table of a preset file, checked against the fields of the agent."""
+    with open(path, "rb") as file:
+        tables = tomllib.load(file)
+    return {name: _preset(agent, name, table, path) for name, table in tables.items()}
+
+
+def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Preset:
+    cls = AGENTS[agent].cls
+    fields = {key: _tuples(value) for key, value in table.items() if key not in ("steps", "evidence")}
+    where = f"preset [{name}] of {path.name}"
+    for key, value in fields.items():
+        if key not in cls.__dataclass_fields__:
+            raise unknown_field(where, key, cls.__dataclass_fields__)
+        if isinstance(value, tuple) and key not in static_fields(cls):
+            raise TypeError(f"{where}: {key}={list(value)} must be one number; a preset holds no sweep.")
+    steps, evidence = table.get("steps"), table.get("evidence")
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"{where} needs `steps`, a whole number of environment steps; it has {steps!r}.")
+    if not isinstance(evidence, str) or not evidence.strip():
+        raise ValueError(f"{where} needs `evidence`, a sentence saying what was measured.")
+    return Preset(agent, name, fields, steps, evidence)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

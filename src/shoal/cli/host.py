@@ -1,0 +1,55 @@
+"""What must be decided before JAX starts: how many devices a CPU counts as, thread pools, the compilation cache.
+
+Everything already set in the environment is honored. Nothing here imports JAX.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+# jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool (batched linear algebra inside loops).
+DEADLOCK_GUARD_THREADS = 16
+DEVICE_COUNT = "--xla_force_host_platform_device_count"
+
+
+def prepare(*, cache: bool = True, cores: int = 0, threads: int = 0) -> None:
+    """Let JAX see every CPU core as a device and keep compiled programs between runs. Call it before using JAX.
+
+    `cores=0` is all of them; `threads=0` sizes XLA's thread pool by itself. The `shoal` command does this on its own;
+    a script or notebook that trains populations on a CPU should do it in its first lines. Raises RuntimeError when JAX
+    has already been imported, because then part of it would be ignored.
+
+        import shoal
+
+        shoal.prepare()
+    """
+    if "jax" in sys.modules:
+        raise RuntimeError("shoal.prepare() must come before JAX is imported: move it to the first lines, or restart.")
+    flags = os.environ.get("XLA_FLAGS", "")
+    if DEVICE_COUNT not in flags and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        os.environ["XLA_FLAGS"] = f"{flags} {DEVICE_COUNT}={cores or usable_cores()}".strip()
+    if threads:
+        os.environ["NPROC"] = str(threads)
+    os.environ.setdefault("NPROC", str(max(DEADLOCK_GUARD_THREADS, usable_cores())))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
+    if cache:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+    else:
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def cache_dir() -> Path:
+    """Where compiled programs are kept: of this user, shared by all runs."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "shoal" / "programs"

@@ -1,0 +1,198 @@
+"""Trained policies, ready to act: one, or a whole population of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key
+from shoal.core.errors import CheckpointError
+from shoal.core.keys import make_key
+from shoal.core.spaces import Space, misfit
+from shoal.core.struct import Struct, static, struct
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder
+from shoal.train.plan import Plan, make_plan
+from shoal.train.program import begin
+
+
+class Policy:
+    """What one member learned. Call it with one observation or a batch of them; it answers in NumPy.
+
+    `actor` is what knows how to act (a bound agent, or anything with its `act` and `initial_carry`), `weights` what
+    it reads. A policy with memory remembers between calls until `reset`.
+
+        policy = shoal.load("runs/ppo-CartPole-v1")
+        action = policy(observation)
+    """
+
+    def __init__(self, actor: Any, weights: Any, env: Env, name: str = "") -> None:
+        """Put the parts together; `env` is the world it was trained in."""
+        self.actor, self.weights, self.env, self.name = actor, weights, env, name
+        self._carry: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self.actor).__name__} policy for {type(self.env).__name__}{', ' * bool(self.name)}{self.name}>"
+
+    def __call__(self, obs: Any, mask: Any = None) -> Any:
+        """The best action it knows, for one observation or a batch. Raises ValueError for what does not fit."""
+        return self._act(obs, mask, make_key(0), greedy=True)
+
+    def sample(self, obs: Any, key: Key | int, mask: Any = None) -> Any:
+        """An action drawn as in training. `key` is a key (consumed) or an integer seed."""
+        return self._act(obs, mask, make_key(key) if isinstance(key, int) else key, greedy=False)
+
+    def reset(self) -> None:
+        """Forget what was seen: a new episode begins."""
+        self._carry = None
+
+    def _act(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
+        obs, batch = fit_observation(self.env.observation_space, obs)
+        carry = self.actor.initial_carry() if self._carry is None else self._carry
+        if batch and self._carry is None:
+            carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), carry)
+        act = _act_on_many if batch else _act_on_one
+        action, self._carry = act(self.actor, self.weights, obs, carry, key, mask, greedy)
+        return jax.tree.map(np.asarray, action)
+
+
+class Policies:
+    """The policies of a population: a sequence of `Policy`, and one value for `evaluate` and `rollout` to vmap over."""
+
+    def __init__(self, actor: Any, weights: Any, env: Env, names: list[str]) -> None:
+        """Every leaf of `actor`, `weights` and `env` leads with the member axis."""
+        self.actor, self.weights, self.env, self.names = actor, weights, env, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, member: int) -> Policy:
+        """The policy of one member; negative numbers count from the end. Raises IndexError beyond the population."""
+        if not -len(self) <= member < len(self):
+            raise IndexError(f"member {member} does not exist: the population has members 0 to {len(self) - 1}.")
+        parts = jax.tree.map(lambda x: x[member], (self.actor, self.weights, self.env))
+        return Policy(*parts, self.names[member])
+
+    def __iter__(self) -> Iterator[Policy]:
+        return (self[member] for member in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} {type(self.actor).__name__} policies for {type(self.env).__name__}>"
+
+
+@struct
+class Chance(Struct):
+    """Acts at random, within the mask where there is one: what a policy is compared with before it has learned."""
+
+    space: Space = static()
+
+    def initial_carry(self) -> None:
+        """No memory."""
+
+    def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
+        """A uniform action. `key` is consumed."""
+        del state, obs, greedy
+        if mask is None:
+            return self.space.sample(key), carry
+        return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(self.space.dtype), carry
+
+
+@struct
+class Function(Struct):
+    """Acts by a pure function of your own, `function(observation, key) -> action`."""
+
+    function: Callable = static()
+
+    def initial_carry(self) -> None:
+        """No memory."""
+
+    def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
+        """What the function says."""
+        del state, greedy, mask
+        return self.function(obs, key), carry
+
+
+def load_policies(
+    path: Path | str, which: str = "last", agent: Agent | None = None, env: Env | None = None
+) -> tuple[Plan, Policies]:
+    """The plan of a run and the policies of all its members: the last weights, or the best that an evaluation saw.
+
+    Raises FileNotFoundError where there is no run, CheckpointError where its checkpoint is missing or damaged, and
+    ValueError for a run that needs `agent=` or `env=` to be put together again.
+    """
+    folder, plan = open_run(path, agent, env)
+    if which not in ("last", "best"):
+        raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
+    like = jax.eval_shape(_begin_all, plan.agent, plan.env, plan.seed_index, plan.spec.prng)
+    if which == "best":
+        shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
+        weights = checkpoint.restore(folder.best, shapes)
+    else:
+        found = checkpoint.newest(folder.checkpoints)
+        if found is None:
+            raise CheckpointError(f"{folder.path} has no checkpoint yet: its first chunk was never finished.")
+        weights = jax.vmap(type(plan.agent).policy_state)(plan.agent, checkpoint.restore(found, like).state)
+    return plan, Policies(plan.agent, weights, plan.env, plan.member_names())
+
+
+def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = None) -> tuple[RunFolder, Plan]:
+    """A run's folder, and its plan made again. Raises ValueError naming what only Python can provide."""
+    folder = RunFolder(path)
+    spec = folder.read_spec()
+    for kind, given, prefixed in (("agent", agent, False), ("env", env, True)):
+        opaque = [name for name in folder.only_in_python() if (name.split(".")[0] == "env") == prefixed]
+        if opaque and given is None:
+            raise ValueError(
+                f"{folder.path} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
+                f"give {kind}= as it was given to train."
+            )
+    return folder, make_plan(spec, agent, env)
+
+
+def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
+    """An observation in the dtypes of its space, and the size of its batch (0: it is a single one).
+
+    Numbers may come in another width (NumPy's float64); nothing else is bent. Raises ValueError for what does not fit.
+    """
+    one = jax.eval_shape(space.sample, make_key(0))
+    if jax.tree.structure(one) != jax.tree.structure(obs) and not hasattr(one, "shape"):
+        raise ValueError(f"the observation {misfit(space, obs, 'it')}. The observation space is {space}.")
+    arrays = jax.tree.map(lambda like, x: _in_dtype(np.asarray(x), like.dtype, space), one, obs)
+    if misfit(space, arrays, "the observation") is None:
+        return arrays, 0
+    sizes = {np.shape(x)[0] if np.ndim(x) else 0 for x in jax.tree.leaves(arrays)}
+    if len(sizes) == 1 and (size := sizes.pop()):
+        reason = misfit(space, jax.tree.map(lambda x: x[0], arrays), "the observation")
+        if reason is None:
+            return arrays, size
+    reason = misfit(space, arrays, "the observation")
+    raise ValueError(f"{reason}. Give one observation of {space}, or a batch with one more axis in front.")
+
+
+def _in_dtype(array: np.ndarray, dtype: Any, space: Space) -> np.ndarray:
+    if array.dtype != dtype and (array.dtype == object or not np.can_cast(array.dtype, dtype, "same_kind")):
+        raise ValueError(f"the observation is of {array.dtype}, where {space} holds {dtype}: convert it first.")
+    return array.astype(dtype)
+
+
+def _begin_all(agent: Agent, env: Env, seed_index: Any, prng: str) -> Any:
+    return jax.vmap(begin, (0, 0, 0, None))(agent, env, seed_index, make_key(0, prng))
+
+
+def _policy_states(agent: Agent, state: Any) -> Any:
+    return jax.vmap(type(agent).policy_state)(agent, state)
+
+
+@jax.jit(static_argnames="greedy")
+def _act_on_one(actor: Any, weights: Any, obs: Any, carry: Any, key: Key, mask: Any, greedy: bool) -> Any:
+    return actor.act(weights, obs, carry, key, greedy, mask)
+
+
+@jax.jit(static_argnames="greedy")
+def _act_on_many(actor: Any, weights: Any, obs: Any, carry: Any, key: Key, mask: Any, greedy: bool) -> Any:
+    keys = jax.random.split(key, jax.tree.leaves(obs)[0].shape[0])
+    return jax.vmap(lambda o, c, k, m: actor.act(weights, o, c, k, greedy, m))(obs, carry, keys, mask)

@@ -1,0 +1,125 @@
+"""What a finished run has to show, read from its folder."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import need
+from shoal.train.folder import RunFolder
+from shoal.train.policy import Policies, Policy, load_policies
+from shoal.train.spec import RunSpec
+
+
+class Result:
+    """A run: its curves, its members, its policies. Reads the run folder, and nothing before it is asked for."""
+
+    def __init__(self, folder: Path | str, agent: Agent | None = None, env: Env | None = None) -> None:
+        """Open a run. `agent` and `env` are needed again when they hold what no file can."""
+        self._files = RunFolder(folder)
+        self._agent, self._env = agent, env
+        self.spec: RunSpec = self._files.read_spec()
+
+    @property
+    def folder(self) -> Path:
+        """Where everything lies."""
+        return self._files.path
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """`summary.json`: scores overall, per setting and per member, and the time it took."""
+        return self._files.read_json("summary.json")
+
+    @cached_property
+    def curves(self) -> dict[str, np.ndarray]:
+        """Every recorded quantity: `env_steps` and `wall_seconds` [records], the rest [records, M]."""
+        path = self.folder / "curves.npz"
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.folder} has no curves yet: its first chunk was never finished.")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """The combinations of swept values, in order; `[{}]` where nothing was swept."""
+        return self.spec.settings()
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """Setting and seed of every member, in order."""
+        return [{**setting, "seed": seed} for setting in self.settings for seed in range(self.spec.seeds)]
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The last policies of all members."""
+        return load_policies(self.folder, "last", self._agent, self._env)[1]
+
+    def policy(self, member: int | str = "best", which: str = "last") -> Policy:
+        """One member's policy: the best member's by default, in its last weights or (`which="best"`) its best.
+
+        Raises IndexError for a member that does not exist.
+        """
+        policies = self.policies if which == "last" else self.best_policies
+        return policies[self.ranking(which)[0] if member == "best" else _number(member)]
+
+    @cached_property
+    def best_policies(self) -> Policies:
+        """The policies of all members at their best evaluation."""
+        return load_policies(self.folder, "best", self._agent, self._env)[1]
+
+    def ranking(self, which: str = "last") -> list[int]:
+        """Members from best to worst, by their last evaluation or by their best; those never evaluated come last."""
+        returns = self.curves["eval_return"]
+        evaluated = ~np.isnan(returns).all(axis=1)
+        if not evaluated.any():
+            return list(range(returns.shape[1]))
+        seen = returns[evaluated]
+        score = seen[-1] if which == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
+        return np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable").tolist()
+
+    def to_frame(self) -> Any:
+        """Curves as a pandas table in long form: a row for each record and member. Raises ImportError without pandas."""
+        pandas = need("pandas", "frames", "to_frame()")
+        rows, members = self.curves["eval_return"].shape
+        table = {
+            name: np.repeat(values, members) if values.ndim == 1 else values.reshape(-1)
+            for name, values in self.curves.items()
+        }
+        who = {"member": np.tile(np.arange(members), rows)}
+        for name in self.members[0]:
+            who[name] = np.tile(np.asarray([member[name] for member in self.members]), rows)
+        return pandas.DataFrame({**who, **table})
+
+    def __repr__(self) -> str:
+        return f"<Result {self.headline()}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{_words(s['setting'])}</td><td>{s.get('mean', float('nan')):.4g}</td>"
+            f"<td>{s.get('iqm', float('nan')):.4g}</td><td>{s['members']}</td></tr>"
+            for s in self.summary["settings"]
+        )
+        head = "<tr><th>setting</th><th>mean return</th><th>IQM</th><th>members</th></tr>"
+        return f"<p>{self.headline()}</p><table>{head}{rows}</table>"
+
+    def headline(self) -> str:
+        """One line: what was trained, how well it did, where it lies."""
+        what = f"{self.spec.agent} on {self.spec.env}"
+        if not (self.folder / "summary.json").is_file():
+            return f"{what}: not finished, in {self.folder}"
+        last = self.summary["last"]
+        score = f"mean return {last['mean']:.4g}" if last["members"] else "no evaluation"
+        return f"{what}: {score}, {self.summary['members']} members, in {self.folder}"
+
+
+def _number(member: int | str) -> int:
+    if not isinstance(member, int):
+        raise ValueError(f"member={member!r} is unknown. Give a number, or 'best'.")
+    return member
+
+
+def _words(setting: dict[str, Any]) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in setting.items()) or "all members"
