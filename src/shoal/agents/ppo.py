@@ -6,7 +6,7 @@ Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implement
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +109,7 @@ class PPO(Agent):
     action_space: Space | None = static(None)
     rollout: Rollout | None = static(None)
 
-    def bind(self, env: Env) -> Self:
+    def bind(self, env: Env) -> "PPO":
         """This agent for this environment. Raises ValueError where they cannot work together."""
         self._check_sizes()
         head_size(env.action_space)

@@ -20,6 +20,8 @@ class Metrics(Struct):
 
     episodes: Any  # sums over the episodes that ended (`rollout.episodes.EpisodeStats`)
     losses: dict[str, Float[Array, ""]]  # averages over the update
+
+
 Bound = TypeVar("Bound")
 
 

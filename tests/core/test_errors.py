@@ -1,0 +1,42 @@
+"""Errors name what was given, what is near, and what to do."""
+
+import pytest
+
+from shoal.core.errors import UnknownNameError, did_you_mean, need, unknown_field, unknown_name
+
+
+def test_the_nearest_names_come_first_whatever_the_case():
+    assert did_you_mean("cartpole-v1", ["Pendulum-v1", "CartPole-v1"]) == " Did you mean CartPole-v1?"
+    assert did_you_mean("CartPole-v2", ["CartPole-v0", "CartPole-v1"]).count(" or ") == 1
+    assert did_you_mean("zzz", ["CartPole-v1"]) == ""
+
+
+def test_an_unknown_name_is_a_value_error_with_a_hint():
+    error = unknown_name("env", "CartPole-v2", ["CartPole-v1"], "`shoal envs` lists every name.")
+    assert isinstance(error, UnknownNameError) and isinstance(error, ValueError)
+    assert str(error) == (
+        "env 'CartPole-v2' is not registered. Did you mean CartPole-v1? `shoal envs` lists every name."
+    )
+
+
+def test_an_unknown_field_lists_those_that_exist():
+    error = unknown_field("CartPole", "gravty", ["gravity", "tau"])
+    assert str(error) == "CartPole has no field 'gravty'. Did you mean gravity? Its fields are: gravity, tau."
+
+
+def test_a_missing_package_names_the_extra_that_installs_it():
+    with pytest.raises(ImportError, match=r"Studies needs the package 'optuna_absent'.*pip install 'shoal\[studies\]'"):
+        need("optuna_absent", "studies", "Studies")
+
+
+def test_a_present_package_is_imported():
+    import json
+
+    assert need("json", "none", "This test") is json
+
+
+def test_a_package_that_is_there_but_broken_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "half_installed.py").write_text("import something_it_lacks\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="something_it_lacks"):
+        need("half_installed", "extra", "This")

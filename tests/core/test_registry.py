@@ -1,0 +1,120 @@
+"""Names: found by lookup, by module path and by file; wrong ones answered with the nearest."""
+
+import sys
+
+import pytest
+
+from shoal.core.errors import UnknownNameError
+from shoal.core.registry import AGENTS, ENVS, Registry, make
+from shoal.core.struct import Number, Struct, struct
+from shoal.envs.classic.cartpole import CartPole
+
+USER_FILE = """
+from shoal.core.struct import Number, struct
+from shoal.envs.classic.cartpole import CartPole
+
+@struct
+class Heavy(CartPole):
+    mass_cart: Number = 9.0
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An importable package with one module in it; the module's text is returned for writing."""
+    (tmp_path / "things").mkdir()
+    (tmp_path / "things" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "things" / "one.py"
+    for name in [name for name in sys.modules if name == "things" or name.startswith("things.")]:
+        del sys.modules[name]
+
+
+def test_make_builds_a_registered_name_with_its_preset_and_fields():
+    assert make("CartPole-v1").max_steps == 500
+    env = make("CartPole-v0", gravity=5.0)
+    assert isinstance(env, CartPole)
+    assert (env.max_steps, env.gravity) == (200, 5.0)
+    assert make("CartPole-v0", max_steps=7).max_steps == 7
+
+
+def test_unknown_names_are_answered_with_the_nearest():
+    with pytest.raises(
+        UnknownNameError, match="env 'CartPol-v1' is not registered. Did you mean CartPole-v1.*`shoal envs`"
+    ):
+        make("CartPol-v1")
+    with pytest.raises(ValueError, match="agent 'nonsense-xyz' is not registered. `shoal agents`"):
+        AGENTS["nonsense-xyz"]
+
+
+def test_unknown_fields_are_answered_with_the_nearest():
+    with pytest.raises(TypeError, match="CartPole-v1 has no field 'gravty'. Did you mean gravity"):
+        make("CartPole-v1", gravty=3.0)
+
+
+def test_a_registry_is_a_sorted_mapping_of_names():
+    assert "CartPole-v1" in ENVS and "nothing" not in ENVS
+    assert list(ENVS) == sorted(ENVS) and len(ENVS) == len(list(ENVS))
+
+
+def test_a_class_is_found_by_module_and_by_file(tmp_path):
+    assert isinstance(make("shoal.envs.classic.cartpole:CartPole"), CartPole)
+    file = tmp_path / "my_env.py"
+    file.write_text(USER_FILE)
+    heavy = make(f"{file}:Heavy", gravity=1.0)
+    assert (heavy.mass_cart, heavy.gravity) == (9.0, 1.0)
+    assert type(make(f"{file}:Heavy")) is type(heavy)
+
+
+def test_wrong_paths_say_what_to_write(tmp_path):
+    file = tmp_path / "my_env.py"
+    file.write_text(USER_FILE)
+    with pytest.raises(UnknownNameError, match="Did you mean Heavy"):
+        make(f"{file}:Hevy")
+    with pytest.raises(FileNotFoundError, match="my_env.py:MyEnv"):
+        make(f"{tmp_path}/absent.py:Heavy")
+    with pytest.raises(ValueError, match="module 'no_such_module' cannot be found"):
+        make("no_such_module:Heavy")
+
+
+def test_a_file_that_fails_may_be_repaired_and_loaded_again(tmp_path):
+    file = tmp_path / "mended_env.py"
+    file.write_text("raise OSError('broken')\n")
+    with pytest.raises(OSError, match="broken"):
+        make(f"{file}:Heavy")
+    file.write_text(USER_FILE)
+    assert make(f"{file}:Heavy").mass_cart == 9.0
+
+
+def test_a_name_belongs_to_one_class():
+    registry = Registry("thing", "shoal.envs")
+
+    @registry.register("a", x=2)
+    @struct
+    class First(Struct):
+        x: Number = 1
+
+    registry.register("b")(First)
+    registry.register("a", x=3)(First)
+    assert registry["a"].build().x == 3 and registry["b"].build().x == 1
+
+    @struct
+    class Second(Struct):
+        x: Number = 1
+
+    with pytest.raises(
+        ValueError, match=r"thing 'a' is already registered, by .*First. Choose another name for .*Second"
+    ):
+        registry.register("a")(Second)
+
+
+def test_modules_below_the_package_are_discovered_and_failures_are_tried_again(package):
+    package.write_text("raise OSError('half written')\n")
+    registry = Registry("thing", "things")
+    for _ in range(2):
+        with pytest.raises(OSError, match="half written"):
+            registry["x"]
+    package.write_text("found = True\n")
+    with pytest.raises(UnknownNameError):
+        registry["x"]
+    assert sys.modules["things.one"].found

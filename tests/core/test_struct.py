@@ -1,0 +1,254 @@
+"""Values: frozen, taken apart and put together by JAX unharmed, checked when a user builds them."""
+
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, TypeCheckError
+
+from shoal.core.env import State
+from shoal.core.spaces import Discrete
+from shoal.core.struct import (
+    Number,
+    Range,
+    Struct,
+    describe,
+    hyper,
+    hyper_fields,
+    is_concrete,
+    static,
+    static_fields,
+    struct,
+    to_arrays,
+)
+
+
+@struct
+class Settings(Struct):
+    rate: Number = hyper(0.1, search=(1e-3, 1.0, "log"), valid=(0.0, 1.0), help="how fast")
+    width: int = static(8, choices=(8, 16))
+    offset: Number = 2.0
+
+
+@struct
+class Bounded(Settings):
+    """A subclass with one more field and a check of its own."""
+
+    low: Number = 0.0
+    high: Number = hyper(1.0, valid=(-5.0, 5.0))
+
+    def __post_init__(self):
+        if is_concrete(self.low) and is_concrete(self.high) and np.any(np.asarray(self.low) > np.asarray(self.high)):
+            raise ValueError("low is above high")
+
+
+@struct
+class Narrower(Bounded):
+    """A subclass without a check, which must keep those above it."""
+
+    rate: Number = hyper(0.1, valid=(0.0, 0.5))
+
+
+def test_a_value_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        Settings().rate = 0.2
+
+
+def test_a_value_survives_the_pytree_round_trip():
+    value = Settings(rate=0.3, width=16, offset=jnp.arange(3))
+    leaves, structure = jax.tree.flatten(value)
+    again = jax.tree.unflatten(structure, leaves)
+    assert type(again) is Settings
+    assert (again.rate, again.width) == (0.3, 16)
+    np.testing.assert_array_equal(again.offset, [0, 1, 2])
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
+    assert paths == [".rate", ".offset"]
+
+
+def test_static_fields_are_part_of_the_structure():
+    structure = jax.tree.structure
+    assert structure(Settings(width=8)) == structure(Settings(rate=0.9))
+    assert structure(Settings(width=8)) != structure(Settings(width=16))
+    assert hash(structure(Settings(width=8))) == hash(structure(Settings(width=8)))
+
+
+def test_jax_may_put_anything_in_the_place_of_a_leaf():
+    value = Bounded()
+    assert jax.tree.map(lambda _: None, value).rate is None
+    assert jax.tree.map(lambda _: 7.0, value).rate == 7.0  # out of range, but JAX is at work
+    axes = jax.tree.map(lambda _: 0, value)
+    population = jax.tree.map(lambda x: jnp.full(3, x), value)
+    assert jax.vmap(lambda v: v.rate + v.offset, in_axes=(axes,))(population).shape == (3,)
+    assert jax.eval_shape(lambda v: v, value).rate.shape == ()
+
+
+def test_copies_and_pickles_are_equal_values():
+    value = Bounded(low=-1.0, width=16)
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert jax.tree.structure(again) == jax.tree.structure(value)
+        assert jax.tree.leaves(again) == jax.tree.leaves(value)
+
+
+def test_fields_know_what_they_are():
+    assert list(hyper_fields(Bounded)) == ["rate", "high"]
+    assert list(static_fields(Bounded())) == ["width"]
+    rate = hyper_fields(Settings)["rate"].metadata
+    assert rate["search"] == Range(1e-3, 1.0, True) and rate["valid"] == Range(0.0, 1.0, False)
+    assert rate["help"] == "how fast"
+    assert static_fields(Settings)["width"].metadata["choices"] == (8, 16)
+
+
+@pytest.mark.parametrize(
+    "bad", [1.5, -0.1, float("nan"), np.float32(2), np.array([0.1, 1.1]), jnp.array([0.1, jnp.nan])]
+)
+def test_a_number_out_of_range_is_refused(bad):
+    with pytest.raises(ValueError, match=r"Settings.rate=.* is out of range: it must lie in \[0.0, 1.0\]"):
+        Settings(rate=bad)
+
+
+@pytest.mark.parametrize("good", [0, 1, 0.5, True, np.array([0.0, 1.0]), jnp.array([[0.5]])])
+def test_a_range_includes_its_ends_and_takes_a_member_axis(good):
+    assert Settings(rate=good).rate is good
+
+
+@pytest.mark.parametrize("bad", ["0.1", [0.1, 0.2], (0.1,), {"rate": 0.1}])
+def test_something_that_is_no_number_is_refused(bad):
+    with pytest.raises(TypeError, match="Settings.rate=.*write a number, or for a population an array"):
+        Settings(rate=bad)
+
+
+def test_traced_numbers_are_not_looked_at():
+    assert float(jax.jit(lambda x: Settings(rate=x).rate * 2)(5.0)) == 10.0
+    assert jax.vmap(lambda x: Settings().replace(rate=x).rate)(jnp.arange(3.0)).shape == (3,)
+
+
+@pytest.mark.parametrize("bad", [[8], {"a": 1}, np.arange(2), jnp.arange(2)])
+def test_a_static_field_must_be_hashable(bad):
+    with pytest.raises(TypeError, match="Settings.width shapes the program"):
+        Settings(width=bad)
+
+
+def test_a_static_field_must_not_be_traced():
+    with pytest.raises(TypeError, match="Settings.width shapes the program"):
+        jax.jit(lambda n: Settings(width=n).rate)(3)
+
+
+def test_replace_checks_again():
+    value = Settings().replace(rate=0.9)
+    assert (value.rate, value.width) == (0.9, 8)
+    with pytest.raises(ValueError, match="out of range"):
+        value.replace(rate=9.0)
+
+
+def test_replace_names_the_nearest_field():
+    with pytest.raises(TypeError, match="Settings has no field 'rte'. Did you mean rate.* rate, width, offset"):
+        Settings().replace(rte=0.5)
+
+
+def test_an_unknown_keyword_is_a_type_error():
+    with pytest.raises(TypeError, match="rte"):
+        Settings(rte=0.5)
+
+
+def test_subclasses_keep_the_checks_above_them():
+    for cls in (Bounded, Narrower):
+        with pytest.raises(ValueError, match="low is above high"):
+            cls(low=2.0, high=1.0)
+        with pytest.raises(ValueError, match="high=9.0 is out of range"):
+            cls(high=9.0)
+    assert Bounded(rate=0.7).rate == 0.7
+    with pytest.raises(ValueError, match=r"Narrower.rate=0.7 is out of range: it must lie in \[0.0, 0.5\]"):
+        Narrower(rate=0.7)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "says"),
+    [
+        ({"search": (1.0, 0.1)}, "empty"),
+        ({"valid": (1.0, float("nan"))}, "empty"),
+        ({"search": (0.1, 1.0, "lgo")}, "unknown scale"),
+        ({"search": (0.0, 1.0, "log")}, "must start above 0"),
+    ],
+)
+def test_an_impossible_range_is_refused_where_it_is_declared(ranges, says):
+    with pytest.raises(ValueError, match=says):
+        hyper(0.5, **ranges)
+
+
+def test_arrays_in_the_place_of_numbers_never_retrace():
+    traces = []
+
+    @jax.jit
+    def double(value):
+        traces.append(value)
+        return value.rate * 2
+
+    for rate in (0.1, 0.2, 1, np.float32(0.3), np.float64(0.4), jnp.float32(0.5), jnp.asarray(0.6)):
+        double(to_arrays(Settings(rate=jnp.asarray(rate, jnp.float32) if rate == 1 else rate)))
+    assert len(traces) == 1
+    double(to_arrays(Settings(width=16)))
+    assert len(traces) == 2
+
+
+def test_to_arrays_gives_strong_types_of_the_default_width():
+    @struct
+    class Kinds(Struct):
+        real: Number = 0.5
+        whole: Number = 3
+        truth: Number = True
+        small: Number = np.uint8(7)
+        weak: Number = 0.0
+
+    arrays = to_arrays(Kinds(weak=jnp.asarray(1.0)))
+    kinds = {name: (getattr(arrays, name).dtype.name, getattr(arrays, name).weak_type) for name in vars(arrays)}
+    assert kinds == {
+        "real": ("float32", False),
+        "whole": ("int32", False),
+        "truth": ("bool", False),
+        "small": ("uint8", False),
+        "weak": ("float32", False),
+    }
+    key = jax.random.key(0)
+    assert to_arrays({"key": key})["key"].dtype == key.dtype
+    with jax.enable_x64(True):
+        assert to_arrays(Kinds()).real.dtype == jnp.float64
+
+
+def test_describe_is_json_and_complete():
+    @struct
+    class Outer(Struct):
+        inner: Settings
+        space: object = static(Discrete(3))
+        limits: object = static((float("inf"), -1))
+        law: object = static(np.square)
+        table: object = None
+        key: object = None
+
+    value = Outer(Settings(offset=jnp.array([0.5, jnp.nan])), table={"a": np.uint8(3)}, key=jax.random.key(1))
+    assert json.loads(json.dumps(describe(value), allow_nan=False)) == {
+        "type": "Outer",
+        "inner": {"type": "Settings", "rate": 0.1, "width": 8, "offset": [0.5, "nan"]},
+        "space": {"type": "Discrete", "n": 3, "dtype": "int32"},
+        "limits": ["inf", -1],
+        "law": "square",
+        "table": {"a": 3},
+        "key": [0, 1],
+    }
+
+
+def test_annotations_are_checked_while_tests_run():
+    with pytest.raises(TypeCheckError):
+        State(time=jnp.zeros(2, jnp.int32))
+
+
+def test_a_struct_without_the_base_class_can_be_replaced():
+    @struct
+    class Plain:
+        x: Float[Array, ""]
+
+    assert float(Plain(jnp.float32(1)).replace(x=jnp.float32(2)).x) == 2.0
