@@ -1,0 +1,110 @@
+"""What `Env` derives from the hooks: the clock, the time limit, `step`, and the answer to a wrong action."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.spaces import Discrete
+from worlds import Tally
+
+KEY = jax.random.key(2)
+
+
+def test_advance_counts_before_the_dynamics_look():
+    state = Tally().init(KEY)
+    for step in (1, 2, 3):
+        state, _, _, _, info = Tally().advance(state, jnp.int32(0), jnp.int32(0))
+        assert int(state.time) == int(info["time_seen"]) == step
+
+
+def test_the_time_limit_truncates_and_does_not_terminate():
+    env = Tally(max_steps=2)
+    state, _, terminated, truncated, _ = env.advance(env.init(KEY), jnp.int32(0), jnp.int32(0))
+    assert (bool(terminated), bool(truncated)) == (False, False)
+    _, _, terminated, truncated, _ = env.advance(state, jnp.int32(0), jnp.int32(0))
+    assert (bool(terminated), bool(truncated)) == (False, True)
+
+
+def test_both_flags_may_be_true():
+    env = Tally(max_steps=1, bonus=40)
+    _, _, terminated, truncated, _ = env.advance(env.init(KEY), jnp.int32(0), jnp.int32(0))
+    assert bool(terminated) and bool(truncated)
+
+
+def test_without_a_limit_nothing_is_truncated():
+    env = Tally(max_steps=None)
+    state = env.init(KEY).replace(time=jnp.int32(10**6))
+    assert not bool(env.advance(state, jnp.int32(0), jnp.int32(0))[3])
+
+
+def test_step_is_noise_then_advance_then_observe():
+    env = Tally()
+    obs, state = env.reset(KEY)
+    jax.tree.map(np.testing.assert_array_equal, obs, env.observe(env.init(KEY)))
+    k_step = jax.random.key(9)
+    obs, *rest = env.step(k_step, state, jnp.int32(1))
+    after, *others = env.advance(state, jnp.int32(1), env.noise(k_step))
+    jax.tree.map(np.testing.assert_array_equal, (obs, *rest), (env.observe(after), after, *others))
+
+
+def test_changing_a_constant_does_not_retrace():
+    traces = []
+
+    @jax.jit
+    def reward(env):
+        traces.append(env)
+        return env.step(KEY, env.init(KEY), jnp.int32(1))[2]
+
+    first = float(reward(Tally(bonus=jnp.int32(0))))
+    assert float(reward(Tally(bonus=jnp.int32(3)))) == first + 3
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "says"),
+    [
+        (1, "action is of type int, not an array of int32"),
+        (jnp.float32(1), "action is float32 with shape"),
+        (jnp.array([1]), r"action is int32 with shape \(1,\), not int32 with shape \(\)"),
+        (jnp.int32(3), "action=3 is out of bounds"),
+        (np.int32(-1), "action=-1 is out of bounds"),
+    ],
+)
+def test_a_wrong_action_is_named_with_its_space(action, says):
+    env = Tally()
+    with pytest.raises(ValueError, match=f"{says}.*The action space of Tally is Discrete.n=3"):
+        env.step(KEY, env.init(KEY), action)
+
+
+def test_a_traced_action_of_the_wrong_kind_is_named_while_tracing():
+    env = Tally()
+    with pytest.raises(ValueError, match="action is float32"):
+        jax.jit(lambda a: env.step(KEY, env.init(KEY), a))(1.0)
+
+
+def test_checking_the_action_adds_nothing_to_the_program():
+    env, state = Tally(), Tally().init(KEY)
+
+    def unchecked(action):
+        after, *rest = env.advance(state, action, env.noise(KEY))
+        return env.observe(after), after, *rest
+
+    checked = jax.make_jaxpr(lambda action: env.step(KEY, state, action))(jnp.int32(1))
+    assert str(checked) == str(jax.make_jaxpr(unchecked)(jnp.int32(1)))
+
+
+def test_a_missing_picture_says_what_to_define():
+    class Blind(Tally):
+        render = Tally.__mro__[1].render
+
+    with pytest.raises(NotImplementedError, match=r"Blind has no picture: define render\(state\) -> uint8"):
+        Blind().render(Tally().init(KEY))
+
+
+def test_hooks_that_are_missing_are_named():
+    class Unfinished(Tally.__mro__[1]):
+        action_space = Discrete(2)
+
+    with pytest.raises(TypeError, match="init"):
+        Unfinished()

@@ -1,0 +1,153 @@
+"""The house: who may import whom, who may touch the world, and what `import shoal` costs."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "shoal"
+
+# A room imports only rooms on lower floors; neighbors on one floor never import each other.
+FLOORS = (
+    ("core",),
+    ("ops", "nn", "canvas", "tracking"),
+    ("rollout", "grid"),
+    ("envs", "agents", "interop"),
+    ("train",),
+    ("population", "viz"),
+    ("studies",),
+    ("cli", "api"),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+# Files, processes and printing belong to these rooms.
+WORLDLY = {"train", "tracking", "population", "viz", "studies", "interop", "cli", "api"}
+READS_ITS_OWN_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
+WORLDLY_CALLS = {"open", "print", "input", "breakpoint"}
+WORLDLY_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}
+
+
+def room_of(file: Path, source: Path) -> str:
+    """The room of a file: its folder, or its own name on the top level (`__init__` is the front door)."""
+    return file.relative_to(source).with_suffix("").parts[0]
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """(line, module, whether it is a star import) for every import at any depth, `from shoal import x` as `shoal.x`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name, False) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            if module == "shoal":
+                yield from ((node.lineno, f"shoal.{name.name}", name.name == "*") for name in node.names)
+            else:
+                yield node.lineno, module, any(name.name == "*" for name in node.names)
+
+
+def violations(source: Path) -> list[str]:
+    """Every broken rule below a source folder, as `file:line what`."""
+    found = []
+    for file in sorted(source.rglob("*.py")):
+        room, tree = room_of(file, source), ast.parse(file.read_text())
+        broken = [*_import_violations(room, tree)]
+        if str(file.relative_to(source)) not in READS_ITS_OWN_DATA:
+            broken += _effect_violations(room, tree)
+        found += [f"{file.relative_to(source)}:{line} {what}" for line, what in broken]
+    return found
+
+
+def _import_violations(room: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for line, module, is_star in imports(tree):
+        if is_star:
+            yield line, f"{room} imports everything from {module}"
+        if module.startswith("."):
+            yield line, f"{room} imports by a relative path"
+        if not module.startswith("shoal.") or room == "__init__":
+            continue
+        other = module.split(".")[1]
+        if other != room and FLOOR.get(other, 99) >= FLOOR[room]:
+            yield line, f"{room} imports {other}, which is not below it"
+
+
+def _effect_violations(room: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if room in WORLDLY or room == "__init__":
+        return
+    for line, module, _ in imports(tree):
+        if module.split(".")[0] in WORLDLY_MODULES:
+            yield line, f"{room} imports {module}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORLDLY_CALLS:
+            yield node.lineno, f"{room} calls {node.func.id}"
+
+
+def test_every_folder_is_a_known_room():
+    rooms = {room_of(file, SOURCE) for file in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
+    assert rooms <= set(FLOOR), f"no floor for {rooms - set(FLOOR)}"
+
+
+def test_the_house_is_in_order():
+    assert violations(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        (
+            "ops/returns.py",
+            "from shoal.agents.ppo import PPO",
+            "ops/returns.py:1 ops imports agents, which is not below it",
+        ),
+        (
+            "envs/maze.py",
+            "def f():\n    import shoal.agents",
+            "envs/maze.py:2 envs imports agents, which is not below it",
+        ),
+        ("core/env.py", "from shoal import train", "core/env.py:1 core imports train, which is not below it"),
+        ("nn/mlp.py", "from jax.numpy import *", "nn/mlp.py:1 nn imports everything from jax.numpy"),
+        ("grid/tiles.py", "from . import maps", "grid/tiles.py:1 grid imports by a relative path"),
+        ("envs/maze.py", "x = open('maze.txt')", "envs/maze.py:1 envs calls open"),
+        ("agents/ppo.py", "def f():\n    print('hi')", "agents/ppo.py:2 agents calls print"),
+        ("rollout/rollout.py", "import subprocess", "rollout/rollout.py:1 rollout imports subprocess"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path, file, text, found):
+    place = tmp_path / file
+    place.parent.mkdir(parents=True)
+    place.write_text(text + "\n")
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "loop.py").write_text("from shoal.core import env\nprint(open('log'))\n")  # all allowed
+    assert violations(tmp_path) == [found]
+
+
+PROBE = """
+import json, sys, time
+import jax, jax.numpy
+before = time.perf_counter()
+import shoal
+took = time.perf_counter() - before
+from jax._src import xla_bridge
+print(json.dumps({"took": took, "backends": len(xla_bridge._backends)}))
+"""
+
+
+def test_importing_shoal_is_quick_and_wakes_no_device():
+    runs = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+        runs.append(json.loads(done.stdout))
+    assert [run["backends"] for run in runs] == [0, 0, 0]
+    assert min(run["took"] for run in runs) < 0.5
+
+
+def test_discovering_every_environment_and_agent_wakes_no_device():
+    text = (
+        "from shoal.core.registry import AGENTS, ENVS; from jax._src import xla_bridge; "
+        "assert len(ENVS) and list(AGENTS) is not None; print(len(xla_bridge._backends))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
