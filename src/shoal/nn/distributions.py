@@ -40,7 +40,8 @@ class Categorical(Struct):
     def entropy(self) -> Float[Array, "..."]:
         """Exact, in nats; choices of probability zero add nothing."""
         log_p = jax.nn.log_softmax(self.logits)
-        return -jnp.sum(jnp.where(jnp.isfinite(log_p), jnp.exp(log_p) * log_p, 0), axis=-1)
+        # 0 log 0 is 0, and so must its gradient be.
+        return -jnp.sum(jnp.exp(log_p) * jnp.where(jnp.isfinite(log_p), log_p, 0), axis=-1)
 
 
 @struct

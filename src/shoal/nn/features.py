@@ -18,8 +18,7 @@ def is_image(space: Space) -> bool:
 
 def image_features(space: Box, obs: Array) -> Float[Array, "... H W C"]:
     """An image as floats: uint8 is scaled to [0, 1], booleans and floats keep their values."""
-    scale = 1 / 255 if np.dtype(space.dtype) == np.uint8 else 1.0
-    return obs.astype(jnp.float32) * jnp.float32(scale)
+    return _scaled(space, obs)
 
 
 def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
@@ -33,5 +32,10 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
         return jnp.concatenate([flat_features(s, o) for s, o in zip(space.spaces, obs, strict=True)], axis=-1)
     if isinstance(space, Dict):
         return jnp.concatenate([flat_features(s, obs[name]) for name, s in space.spaces], axis=-1)
-    values = image_features(space, obs)
+    values = _scaled(space, obs)
     return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))
+
+
+def _scaled(space: Box, obs: Array) -> Array:
+    values = obs.astype(jnp.float32)
+    return values * jnp.float32(1 / 255) if np.dtype(space.dtype) == np.uint8 else values

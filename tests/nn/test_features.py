@@ -1,0 +1,52 @@
+"""Observations of every space become the vectors that networks read."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from shoal.nn.actor_critic import ActorCritic, default_torso
+from shoal.nn.features import flat_features, image_features, is_image
+
+SPACES = [
+    Discrete(3),
+    MultiDiscrete((2, 3)),
+    Box(-1, 1, (4,)),
+    Box(0, 255, (6, 6, 3), np.uint8),
+    Box(0, 1, (5, 5, 2), np.bool_),
+    Tuple((Discrete(2), Box(0, 1, (2,)))),
+    Dict({"image": Box(0, 255, (3, 3, 1), np.uint8), "direction": Discrete(4)}),
+]
+
+
+def test_choices_are_one_hot_and_parts_stand_side_by_side():
+    space = Dict({"b": Box(0, 1, (2,)), "a": Discrete(3)})
+    got = flat_features(space, {"a": jnp.int32(1), "b": jnp.asarray([0.5, 0.25])})
+    assert got.tolist() == [0, 1, 0, 0.5, 0.25]
+
+
+def test_uint8_images_are_scaled_and_flags_are_not():
+    assert image_features(Box(0, 255, (1, 1, 1), np.uint8), jnp.full((1, 1, 1), 255, jnp.uint8)).item() == 1.0
+    assert image_features(Box(0, 1, (1, 1, 1), np.bool_), jnp.ones((1, 1, 1), bool)).item() == 1.0
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_networks_accept_any_observation_with_any_leading_axes(space, shared):
+    nets = ActorCritic(default_torso(space, (8,), "tanh"), space, Discrete(2), shared)
+    one = space.sample(make_key(0))
+    weights = nets.init(make_key(1), one)
+    policy, value = nets.both(weights, one)
+    assert policy.logits.shape == (2,) and value.shape == ()
+    many = {"logits": nets.policy(weights, _stacked(one)).logits, "value": nets.value(weights, _stacked(one))}
+    assert many["logits"].shape == (3, 5, 2) and many["value"].shape == (3, 5)
+    np.testing.assert_allclose(many["logits"][1, 2], policy.logits, atol=1e-5)
+    np.testing.assert_allclose(many["value"][2, 4], value, atol=1e-5)
+    assert is_image(space) == (isinstance(space, Box) and len(space.shape) == 3)
+
+
+def _stacked(obs):
+
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (3, 5, *x.shape)), obs)
