@@ -41,14 +41,18 @@ def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
     with open(temporary / MANIFEST, "w") as file:
         json.dump(manifest, file, indent=1)
         _flush(file)
-    shutil.rmtree(directory, ignore_errors=True)
+    retired = _retired(directory)
+    if directory.exists():
+        shutil.rmtree(retired, ignore_errors=True)
+        os.rename(directory, retired)
     os.rename(temporary, directory)
     _flush_directory(directory.parent)
+    shutil.rmtree(retired, ignore_errors=True)
 
 
 def read_about(directory: Path) -> dict[str, Any]:
     """The facts saved with a checkpoint. Raises CheckpointError if it is missing or damaged."""
-    return _read_manifest(directory)["about"]
+    return _read_manifest(_whole(directory))["about"]
 
 
 def restore(directory: Path, like: Any) -> Any:
@@ -56,6 +60,7 @@ def restore(directory: Path, like: Any) -> Any:
 
     Raises CheckpointError, in one line, for a damaged checkpoint and for one of something else.
     """
+    directory = _whole(directory)
     manifest = _read_manifest(directory)
     _compare(manifest["leaves"], leaf_table(like), directory)
     if _sha256(directory / ARRAYS) != manifest["sha256"]:
@@ -68,7 +73,7 @@ def restore(directory: Path, like: Any) -> Any:
 
 def newest(directory: Path) -> Path | None:
     """The latest complete checkpoint in a directory of them, or None."""
-    found = sorted(p for p in directory.glob("step-*") if p.suffix != ".partial" and (p / MANIFEST).is_file())
+    found = sorted(p for p in directory.glob("step-*") if not p.suffix and (p / MANIFEST).is_file())
     return found[-1] if found else None
 
 
@@ -101,14 +106,21 @@ def to_numpy(leaf: Any) -> np.ndarray:
 def _from_numpy(array: np.ndarray, like: Any) -> Any:
     if not jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
         return array
-    tags = {
-        str(jax.random.key_impl(jax.eval_shape(lambda i=i: jax.random.key(0, impl=i)))): i for i in _implementations()
-    }
-    return jax.random.wrap_key_data(array, impl=tags[str(jax.random.key_impl(like))])
+    implementation = next(i for i in IMPLEMENTATIONS.values() if _key_dtype(i) == like.dtype)
+    return jax.random.wrap_key_data(array, impl=implementation)
 
 
-def _implementations() -> list[Any]:
-    return list(IMPLEMENTATIONS.values())
+def _key_dtype(implementation: Any) -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl=implementation)).dtype
+
+
+def _retired(directory: Path) -> Path:
+    return directory.with_name(directory.name + ".retired")
+
+
+def _whole(directory: Path) -> Path:
+    # A process killed between the two moves of `save` leaves the checkpoint before it, under its retired name.
+    return _retired(directory) if not directory.exists() and _retired(directory).is_dir() else directory
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
