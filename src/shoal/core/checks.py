@@ -9,6 +9,7 @@ from typing import Any, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 from jaxtyping import Array, Bool
 
 from shoal.core.env import Env, State
@@ -302,7 +303,7 @@ def _equal(a: np.ndarray, b: np.ndarray, exact: bool) -> bool:
 
 
 def _numbers(leaf: Any) -> np.ndarray:
-    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
@@ -321,7 +322,7 @@ def _check_keys_are_used(env: Env, key: Key) -> None:
 def _makes_keys(jaxpr: Any) -> bool:
     """Whether a program turns a seed that is written into it into a key."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "random_seed" and isinstance(eqn.invars[0], jax.extend.core.Literal):
+        if eqn.primitive.name == "random_seed" and isinstance(eqn.invars[0], Literal):
             return True
         inner = [getattr(value, "jaxpr", None) for value in eqn.params.values()]
         if any(_makes_keys(part) for part in inner if hasattr(part, "eqns")):

@@ -7,16 +7,17 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from shoal.core.errors import unknown_field
 
 # A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
-Number = bool | int | float | np.generic | np.ndarray | jax.Array
+Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
@@ -98,7 +99,7 @@ def struct(cls: Cls) -> Cls:
         return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in statics)
 
     # Not through `__init__`: its checks are for users, and JAX may put anything in the place of a leaf.
-    def unflatten(aux: tuple, children: tuple) -> Any:
+    def unflatten(aux: tuple, children: Iterable) -> Any:
         value = object.__new__(made)
         for name, child in zip(leaves, children, strict=True):
             object.__setattr__(value, name, child)
@@ -142,7 +143,7 @@ def describe(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         return describe(jax.random.key_data(value))
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         return describe(np.asarray(value).tolist())
@@ -152,7 +153,7 @@ def describe(value: Any) -> Any:
 def is_concrete(value: Any) -> bool:
     """Whether a field holds a number that can be looked at now (not a tracer, not a placeholder)."""
     return isinstance(value, (bool, int, float, np.generic, np.ndarray)) or (
-        isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+        isinstance(value, jax.Array) and not isinstance(value, Tracer)
     )
 
 
@@ -169,7 +170,7 @@ def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
 def _check_statics(value: Any) -> None:
     for name in static_fields(value):
         given = getattr(value, name)
-        if isinstance(given, jax.core.Tracer) or not isinstance(given, Hashable):
+        if isinstance(given, Tracer) or not isinstance(given, Hashable):
             raise TypeError(
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
                 f"string, a tuple or a function, not a {type(given).__name__}."
