@@ -1,0 +1,308 @@
+"""Figures of runs, drawn from the files of their folders: learning curves, and maps of swept hyperparameters.
+
+matplotlib is imported when a figure is drawn, and never its `pyplot`: that part is slow to import and keeps every
+figure alive. The format follows the file's suffix: .png, .svg or .pdf.
+"""
+
+import itertools
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from shoal.ops.statistics import iqm_band
+
+# Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")
+FAINT_LINES = 64  # single members drawn behind each curve, at most
+ROOMY = 4  # curves in one figure, at most, that leave room for members and evaluations
+INK, PALE_INK, GRID = "#222222", "#6B6B6B", "#E4E4E4"
+STYLE: Any = {
+    "figure.dpi": 120,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9A9A9A",
+    "axes.labelcolor": INK,
+    "xtick.color": PALE_INK,
+    "ytick.color": PALE_INK,
+    "text.color": INK,
+    "svg.fonttype": "none",
+}
+X_AXES = {
+    "steps": ("env_steps", "environment steps of each member"),
+    "wall": ("wall_seconds", "seconds since the start, compilation included"),
+}
+
+
+class Curve(NamedTuple):
+    """One population over time, `y` a column a member; `eval_y` is NaN where no evaluation was made."""
+
+    label: str
+    x: Shaped[np.ndarray, "R"]
+    y: Float[np.ndarray, "R M"]
+    eval_y: Float[np.ndarray, "R M"] | None = None
+
+
+def plot_run(folder: str | Path, out: str | Path | None = None, x: str = "steps", target: Any = None) -> Path:
+    """Learning curves of one run, a line for each swept setting, into `figures/` of its folder unless `out` is given.
+
+    `x` is "steps" or "wall"; `target` draws a line to reach. Returns where the figure lies.
+    """
+    spec = _spec(Path(folder))
+    out = out or Path(folder) / "figures" / "learning_curves.png"
+    return learning_curves(_curves(Path(folder), x), out, X_AXES[x][1], _title(spec), target)
+
+
+def plot_runs(folders: Sequence[str | Path], out: str | Path, x: str = "steps", target: Any = None) -> Path:
+    """Learning curves of several runs in one figure, named after their folders. Returns where the figure lies."""
+    if not folders:
+        raise ValueError("there is no run to plot: give at least one run folder.")
+    curves = []
+    for folder in map(Path, folders):
+        mine = _curves(folder, x)
+        names = [f"{folder.name}, {c.label}" if len(mine) > 1 else folder.name for c in mine]
+        curves += [curve._replace(label=name) for name, curve in zip(names, mine, strict=True)]
+    titles = {_title(_spec(Path(folder))) for folder in folders}
+    return learning_curves(curves, out, X_AXES[x][1], titles.pop() if len(titles) == 1 else "", target)
+
+
+def learning_curves(
+    curves: Sequence[Curve],
+    out: str | Path,
+    x_label: str = X_AXES["steps"][1],
+    title: str = "",
+    target: Any = None,
+    y_label: str = "episode return",
+) -> Path:
+    """Draw populations over time: interquartile mean, its 95 % bootstrap band, and single members behind it.
+
+    Evaluations, where there are any, are rings with the same interval as a bar. More than four curves go without
+    members and rings, and of more than eight only the best are drawn; the figure says so. Returns where it lies.
+    """
+    from matplotlib import rc_context
+
+    shown = _best(curves, len(PALETTE))
+    with rc_context(STYLE):
+        figure, axes = _sheet(7.6, 4.6)
+        for color, curve in zip(PALETTE, shown, strict=False):
+            _draw_population(axes, curve, color)
+            if len(shown) <= ROOMY:
+                _draw_members(axes, curve, color)
+                _draw_evaluations(axes, curve, color)
+        if target is not None:
+            axes.axhline(target, color=PALE_INK, linewidth=1, linestyle=(0, (4, 3)), label=f"target {target:g}")
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.xaxis.set_major_formatter(_thousands())
+        axes.margins(x=0.02)
+        _headline(axes, title, _legend_of_marks(shown, len(curves)))
+        if len(shown) > 1 or target is not None:
+            axes.legend(frameon=False, fontsize=9, loc="best")
+        return _save(figure, out)
+
+
+def plot_sweep(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Map of the last evaluation over the two hyperparameters that a run sweeps. Returns where the figure lies.
+
+    Raises ValueError for a run that sweeps more or fewer than two.
+    """
+    folder = Path(folder)
+    spec, arrays = _spec(folder), _arrays(folder)
+    axes = _swept(spec)
+    if len(axes) != 2:
+        raise ValueError(f"{folder} sweeps {len(axes)} hyperparameters ({', '.join(axes) or 'none'}); a map needs two.")
+    evaluated = np.isfinite(arrays["eval_return"]).any(axis=1)
+    name = "eval_return" if evaluated.any() else "train_return"
+    last = np.flatnonzero(np.isfinite(arrays[name]).any(axis=1))
+    if not last.size:
+        raise ValueError(f"{folder} has no finished episode yet, so there is nothing to map.")
+    (row_name, rows), (column_name, columns) = axes.items()
+    by_setting = arrays[name][last[-1]].reshape(len(rows) * len(columns), -1)
+    scores = iqm_band(by_setting, resamples=1)[0].reshape(len(rows), len(columns))
+    kind = "evaluation" if name == "eval_return" else "training"
+    label = f"return in {kind}, IQM of {by_setting.shape[1]} seed{'s' * (by_setting.shape[1] > 1)}"
+    out = out or folder / "figures" / "sweep.png"
+    return sweep_heatmap({row_name: rows}, {column_name: columns}, scores, out, _title(spec), label)
+
+
+def sweep_heatmap(
+    rows: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Sequence[Any]],
+    scores: Float[np.ndarray, "rows columns"],
+    out: str | Path,
+    title: str = "",
+    score_label: str = "episode return",
+) -> Path:
+    """Draw a score over two hyperparameters, each given as {name: values}. Returns where the figure lies."""
+    from matplotlib import rc_context
+
+    ((row_name, row_values),) = rows.items()
+    ((column_name, column_values),) = columns.items()
+    if scores.shape != (len(row_values), len(column_values)):
+        raise ValueError(
+            f"scores has shape {list(scores.shape)} for {len(row_values)} values of {row_name} and "
+            f"{len(column_values)} of {column_name}. Give scores[row, column]."
+        )
+    with rc_context(STYLE):
+        figure, axes = _sheet(3.0 + 0.75 * len(column_values), 1.9 + 0.5 * len(row_values))
+        image = axes.imshow(scores, cmap="viridis", origin="lower", aspect="auto")
+        axes.set_xticks(range(len(column_values)), [_short(v) for v in column_values])
+        axes.set_yticks(range(len(row_values)), [_short(v) for v in row_values])
+        axes.set_xlabel(column_name)
+        axes.set_ylabel(row_name)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        _write_scores(axes, image, scores)
+        figure.colorbar(image, ax=axes, pad=0.03).outline.set_visible(False)
+        _headline(axes, title, score_label)
+        return _save(figure, out)
+
+
+def preload() -> None:
+    """Import what a figure needs, so that a thread can do it while something else is compiled."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.collections
+    import matplotlib.figure
+    import matplotlib.ticker  # noqa: F401
+
+
+def _draw_population(axes: Any, curve: Curve, color: str) -> None:
+    there = np.isfinite(curve.y).any(axis=1)
+    x, (center, low, high) = curve.x[there], iqm_band(curve.y[there])
+    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0, zorder=2)
+    marker = "." if len(x) < 3 else None
+    axes.plot(x, center, color=color, linewidth=1.8, label=curve.label, marker=marker, zorder=3)
+
+
+def _draw_members(axes: Any, curve: Curve, color: str) -> None:
+    from matplotlib.collections import LineCollection
+
+    members = curve.y.T[:: -(-curve.y.shape[1] // FAINT_LINES)]
+    if len(members) > 1:
+        lines = [np.stack([curve.x, member], axis=1) for member in members]
+        axes.add_collection(LineCollection(lines, colors=color, alpha=0.16, linewidths=0.7, zorder=1))
+
+
+def _draw_evaluations(axes: Any, curve: Curve, color: str) -> None:
+    if curve.eval_y is None or not _is_evaluated(curve):
+        return
+    there = np.isfinite(curve.eval_y).any(axis=1)
+    x, (center, low, high) = curve.x[there], iqm_band(curve.eval_y[there])
+    axes.vlines(x, low, high, color=color, linewidth=1.4, zorder=4)
+    axes.plot(x, center, "o", color=color, markerfacecolor="white", markersize=5.5, markeredgewidth=1.5, zorder=5)
+
+
+def _is_evaluated(curve: Curve) -> bool:
+    return curve.eval_y is not None and bool(np.isfinite(curve.eval_y).any())
+
+
+def _legend_of_marks(shown: Sequence[Curve], given: int) -> str:
+    """One line that says what the marks of a figure are."""
+    members = sorted({curve.y.shape[1] for curve in shown})
+    count = str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"
+    parts = ["line: one seed in training"]
+    if members != [1]:
+        parts = [f"line: training, IQM of {count} seeds", "band: 95 % bootstrap interval"]
+    if len(shown) <= ROOMY:
+        parts += ["thin: single seeds"] * (members != [1])
+        parts += ["ring: evaluation"] * any(map(_is_evaluated, shown))
+    if len(shown) < given:
+        parts.append(f"best {len(shown)} of {given}")
+    return " · ".join(parts)
+
+
+def _best(curves: Sequence[Curve], count: int) -> list[Curve]:
+    """The curves that end highest, in the order given. Raises ValueError where none holds a number."""
+    drawable = [curve for curve in curves if np.isfinite(curve.y).any()]
+    if not drawable:
+        raise ValueError("no episode has ended in these curves yet, so there is nothing to plot.")
+    ends = [iqm_band(c.y[np.isfinite(c.y).any(axis=1)][-1:], resamples=1)[0][0] for c in drawable]
+    chosen = sorted(np.argsort(ends)[::-1][:count].tolist())
+    return [drawable[index] for index in chosen]
+
+
+def _write_scores(axes: Any, image: Any, scores: np.ndarray) -> None:
+    for row, column in itertools.product(*map(range, scores.shape)):
+        score = scores[row, column]
+        bright = np.isfinite(score) and image.norm(score) > 0.6
+        words = _short(score) if np.isfinite(score) else "none"
+        axes.text(column, row, words, ha="center", va="center", fontsize=9, color=INK if bright else "white")
+
+
+def _sheet(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _headline(axes: Any, title: str, note: str) -> None:
+    axes.set_title(note, loc="left", fontsize=8.5, color=PALE_INK, pad=8)
+    if title:
+        axes.annotate(
+            title, (0, 1), (0, 25), xycoords="axes fraction", textcoords="offset points", fontsize=12, weight="bold"
+        )
+
+
+def _thousands() -> Any:
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(sep="")
+
+
+def _save(figure: Any, out: str | Path) -> Path:
+    out = Path(out)
+    if out.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)
+    return out
+
+
+def _curves(folder: Path, x: str) -> list[Curve]:
+    """The curves of a run folder, one a setting (members are setting-major)."""
+    if x not in X_AXES:
+        raise ValueError(f"x={x!r} is unknown. Choose 'steps' or 'wall'.")
+    spec, arrays = _spec(folder), _arrays(folder)
+    axes = _swept(spec)
+    settings = list(itertools.product(*axes.values()))
+    labels = [", ".join(f"{name} {_short(v)}" for name, v in zip(axes, values, strict=True)) for values in settings]
+    train, evaluation = (np.split(arrays[name], len(settings), axis=1) for name in ("train_return", "eval_return"))
+    return [Curve(label, arrays[X_AXES[x][0]], *both) for label, *both in zip(labels, train, evaluation, strict=True)]
+
+
+def _arrays(folder: Path) -> dict[str, np.ndarray]:
+    path = folder / "curves.npz"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no curves.npz: it is not a run folder, or nothing is recorded yet.")
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in ("env_steps", "wall_seconds", "train_return", "eval_return")}
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
+
+
+def _spec(folder: Path) -> dict[str, Any]:
+    path = folder / "spec.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not a run folder: it has no spec.json.")
+    return json.loads(path.read_text())
+
+
+def _swept(spec: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {**spec.get("sweep", {}), **{f"env.{name}": values for name, values in spec.get("env_sweep", {}).items()}}
+
+
+def _title(spec: Mapping[str, Any]) -> str:
+    return f"{spec['agent']} on {spec['env']}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float | np.number) and not isinstance(value, bool) else str(value)

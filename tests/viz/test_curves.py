@@ -1,0 +1,137 @@
+"""Figures: what they say (read from SVG text and from the drawn lines), and what they refuse."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shoal.viz import curves
+from shoal.viz.curves import Curve, learning_curves, plot_run, plot_runs, plot_sweep, sweep_heatmap
+
+
+def write_run(folder, sweep=None, seeds=4, records=6):
+    """A run folder: member m of setting s returns 100 s + 10 t + m in training, ten times that when evaluated."""
+    settings = int(np.prod([len(values) for values in (sweep or {}).values()], dtype=int))
+    member = np.arange(settings * seeds)
+    time = np.arange(records)[:, None]
+    train = 100.0 * (member // seeds) + 10.0 * time + member % seeds
+    evaluated = np.where(time % 3 == 2, 10 * train, np.nan)
+    folder.mkdir(parents=True)
+    columns = {"train_return": train, "eval_return": evaluated, "losses": train}
+    np.savez(folder / "curves.npz", env_steps=1000 * (time[:, 0] + 1), wall_seconds=0.5 * time[:, 0], **columns)
+    spec = {"agent": "ppo", "env": "CartPole-v1", "sweep": sweep or {}, "env_sweep": {}, "seeds": seeds}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    return folder
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The axes of the last figure drawn."""
+    figures = []
+    save = curves._save
+    monkeypatch.setattr(curves, "_save", lambda figure, out: (figures.append(figure), save(figure, out))[1])
+    return lambda: figures[-1].axes[0]
+
+
+def test_a_run_is_drawn_into_its_folder(tmp_path):
+    path = plot_run(write_run(tmp_path / "run"))
+    assert path == tmp_path / "run" / "figures" / "learning_curves.png"
+    with Image.open(path) as picture:
+        assert min(picture.size) >= 500
+        assert len(picture.convert("RGB").getcolors(1 << 20)) > 50
+
+
+def test_the_line_is_the_interquartile_mean_over_steps_or_time(tmp_path, drawn):
+    folder = write_run(tmp_path / "run")
+    plot_run(folder)
+    line, rings = drawn().lines
+    np.testing.assert_allclose(line.get_xdata(), [1000, 2000, 3000, 4000, 5000, 6000])
+    np.testing.assert_allclose(line.get_ydata(), 10 * np.arange(6) + 1.5)  # of members 0 1 2 3 the middle is 1 2
+    np.testing.assert_allclose(rings.get_xdata(), [3000, 6000])
+    np.testing.assert_allclose(rings.get_ydata(), [215, 515])
+    assert (drawn().get_xlabel(), drawn().get_ylabel()) == ("environment steps of each member", "episode return")
+    plot_run(folder, x="wall")
+    np.testing.assert_allclose(drawn().lines[0].get_xdata(), [0, 0.5, 1, 1.5, 2, 2.5])
+    assert drawn().get_xlabel() == "seconds since the start, compilation included"
+
+
+def test_each_setting_of_a_sweep_has_its_line(tmp_path, drawn):
+    text = plot_run(write_run(tmp_path / "run", {"learning_rate": [1e-3, 3e-4]}), tmp_path / "out.svg").read_text()
+    first, _, second, _ = drawn().lines
+    np.testing.assert_allclose(first.get_ydata()[0], 1.5)
+    np.testing.assert_allclose(second.get_ydata()[0], 101.5)
+    for words in ("learning_rate 0.001", "learning_rate 0.0003", "ppo on CartPole-v1", "IQM of 4 seeds"):
+        assert words in text
+
+
+def test_of_many_settings_the_best_are_drawn_and_the_figure_says_so(tmp_path, drawn):
+    text = plot_run(write_run(tmp_path / "run", {"gamma": list(range(9))}), tmp_path / "out.svg").read_text()
+    assert "best 8 of 9" in text
+    assert [line.get_label() for line in drawn().lines] == [f"gamma {i}" for i in range(1, 9)]  # setting 0 ends lowest
+
+
+def test_runs_are_told_apart_by_name_and_share_a_target(tmp_path):
+    folders = [write_run(tmp_path / "small"), write_run(tmp_path / "large", seeds=9)]
+    text = plot_runs(folders, tmp_path / "both.svg", target=475).read_text()
+    for words in ("small", "large", "IQM of 4 to 9 seeds", "target 475"):
+        assert words in text
+
+
+def test_missing_records_and_stopped_members_are_left_out(tmp_path, drawn):
+    y = np.array([[np.nan, np.nan], [1.0, 3.0], [2.0, np.nan]])
+    path = learning_curves([Curve("run", np.array([10, 20, 30]), y)], tmp_path / "out.pdf")
+    np.testing.assert_allclose(drawn().lines[0].get_xdata(), [20, 30])
+    np.testing.assert_allclose(drawn().lines[0].get_ydata(), [2.0, 2.0])
+    assert path.read_bytes().startswith(b"%PDF")
+
+
+def test_a_sweep_over_two_hyperparameters_is_a_map(tmp_path, drawn):
+    folder = write_run(tmp_path / "run", {"learning_rate": [1e-3, 3e-4, 1e-4], "gae_lambda": [0.9, 0.95]})
+    assert plot_sweep(folder).name == "sweep.png"
+    cells = {tuple(map(int, text.get_position())): text.get_text() for text in drawn().texts[:6]}
+    # (column, row): setting = 2 row + column; the last evaluation is ten times 100 setting + 50 + 1.5
+    assert cells == {(c, r): f"{1000 * (2 * r + c) + 515}" for c in range(2) for r in range(3)}
+    assert [label.get_text() for label in drawn().get_yticklabels()] == ["0.001", "0.0003", "0.0001"]
+
+
+def test_importing_this_module_does_not_import_matplotlib():
+    program = "import sys, shoal.viz.curves; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_drawing_does_not_import_pyplot(tmp_path):
+    folder = write_run(tmp_path / "run")
+    program = f"import sys; from shoal.viz.curves import *; plot_run({str(folder)!r}); "
+    program += "sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path):
+    run = write_run(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"end it in .png, .svg or .pdf"):
+        plot_run(run, tmp_path / "out.jpeg")
+    with pytest.raises(ValueError, match="Choose 'steps' or 'wall'"):
+        plot_run(run, x="hours")
+    with pytest.raises(ValueError, match=r"sweeps 0 hyperparameters \(none\)"):
+        plot_sweep(run)
+    with pytest.raises(ValueError, match=r"shape \[1, 2\] for 2 values of a and 1 of b"):
+        sweep_heatmap({"a": [1, 2]}, {"b": [1]}, np.zeros((1, 2)), tmp_path / "out.png")
+    with pytest.raises(ValueError, match="no run to plot"):
+        plot_runs([], tmp_path / "out.png")
+    with pytest.raises(ValueError, match="no episode has ended"):
+        learning_curves([Curve("", np.arange(2), np.full((2, 3), np.nan))], tmp_path / "out.png")
+
+
+def test_a_folder_without_curves_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a run folder: it has no spec.json"):
+        plot_run(tmp_path)
+    run = write_run(tmp_path / "run")
+    (run / "curves.npz").write_bytes((run / "curves.npz").read_bytes()[:300])
+    with pytest.raises(ValueError, match=r"curves.npz is damaged"):
+        plot_run(run)
+    (run / "curves.npz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no curves.npz"):
+        plot_run(run)
