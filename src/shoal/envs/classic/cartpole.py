@@ -8,12 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
 
+from shoal.canvas import BLACK, Canvas, box, placed
 from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
+from shoal.envs.classic.bounds import check_reset_bounds, highest
+from shoal.ops.trig import sincos
+
+POLE_COLOR, AXLE_COLOR = (202, 152, 101), (129, 132, 203)
 
 
 @struct
@@ -66,6 +72,7 @@ class CartPole(Env):
     integrator: str = static("euler", choices=("euler", "semi-implicit"))
 
     def __post_init__(self) -> None:
+        check_reset_bounds(self.reset_low, self.reset_high)
         if self.integrator not in ("euler", "semi-implicit"):
             raise ValueError(f"integrator={self.integrator!r} is unknown. Choose 'euler' or 'semi-implicit'.")
 
@@ -82,7 +89,7 @@ class CartPole(Env):
     @property
     def observation_space(self) -> Box:
         """Twice the thresholds, as Gymnasium has it; velocities are unbounded."""
-        limits = (4.8, math.inf, 24 * 2 * math.pi / 360, math.inf)
+        limits = (2 * highest(self.x_threshold), math.inf, 2 * highest(self.theta_threshold), math.inf)
         return Box(tuple(-x for x in limits), limits, (4,))
 
     @property
@@ -108,12 +115,25 @@ class CartPole(Env):
 
     def observe(self, state: CartPoleState) -> Float[Array, "4"]:
         """Position, velocity, angle, angular velocity."""
-        return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])
+        return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot]).astype(jnp.float32)
+
+    def render(self, state: CartPoleState) -> UInt8[np.ndarray, "400 600 3"]:
+        """Cart, pole and track, as Gymnasium draws them: the track's ends are the picture's."""
+        scale = 300 / float(self.x_threshold)
+        cart = (300 + scale * float(state.x), 100.0)
+        axle = (cart[0], cart[1] + 7.5)
+        pole = box(-5, -5, 5, 2 * float(self.length) * scale - 5)
+        canvas = Canvas(600, 400, window=(0, 0, 600, 400))
+        canvas.polygon(placed(box(-25, -15, 25, 15), cart), BLACK)
+        canvas.polygon(placed(pole, axle, -float(state.theta)), POLE_COLOR)
+        canvas.circle(axle, 5, AXLE_COLOR)
+        canvas.line([(0, 100.5), (600, 100.5)], BLACK, 1)
+        return canvas.pixels()
 
     def _accelerations(self, state: CartPoleState, action: Int[Array, ""]) -> tuple[Array, Array]:
         # Equations of motion: Florian 2007, "Correct equations for the dynamics of the cart-pole system".
         force = jnp.where(action == 1, self.force_mag, -self.force_mag).astype(state.x.dtype)
-        cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
+        sin, cos = sincos(state.theta)
         push = (force + self.polemass_length * state.theta_dot**2 * sin) / self.total_mass
         theta_acc = (self.gravity * sin - cos * push) / (
             self.length * (4.0 / 3.0 - self.mass_pole * cos**2 / self.total_mass)
