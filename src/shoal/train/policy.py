@@ -1,6 +1,7 @@
 """Trained policies, ready to act: one, or a whole population of them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def load_policies(
     folder, plan = open_run(path, agent, env)
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
-    like = jax.eval_shape(_begin_all, plan.agent, plan.env, plan.seed_index, plan.spec.prng)
+    like = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
     if which == "best":
         shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
         weights = checkpoint.restore(folder.best, shapes)
@@ -179,7 +180,7 @@ def _in_dtype(array: np.ndarray, dtype: Any, space: Space) -> np.ndarray:
     return array.astype(dtype)
 
 
-def _begin_all(agent: Agent, env: Env, seed_index: Any, prng: str) -> Any:
+def _begin_all(prng: str, agent: Agent, env: Env, seed_index: Any) -> Any:
     return jax.vmap(begin, (0, 0, 0, None))(agent, env, seed_index, make_key(0, prng))
 
 

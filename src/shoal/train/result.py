@@ -81,7 +81,7 @@ class Result:
         return np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable").tolist()
 
     def to_frame(self) -> Any:
-        """Curves as a pandas table in long form: a row for each record and member. Raises ImportError without pandas."""
+        """Curves as a pandas table in long form, a row for each record and member. ImportError without pandas."""
         pandas = need("pandas", "frames", "to_frame()")
         rows, members = self.curves["eval_return"].shape
         table = {

@@ -1,0 +1,525 @@
+"""The Python face of shoal: train, load, evaluate, roll out, compare. The command line is made of the same calls.
+
+result = shoal.train("ppo", "CartPole-v1", seeds=16)
+shoal.evaluate(result.folder, episodes=100, env_sweep={"gravity": [5, 10, 15]})
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from shoal.agents import presets
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key
+from shoal.core.errors import unknown_field
+from shoal.core.keys import make_key, stream
+from shoal.core.registry import AGENTS, ENVS, make
+from shoal.core.struct import to_arrays
+from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
+from shoal.rollout.evaluate import Evaluation
+from shoal.rollout.evaluate import evaluate as evaluate_one
+from shoal.rollout.rollout import Rollout
+from shoal.tracking.reporter import Reporter
+from shoal.train.folder import RunFolder, unused_path
+from shoal.train.loop import Run
+from shoal.train.plan import Plan, make_plan
+from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run
+from shoal.train.result import Result
+from shoal.train.spec import RunSpec, differences, spec_for
+
+ROLLOUT_PARTS = ("obs", "action", "reward", "terminated", "truncated", "is_first", "episode_return", "episode_length")
+
+
+class register:  # noqa: N801  # reads as a namespace: @shoal.register.env("Drift-v0")
+    """Decorators that give an environment or an agent a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
+
+    env = staticmethod(ENVS.register)
+    agent = staticmethod(AGENTS.register)
+
+
+class Job(NamedTuple):
+    """One run to be: what, and the values that only Python can hold."""
+
+    spec: RunSpec
+    agent: Agent | None = None
+    env: Env | None = None
+
+    def plan(self, devices: int = 0, memory_limit_gb: float = 0) -> Plan:
+        """Everything the run needs to know. Raises ValueError or TypeError for what cannot work; compiles nothing."""
+        return make_plan(
+            self.spec, self.agent, self.env, devices=devices, memory_limit=round(memory_limit_gb * 1024**3)
+        )
+
+
+def train(
+    agent: str | Agent | None = None,
+    env: str | Env | None = None,
+    *,
+    steps: int | None = None,
+    seeds: int = 1,
+    fields: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    env_fields: Mapping[str, Any] | None = None,
+    env_sweep: Mapping[str, Sequence[Any]] | None = None,
+    preset: str | None = "",
+    name: str = "",
+    root: Path | str = "runs",
+    folder: Path | str | None = None,
+    resume: Path | str | None = None,
+    figures: bool = True,
+    progress: bool | Reporter = True,
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    **options: Any,
+) -> Result:
+    """Train a population, `seeds` members for every combination of swept values, in one compiled program.
+
+    `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
+    environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
+    `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
+    fields. Other `options` are those of `RunSpec`: `seed`, `records`, `evaluations`, `eval_episodes`, `prng`, ...
+
+    Everything is written to `folder`, or a new folder under `root`. `resume="runs/x"` continues a run that was
+    stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+    """
+    given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
+    if resume is not None:
+        job, files = job_to_resume(resume, agent, env, given), RunFolder(resume)
+    else:
+        if agent is None or env is None:
+            raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
+        job = make_job(agent, env, preset=preset, **given)
+        files = RunFolder(folder or (Path(root) / name if name else unused_path(Path(root), run_name(job.spec))))
+    return run_job(
+        job,
+        files,
+        resume=resume is not None,
+        figures=figures,
+        reporter=_reporter(progress),
+        devices=devices,
+        memory_limit_gb=memory_limit_gb,
+    )
+
+
+def make_job(
+    agent: str | Agent,
+    env: str | Env,
+    *,
+    preset: str | None = "",
+    steps: int | None = None,
+    fields: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Job:
+    """The run that `train` would start with the same arguments."""
+    fields, sweep = dict(fields or {}), dict(sweep or {})
+    if isinstance(agent, str) and isinstance(env, str):
+        AGENTS[agent], ENVS[env]  # an unknown name is said before anything else
+        found = presets.find(agent, env, preset or "") if preset is not None else None
+        if found is not None:
+            fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
+            steps = steps or found.steps
+    if steps is not None:
+        options["steps"] = steps
+    spec = spec_for(agent, env, fields=fields, sweep=sweep, **options)
+    return Job(spec, _unless_name(agent), _unless_name(env))
+
+
+def run_job(
+    job: Job,
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    figures: bool = True,
+    reporter: Reporter | None = None,
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+) -> Result:
+    """Run a job in a folder to its end, then draw it."""
+    reporter = reporter or Reporter()
+    plan = job.plan(devices, memory_limit_gb)
+    if not resume:
+        folder.create()
+    studio = _Studio(plan, folder, reporter) if figures else None
+    try:
+        _say_unused_cores(plan, reporter)
+        run = Run(plan, folder, studio or reporter)
+        run.train(resume=resume)
+        if studio is not None:
+            studio.draw(run)
+    finally:
+        reporter.close()
+    return Result(folder.path, job.agent, job.env)
+
+
+def load(
+    folder: Path | str,
+    member: int | str = "best",
+    which: str = "last",
+    agent: Agent | None = None,
+    env: Env | None = None,
+) -> Policy:
+    """A trained policy that acts on observations: `policy(obs)`.
+
+    `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
+    FileNotFoundError where there is no run, CheckpointError for a damaged one.
+    """
+    return Result(folder, agent, env).policy(member, which)
+
+
+def load_result(folder: Path | str, agent: Agent | None = None, env: Env | None = None) -> Result:
+    """The result of a run that was made before."""
+    return Result(folder, agent, env)
+
+
+def preset(agent: str, env: str, variant: str = "") -> presets.Preset:
+    """Known good hyperparameters: `preset("ppo", "CartPole-v1").build()`. Raises ValueError where there are none."""
+    found = presets.find(agent, env, variant)
+    if found is None:
+        raise ValueError(f"{agent} has no preset for {env}. It has: {', '.join(presets.presets(agent)) or 'none'}.")
+    return found
+
+
+def evaluate(
+    policy: Policy | Policies | Path | str,
+    env: str | Env | None = None,
+    *,
+    episodes: int = 100,
+    greedy: bool = True,
+    seed: int = 0,
+    max_steps: int = 0,
+    env_fields: Mapping[str, Any] | None = None,
+) -> Evaluation:
+    """The first episode of each of N fresh environments, with NumPy leaves: [N] for a policy, [M, N] for a population.
+
+    `policy` may be a run folder, which means all its members. `env` (or some `env_fields` of the one it was trained
+    in) tries it in another world. `max_steps` is the horizon where the environment has no time limit of its own.
+    """
+    if isinstance(policy, (str, Path)):
+        policy = load_policies(policy)[1]
+    many = isinstance(policy, Policies)
+    world = _world(policy, env, env_fields or {})
+    horizon = max_steps or _time_limit(world)
+    key = stream(make_key(seed), "evaluate")
+    run = _evaluate_many if many else _evaluate_one
+    result = run(policy.actor, policy.weights, world, key, episodes, horizon, greedy)
+    return jax.tree.map(np.asarray, result)
+
+
+def rollout(
+    policy: Any,
+    env: str | Env | None = None,
+    key: Key | int = 0,
+    *,
+    num_steps: int,
+    num_envs: int | None = None,
+    keep: Sequence[str] = ("reward", "terminated", "truncated"),
+    greedy: bool = False,
+) -> dict[str, Any]:
+    """Play on, with automatic resets: single, batch or population, writing only what is asked for.
+
+    `policy` is a `Policy`, a population of them (`result.policies`), a pure function `(observation, key) -> action`,
+    or "random". Leaves of the answer are [T] for one environment, [T, E] with `num_envs`, and lead with [M] for a
+    population. `keep` names parts: obs, action, reward, terminated, truncated, is_first, episode_return (so far),
+    episode_length. `episodes`, sums over the episodes that ended, is always there.
+    """
+    unknown = [part for part in keep if part not in ROLLOUT_PARTS]
+    if unknown:
+        raise ValueError(
+            f"keep names {unknown[0]!r}, which a rollout does not have. It has: {', '.join(ROLLOUT_PARTS)}."
+        )
+    if not isinstance(policy, (Policy, Policies)):
+        policy = _stand_in(policy, env)
+    world = _world(policy, env, {})
+    key = make_key(key) if isinstance(key, int) else key
+    sizes = _rollout_sizes(world, num_envs or 1, num_steps, isinstance(policy, Policies))
+    run = _rollout_many if isinstance(policy, Policies) else _rollout_one
+    return run(policy.actor, policy.weights, world, key, sizes, tuple(keep), greedy, num_envs is None)
+
+
+def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
+    """How run `a` did against run `b`, over the seeds that both have: by the last evaluation, or the best.
+
+    Gives the difference of means with a paired 95 % bootstrap interval where settings and seeds match, and the
+    probability that a random member of `a` beats a random member of `b`. Raises ValueError without evaluations.
+    """
+    if metric not in ("last", "best"):
+        raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
+    runs = [Result(folder) for folder in (a, b)]
+    scores = [_scores(run, metric) for run in runs]
+    common = [name for name in scores[0] if name in scores[1]]
+    pooled = [np.asarray(list(s.values())) for s in scores]
+    answer: dict[str, Any] = {
+        "a": str(a),
+        "b": str(b),
+        "members": [len(s) for s in scores],
+        "mean": [float(p.mean()) for p in pooled],
+        "interval": [bootstrap_interval(p, np.mean) for p in pooled],
+        "probability_of_improvement": probability_of_improvement(*pooled),
+        "pairs": len(common),
+    }
+    if common:
+        first, second = (np.asarray([s[name] for name in common]) for s in scores)
+        answer["difference"] = float((first - second).mean())
+        answer["difference_interval"] = paired_difference_interval(first, second)
+    return answer
+
+
+def agent_class(name: str) -> type:
+    """The class of a registered agent by its Python name, e.g. `PPO`. Raises AttributeError if there is none."""
+    for entry in AGENTS.values():
+        if entry.cls.__name__ == name:
+            return entry.cls
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+
+
+def run_name(spec: RunSpec) -> str:
+    """A folder name that says what a run is."""
+    short = [part.rpartition(":")[2] for part in (spec.agent, spec.env)]
+    return "-".join(short).replace("/", "-")
+
+
+# Pictures, prepared while the device trains.
+
+
+class _Studio(Reporter):
+    """Passes reports on; while the device trains, imports what draws and compiles what records the videos."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, heard_by: Reporter) -> None:
+        self.plan, self.folder, self.heard_by = plan, folder, heard_by
+        self._camera: Any = None
+
+    def compiling(self, plan: Plan) -> None:
+        self.heard_by.compiling(plan)
+
+    def compiled(self, seconds: float) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as pool:
+            self._camera = pool.submit(self._prepare)
+            pool.shutdown(wait=False)
+        self.heard_by.compiled(seconds)
+
+    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
+        self.heard_by.record(done, line, steps_per_second, seconds_left)
+
+    def message(self, text: str) -> None:
+        self.heard_by.message(text)
+
+    def finished(self, summary: dict[str, Any]) -> None:
+        self.heard_by.finished(summary)
+
+    def draw(self, run: Run) -> None:
+        """The learning curve and the videos of a finished run."""
+        from shoal.viz.curves import plot_run
+        from shoal.viz.videos import draw_members
+
+        camera = self._camera.result()
+        plot_run(self.folder.path)
+        if camera is not None:
+            draw_members(self.plan, run.last_policy, Result(self.folder.path).ranking(), self.folder.videos, camera)
+
+    def _prepare(self) -> Any:
+        from shoal.viz.curves import preload
+        from shoal.viz.videos import camera_for, has_picture, video_key
+
+        preload()
+        if not has_picture(self.plan.env):
+            return None
+        camera = camera_for(self.plan)
+        weights = jax.eval_shape(_fresh_policies, camera.actor, camera.env, video_key(self.plan))
+        camera.compile(weights, video_key(self.plan))
+        return camera
+
+
+def _fresh_policies(agent: Agent, env: Env, key: Key) -> Any:
+    return jax.vmap(lambda a, e: a.policy_state(a.init(key, e)))(agent, env)
+
+
+# Jobs.
+
+
+def _given(
+    steps: Any, seeds: int, fields: Any, sweep: Any, env_fields: Any, env_sweep: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(RunSpec)}
+    for name in options:
+        if name not in known:
+            raise unknown_field("train", name, known)
+    parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
+    plain = {"steps": steps, "seeds": None if seeds == 1 else seeds, **options}
+    return {k: v for k, v in plain.items() if v is not None} | {k: dict(v) for k, v in parts.items() if v}
+
+
+def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
+    """The job in a folder. Raises ValueError listing what was given and differs from it."""
+    values = (_unless_name(agent), _unless_name(env))
+    folder, _ = open_run(path, *values)
+    old = folder.read_spec()
+    asked = {**given, **{k: v for k, v in (("agent", agent), ("env", env)) if isinstance(v, str)}}
+    for part in ("fields", "sweep", "env_fields", "env_sweep"):
+        if part in asked:
+            asked[part] = {**getattr(old, part), **asked[part]}
+    new = dataclasses.replace(old, **asked)
+    changed = differences(old, new)
+    for kind, value in zip(("agent", "env"), values, strict=True):
+        if value is not None:
+            changed += _value_differences(old, kind, value)
+    if changed:
+        raise ValueError(
+            f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
+            f"or start a new run."
+        )
+    return Job(old, *values)
+
+
+def _value_differences(old: RunSpec, kind: str, value: Any) -> list[str]:
+    prefix = "" if kind == "agent" else "env_"
+    parts = (kind, f"{prefix}fields", f"{prefix}sweep")
+    pair = {"agent": old.agent, "env": old.env, kind: value}
+    new = spec_for(pair["agent"], pair["env"]).to_json()
+    before = old.to_json()
+    return [f"{name}: {before[name]} -> {new[name]}" for name in parts if before[name] != new[name]]
+
+
+def _unless_name(value: Any) -> Any:
+    return None if isinstance(value, str) else value
+
+
+def _reporter(progress: bool | Reporter) -> Reporter:
+    if isinstance(progress, Reporter):
+        return progress
+    if not progress:
+        return Reporter()
+    from shoal.tracking.progress import reporter_for_terminal
+
+    return reporter_for_terminal()
+
+
+def _say_unused_cores(plan: Plan, reporter: Reporter) -> None:
+    from shoal.cli.host import usable_cores
+
+    idle = plan.placement.mesh.devices.flat[0].platform == "cpu" and len(jax.local_devices()) == 1
+    if idle and plan.members > 1 and usable_cores() > 1:
+        reporter.message(
+            f"JAX sees 1 CPU device, so {plan.members} members share one of {usable_cores()} cores. "
+            f"Call shoal.prepare() in the first lines of a script to use them all."
+        )
+
+
+# Evaluation and rollouts.
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _evaluate_one(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
+    return evaluate_one(actor, weights, env, key, episodes, horizon, greedy)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
+    def one(parts: tuple) -> Evaluation:
+        return evaluate_one(*parts, key, episodes, horizon, greedy)
+
+    return jax.lax.map(one, (actor, weights, env))
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _rollout_one(
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+) -> dict[str, Any]:
+    return _roll(actor, weights, env, key, sizes, keep, greedy, alone)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _rollout_many(
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+) -> dict[str, Any]:
+    return jax.vmap(lambda a, w, e: _roll(a, w, e, key, sizes, keep, greedy, alone))(actor, weights, env)
+
+
+def _roll(
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+) -> dict[str, Any]:
+    k_init, k_act, k_env = jax.random.split(key, 3)
+
+    def behave(obs: Any, mask: Any, keys: Key, carry: Any) -> tuple:
+        action, carry = jax.vmap(lambda o, c, k, m: actor.act(weights, o, c, k, greedy, m))(obs, carry, keys, mask)
+        return action, None, carry
+
+    start = jax.tree.map(
+        lambda x: jax.numpy.broadcast_to(x, (sizes.num_envs, *jax.numpy.shape(x))), actor.initial_carry()
+    )
+    keys = jax.random.split(k_act, (sizes.num_steps, sizes.num_envs))
+    _, trajectory, _ = sizes.collect(env, sizes.init(env, k_init), behave, keys, k_env, start)
+    parts = {name: getattr(trajectory, name) for name in keep}
+    if alone:
+        parts = jax.tree.map(lambda x: x[:, 0], parts)
+    return {**parts, "episodes": trajectory.episodes()}
+
+
+def _rollout_sizes(world: Env, num_envs: int, num_steps: int, many: bool) -> Rollout:
+    return Rollout.for_env(jax.tree.map(lambda x: x[0], world) if many else world, num_envs, num_steps)
+
+
+def _stand_in(policy: Any, env: str | Env | None) -> Policy:
+    if env is None:
+        raise TypeError("rollout needs env= with a policy that was not trained here.")
+    world = _env_value(env)
+    if policy is None or policy == "random":
+        return Policy(Chance(world.action_space), None, world, "random")
+    if callable(policy):
+        return Policy(Function(policy), None, world)
+    raise TypeError(
+        f"policy={policy!r} is none: give a policy, result.policies, a function of (obs, key), or 'random'."
+    )
+
+
+def _env_value(env: str | Env) -> Env:
+    return make(env) if isinstance(env, str) else env
+
+
+def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str, Any]) -> Env:
+    """The world to play in; for a population every leaf leads with [M]."""
+    many = isinstance(policy, Policies)
+    if env is None and not fields:
+        return to_arrays(policy.env)
+    if env is not None:
+        world = _env_value(env).replace(**fields)
+        _check_same_spaces(policy, world)
+        world = to_arrays(world)
+        if not many:
+            return world
+        return jax.tree.map(lambda x: jax.numpy.broadcast_to(x, (len(policy), *x.shape)), world)
+    if many:
+        fields = {k: np.full(len(policy), v, np.asarray(getattr(policy.env, k)).dtype) for k, v in fields.items()}
+    return to_arrays(policy.env.replace(**fields))
+
+
+def _check_same_spaces(policy: Policy | Policies, world: Env) -> None:
+    trained = policy.env
+    if isinstance(policy, Policies):
+        trained = jax.tree.map(lambda x: x[0], trained)
+    for kind in ("observation_space", "action_space"):
+        there, here = getattr(trained, kind), getattr(world, kind)
+        if (type(there), getattr(there, "shape", None)) != (type(here), getattr(here, "shape", None)):
+            raise ValueError(f"the policy was trained with {kind} {there}; {type(world).__name__} has {here}.")
+
+
+def _time_limit(world: Env) -> int:
+    return 1_000 if world.max_steps is None else int(np.max(np.asarray(world.max_steps)))
+
+
+def _scores(run: Result, metric: str) -> dict[str, float]:
+    """Return of every member that has one, by setting and seed."""
+    returns = run.curves["eval_return"]
+    seen = returns[~np.isnan(returns).all(axis=1)]
+    if not len(seen):
+        raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
+    values = seen[-1] if metric == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
+    names = [" ".join(f"{k}={v}" for k, v in member.items()) for member in run.members]
+    return {name: float(value) for name, value in zip(names, values, strict=True) if np.isfinite(value)}

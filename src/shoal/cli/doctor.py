@@ -1,0 +1,74 @@
+"""`shoal doctor`: what this machine offers, what JAX makes of it, and what to do about the difference."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from shoal.cli.host import DEADLOCK_GUARD_THREADS, usable_cores
+from shoal.cli.parser import Parser
+
+DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
+PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
+
+
+def doctor(words: list[str]) -> int:
+    """Print the facts, then advice. Returns 1 when something needs attention."""
+    Parser(prog="shoal doctor", description="Devices, cache, known bugs, what to install.").parse_all(words)
+    import jax
+
+    devices = jax.local_devices()
+    rows = [
+        ("python", f"{platform.python_version()}  {sys.executable}"),
+        ("packages", "  ".join(f"{name} {_version(name)}" for name in PACKAGES)),
+        ("system", f"{platform.platform()}, {usable_cores()} usable cores, {_memory()}"),
+        ("devices", ", ".join(f"{d.platform}: {d.device_kind}" for d in devices)),
+        ("cache", _cache(jax.config.jax_compilation_cache_dir)),
+        ("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set"),
+        ("NPROC", os.environ.get("NPROC", "") or "not set"),
+    ]
+    print("\n".join(f"{name:10} {text}" for name, text in rows))
+    advice = list(_advice(devices[0].platform))
+    print("\n" + "\n".join(f"! {line}" for line in advice) if advice else "\nnothing needs attention")
+    return 1 if advice else 0
+
+
+def _advice(seen: str) -> Iterator[str]:
+    if nvidia_present() and seen == "cpu":
+        yield "an NVIDIA GPU is here, but JAX does not see it: pip install 'shoal[cuda12]' (or [cuda13])"
+    version = tuple(int(part) for part in _version("jaxlib").split(".")[:3] if part.isdigit())
+    if seen == "cpu" and DEADLOCK[0] <= version <= DEADLOCK[1]:
+        threads = os.environ.get("NPROC", "0")
+        guarded = threads.isdigit() and int(threads) >= DEADLOCK_GUARD_THREADS
+        remedy = "guarded against" if guarded else f"set NPROC={DEADLOCK_GUARD_THREADS} or more"
+        if not guarded:
+            yield f"jaxlib {_version('jaxlib')} can wait forever in batched linear algebra on CPU: {remedy}"
+        if sys.version_info >= (3, 12):
+            yield "a jaxlib without that bug is out for this Python: pip install --upgrade jax"
+
+
+def nvidia_present() -> bool:
+    """Whether the driver of an NVIDIA GPU is loaded."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _memory() -> str:
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory"
+
+
+def _cache(directory: str | None) -> str:
+    if not directory:
+        return "off"
+    files = [path for path in Path(directory).glob("**/*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 2**20
+    return f"{directory}: {len(files)} files, {size:.1f} MiB"

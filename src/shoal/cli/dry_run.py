@@ -1,0 +1,71 @@
+"""What a run would do: sizes, shapes, memory, schedule and an estimate of time, without compiling anything."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from shoal.core.keys import make_key
+from shoal.tracking.progress import duration
+from shoal.train.plan import Plan
+
+
+def describe(plans: list[Plan], root: Path) -> str:
+    """Every run in a paragraph."""
+    groups = f"{len(plans)} run{'s' * (len(plans) > 1)}, each compiled once" if len(plans) > 1 else "1 run"
+    return "\n\n".join([f"dry run: {groups}; nothing was compiled", *(_one(plan, root) for plan in plans)])
+
+
+def _one(plan: Plan, root: Path) -> str:
+    spec, place = plan.spec, plan.placement
+    world = jax.tree.map(lambda x: x[0], plan.env)
+    waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
+    rows = [
+        ("agent", f"{spec.agent}  {_words(spec.fields)}"),
+        ("world", f"{spec.env}  {_words(spec.env_fields)}"),
+        ("observation", f"{world.observation_space}"),
+        ("action", f"{world.action_space}"),
+        ("weights", f"{_weights(plan):,} numbers a member"),
+        ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
+        ("updates", f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member"),
+        (
+            "records",
+            f"{len(plan.boundaries)}, {len(plan.eval_records)} of them evaluated on {spec.eval_episodes} episodes",
+        ),
+        ("devices", f"{place.mesh.size} x {place.mesh.devices.flat[0].device_kind}, blocks of {place.block}"),
+        ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
+        ("time", _time(plan, root)),
+    ]
+    swept = {**spec.sweep, **{f"env.{k}": v for k, v in spec.env_sweep.items()}}
+    rows[2:2] = [("sweep", f"{name}: {', '.join(map(str, values))}") for name, values in swept.items()]
+    return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
+
+
+def _weights(plan: Plan) -> int:
+    agent, env = jax.tree.map(lambda x: x[0], (plan.agent, plan.env))
+    policy = jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), agent, env)
+    return sum(leaf.size for leaf in jax.tree.leaves(policy))
+
+
+def _time(plan: Plan, root: Path) -> str:
+    """From the rate of earlier runs of the same pair under the same root."""
+    rates = []
+    for path in root.glob("**/summary.json"):
+        summary: dict[str, Any] = json.loads(path.read_text())
+        if (summary.get("agent"), summary.get("env")) == (plan.spec.agent, plan.spec.env):
+            rates.append(summary["steps_per_second"])
+    if not rates:
+        return f"unknown: no finished run of {plan.spec.agent} on {plan.spec.env} under {root} to go by"
+    rate = statistics.median(rates)
+    total = duration(plan.steps * plan.members / rate)
+    return f"about {total} of training at {rate:,.0f} steps/s, the median of {len(rates)} earlier run(s)"
+
+
+def _words(fields: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

@@ -1,0 +1,72 @@
+"""`shoal envs` and `shoal agents`: what there is, and the manual page of one."""
+
+import argparse
+import inspect
+from typing import Any
+
+from shoal.cli.parser import Parser
+
+
+def envs(words: list[str]) -> None:
+    """All environments, or one's manual page with its constants as flags."""
+    from shoal.cli.table import table
+    from shoal.core.registry import ENVS
+
+    name = _one_name("envs", "ENV", words)
+    if name:
+        _manual(name, ENVS[name], "env.", _spaces(ENVS[name].build()))
+        return
+    rows = []
+    for entry in ENVS.values():
+        world = entry.build()
+        spaces = (_short(world.observation_space), _short(world.action_space))
+        rows.append([entry.name, *spaces, str(world.max_steps or "-"), _first_line(entry.cls)])
+    print(table(("name", "observation", "action", "limit", "what it is"), rows))
+
+
+def agents(words: list[str]) -> None:
+    """All agents, or one's hyperparameters and presets."""
+    from shoal.agents.presets import presets
+    from shoal.cli.table import table
+    from shoal.core.registry import AGENTS
+
+    name = _one_name("agents", "AGENT", words)
+    if not name:
+        rows = [[entry.name, len(presets(entry.name)), _first_line(entry.cls)] for entry in AGENTS.values()]
+        print(table(("name", "presets", "what it is"), rows))
+        return
+    _manual(name, AGENTS[name], "", "")
+    known = presets(name)
+    if known:
+        print("\npresets")
+        print(table(("name", "steps", "evidence"), [[p.name, p.steps, p.evidence] for p in known.values()]))
+
+
+def _one_name(command: str, what: str, words: list[str]) -> str:
+    parser = Parser(prog=f"shoal {command}", description=f"List {command}, or say all about one.", allow_abbrev=False)
+    parser.add_argument("name", nargs="?", default="", metavar=what, help="a name, or file.py:Class")
+    return parser.parse_all(words).name
+
+
+def _manual(name: str, entry: Any, prefix: str, extra: str) -> None:
+    from shoal.cli.fields import add_flags, flags_of
+
+    print(f"{name}\n\n{inspect.getdoc(entry.cls)}\n{extra}")
+    parser = argparse.ArgumentParser(prog="shoal train", usage=argparse.SUPPRESS, add_help=False)
+    add_flags(parser, "flags", flags_of(entry.cls, entry.preset, prefix))
+    print(parser.format_help().strip())
+
+
+def _spaces(world: Any) -> str:
+    return f"\nobservation: {world.observation_space}\naction: {world.action_space}\n"
+
+
+def _short(space: Any) -> str:
+    kind, shape = type(space).__name__, getattr(space, "shape", None)
+    size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
+    dtype = getattr(space, "dtype", None)
+    return f"{kind} {size or ''} {dtype if kind == 'Box' else ''}".strip()
+
+
+def _first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]

@@ -1,0 +1,58 @@
+"""argparse with the manners of shoal: one line for a mistake, nearest names for an unknown flag. Imports no JAX."""
+
+import argparse
+from typing import Any
+
+from shoal.core.errors import did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the nearest names for an unknown flag and one line for every mistake."""
+
+    def error(self, message: str) -> Any:
+        """Every mistake on the command line is a ValueError; `main` prints it."""
+        raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
+
+    def parse_all(self, words: list[str]) -> argparse.Namespace:
+        """Parse everything, or raise ValueError naming the first flag that is unknown and its neighbors."""
+        arguments, left = self.parse_known_args(_joined_negatives(words))
+        if not left:
+            return arguments
+        wrong = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
+        if not wrong.startswith("-"):
+            raise ValueError(f"{wrong!r} was not expected. `{self.prog} --help` lists what there is.")
+        known = [option for option in self._option_string_actions if option.startswith("--") and "_" not in option]
+        raise ValueError(f"unknown flag {wrong}.{did_you_mean(wrong, known)} `{self.prog} --help` lists every flag.")
+
+
+def parse_number(text: str) -> int | float:
+    """`500_000`, `1e-4`, `inf`; whole when written whole. Raises ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def whole_number(text: str) -> int:
+    """A whole number, however written: `500000`, `500_000`, `5e5`. Raises ValueError (argparse reports it)."""
+    number = parse_number(text)
+    if number != int(number):
+        raise ValueError(text)
+    return int(number)
+
+
+def _joined_negatives(words: list[str]) -> list[str]:
+    """`--reset-low -0.1,0.1` as one word, which argparse would take for a flag."""
+    joined: list[str] = []
+    for word in words:
+        if (
+            joined
+            and joined[-1].startswith("--")
+            and "=" not in joined[-1]
+            and word[:1] == "-"
+            and word[1:2] in "0123456789."
+        ):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined

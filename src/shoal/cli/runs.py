@@ -1,0 +1,204 @@
+"""`shoal eval`, `render`, `plot` and `compare`: what to do with run folders."""
+
+import argparse
+import itertools
+from pathlib import Path
+from typing import Any
+
+from shoal.cli.parser import Parser, whole_number
+
+
+def evaluate_run(words: list[str]) -> None:
+    """`shoal eval`: a table of greedy and sampled returns, also in changed worlds."""
+    parser = _parser(
+        "eval",
+        "RUN [options]",
+        "Evaluate a run on fresh episodes, acting greedily and as in training. A comma list on a constant of the world "
+        "tries every value.",
+        "shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run folder")
+    parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="of each member (default 100)")
+    parser.add_argument("--member", default="all", metavar="M", help="a number, `best`, or `all` (default)")
+    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--sample", action="store_true", help="only as in training, not greedily")
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
+    path, flags = _run_and_world_flags(parser, words)
+    arguments = parser.parse_all(words)
+
+    from shoal import api
+    from shoal.cli.fields import read_flags
+    from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
+    from shoal.train.policy import load_policies
+    from shoal.train.records import score_summary
+
+    given = read_flags(arguments, flags)
+    if given.variants:
+        raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
+    _, policies = load_policies(path, arguments.which)
+    chosen = _chosen(api.load_result(path), policies, arguments.member, arguments.which)
+    rows = []
+    for values in itertools.product(*given.sweep.values()):
+        world = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
+        for greedy in (False,) if arguments.sample else (True, False):
+            done = api.evaluate(
+                chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world
+            )
+            returns = done.episode_return.reshape(-1, arguments.episodes).mean(axis=1)
+            rows.append([setting_words(world), "greedy" if greedy else "sampled", *score_cells(score_summary(returns))])
+    print(f"mean return of {arguments.episodes} episodes, over members ({arguments.which} weights)")
+    print(table(("world", "actions", *SCORE_HEAD), rows))
+
+
+def render(words: list[str]) -> None:
+    """`shoal render`: GIFs of a run's best, median and worst member, or of a world under random actions."""
+    parser = _parser(
+        "render",
+        "RUN|ENV [options]",
+        "Film one episode: of a run's best, median and worst member, or of a world under random actions.",
+        "shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --out cartpole.gif",
+    )
+    parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
+    parser.add_argument("--member", metavar="M", help="only this member of the run")
+    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episode (default 0)")
+    parser.add_argument("--max-steps", type=whole_number, default=0, metavar="N", help="end the episode here")
+    parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
+    arguments = parser.parse_all(words)
+    if (Path(arguments.what) / "spec.json").is_file():
+        paths = _film_run(arguments)
+    else:
+        paths = [_film_chance(arguments)]
+    print("\n".join(str(path) for path in paths))
+
+
+def plot(words: list[str]) -> None:
+    """`shoal plot`: learning curves of runs, one figure."""
+    parser = _parser(
+        "plot",
+        "RUN... [options]",
+        "Draw learning curves: interquartile mean over seeds with its 95 % interval.",
+        "shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
+    parser.add_argument("--x", default="steps", choices=("steps", "wall"), help="environment steps or seconds")
+    parser.add_argument(
+        "--out", metavar="FILE", help=".png, .svg or .pdf (default: in the run's figures/, or curves.png)"
+    )
+    arguments = parser.parse_all(words)
+
+    from shoal.viz.curves import plot_run, plot_runs
+
+    if len(arguments.runs) == 1:
+        print(plot_run(arguments.runs[0], arguments.out, arguments.x))
+    else:
+        print(plot_runs(arguments.runs, arguments.out or "curves.png", arguments.x))
+
+
+def compare_runs(words: list[str]) -> None:
+    """`shoal compare`: two runs, over the seeds that both have."""
+    parser = _parser(
+        "compare",
+        "A B [options]",
+        "Compare two runs by their members' returns: difference of means with a paired bootstrap interval over common "
+        "settings and seeds, and the probability that a member of A beats one of B.",
+        "shoal compare runs/a runs/b",
+    )
+    parser.add_argument("a", metavar="A", help="a run folder")
+    parser.add_argument("b", metavar="B", help="another")
+    parser.add_argument("--metric", default="last", choices=("last", "best"), help="which evaluation (default last)")
+    arguments = parser.parse_all(words)
+
+    from shoal import api
+    from shoal.cli.table import table
+
+    found = api.compare(arguments.a, arguments.b, arguments.metric)
+    rows = [
+        [label, path, count, mean, f"[{low:.4g}, {high:.4g}]"]
+        for label, path, count, mean, (low, high) in zip(
+            "AB", (found["a"], found["b"]), found["members"], found["mean"], found["interval"], strict=True
+        )
+    ]
+    print(table(("", "run", "members", "mean", "95 % interval"), rows))
+    if found["pairs"]:
+        low, high = found["difference_interval"]
+        verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
+        print(
+            f"A - B = {found['difference']:.4g}, 95 % interval [{low:.4g}, {high:.4g}] over {found['pairs']} pairs of "
+            f"the same setting and seed: {verdict}"
+        )
+    else:
+        print("no setting and seed is in both, so nothing can be paired")
+    print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
+
+
+def _parser(name: str, usage: str, description: str, examples: str) -> Parser:
+    return Parser(
+        prog=f"shoal {name}",
+        usage=f"shoal {name} {usage}",
+        description=description,
+        epilog=f"examples:\n  {examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _run_and_world_flags(parser: Parser, words: list[str]) -> tuple[str, list]:
+    """Add flags for the constants of the world that a run was made in, when the run comes first."""
+    if not words or words[0].startswith("-"):
+        return "", []
+    from shoal.cli.fields import add_flags, flags_of
+    from shoal.core.registry import ENVS
+    from shoal.train.folder import RunFolder
+
+    spec = RunFolder(words[0]).read_spec()
+    flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
+    add_flags(parser, f"the world {spec.env}", flags)
+    return words[0], flags
+
+
+def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
+    if member == "all":
+        return policies
+    return policies[result.ranking(which)[0] if member == "best" else _member(member)]
+
+
+def _member(text: str) -> int:
+    if not text.lstrip("-").isdigit():
+        raise ValueError(f"--member {text} is unknown: give a number, `best` or `all`.")
+    return int(text)
+
+
+def _film_run(arguments: argparse.Namespace) -> list[Path]:
+    from shoal import api
+    from shoal.core.keys import make_key
+    from shoal.train.policy import load_policies
+    from shoal.viz.videos import draw_members, film
+
+    result = api.load_result(arguments.what)
+    ranking = result.ranking(arguments.which)
+    plan, policies = load_policies(arguments.what, arguments.which)
+    if arguments.member is None and not arguments.out:
+        return draw_members(plan, policies.weights, ranking, result.folder / "videos")
+    member = ranking[0] if arguments.member in (None, "best") else _member(arguments.member)
+    policy = policies[member]
+    out = Path(arguments.out or result.folder / "videos" / f"member-{member}.gif")
+    horizon = arguments.max_steps or plan.horizon
+    return [film(policy, make_key(arguments.seed), horizon, out, policy.name, greedy=not arguments.sample)]
+
+
+def _film_chance(arguments: argparse.Namespace) -> Path:
+    from shoal.core.keys import make_key
+    from shoal.core.registry import make
+    from shoal.core.struct import to_arrays
+    from shoal.train.policy import Chance, Policy
+    from shoal.viz.videos import film
+
+    if Path(arguments.what).exists() and ":" not in arguments.what:
+        raise FileNotFoundError(f"{arguments.what} is not a run folder: it has no spec.json.")
+    world = make(arguments.what)
+    horizon = arguments.max_steps or min(int(world.max_steps or 500), 500)
+    policy = Policy(Chance(world.action_space), None, to_arrays(world), "random actions")
+    out = Path(arguments.out or f"{arguments.what.rpartition(':')[2]}.gif")
+    return film(policy, make_key(arguments.seed), horizon, out, "random actions", greedy=False)

@@ -1,0 +1,39 @@
+"""Tables in plain text, for terminals, log files and pasting."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Columns aligned: numbers to the right, words to the left."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        parts = [c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([line(head), line(["-" * w for w in widths]), *map(line, cells)])
+
+
+def score_cells(score: Mapping[str, Any]) -> list[Any]:
+    """Members, mean, 5th percentile, interquartile mean and its interval, of a summary's score."""
+    if not score.get("members"):
+        return [0, None, None, None, "none evaluated"]
+    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]"
+    return [score["members"], score["mean"], score["percentile_5"], score["iqm"], interval]
+
+
+SCORE_HEAD = ("members", "mean", "5th pct", "IQM", "95 % interval")
+
+
+def setting_words(setting: Mapping[str, Any]) -> str:
+    """`learning_rate=0.001 env.gravity=5`."""
+    return " ".join(f"{name}={value}" for name, value in setting.items()) or "all"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
