@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import whole_number, parse_number
+from shoal.cli.parser import parse_number, whole_number
 from shoal.core.struct import hyper_fields, static_fields
 
 
@@ -57,11 +57,8 @@ def add_flags(parser: argparse.ArgumentParser, title: str, flags: list[Flag]) ->
     """Add flags to a parser, as a group of their own. Options that the command itself has win."""
     group = parser.add_argument_group(title)
     for flag in flags:
-        underscored = "--" + flag.option[2:].replace("-", "_")
-        spellings = dict.fromkeys((flag.option, underscored))
-        free = [s for s in spellings if s not in parser._option_string_actions]
-        if free:
-            group.add_argument(*free, dest=flag.destination, metavar=_metavar(flag), help=flag.help)
+        if flag.option not in parser._option_string_actions:
+            group.add_argument(flag.option, dest=flag.destination, metavar=_metavar(flag), help=flag.help)
 
 
 def read_flags(arguments: argparse.Namespace, flags: list[Flag]) -> Given:

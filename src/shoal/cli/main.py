@@ -4,6 +4,7 @@ Nothing at the top of this file imports JAX: `shoal --help` answers at once.
 """
 
 import importlib
+import itertools
 import os
 import sys
 import traceback
@@ -99,7 +100,7 @@ def _only_help(name: str, words: list[str]) -> bool:
 
 
 def _number_after(option: str, words: list[str]) -> int:
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in itertools.pairwise([*words, ""]):
         if word.startswith(option):
             text = word.partition("=")[2] or value
             return int(text) if text.isdigit() else 0

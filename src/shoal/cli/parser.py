@@ -15,13 +15,13 @@ class Parser(argparse.ArgumentParser):
 
     def parse_all(self, words: list[str]) -> argparse.Namespace:
         """Parse everything, or raise ValueError naming the first flag that is unknown and its neighbors."""
-        arguments, left = self.parse_known_args(_joined_negatives(words))
+        arguments, left = self.parse_known_args(_joined_negatives([_hyphened(word) for word in words]))
         if not left:
             return arguments
         wrong = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
         if not wrong.startswith("-"):
             raise ValueError(f"{wrong!r} was not expected. `{self.prog} --help` lists what there is.")
-        known = [option for option in self._option_string_actions if option.startswith("--") and "_" not in option]
+        known = [option for option in self._option_string_actions if option.startswith("--")]
         raise ValueError(f"unknown flag {wrong}.{did_you_mean(wrong, known)} `{self.prog} --help` lists every flag.")
 
 
@@ -39,6 +39,12 @@ def whole_number(text: str) -> int:
     if number != int(number):
         raise ValueError(text)
     return int(number)
+
+
+def _hyphened(word: str) -> str:
+    """`--learning_rate=1e-3` as `--learning-rate=1e-3`: both spellings are understood."""
+    option, equals, value = word.partition("=")
+    return option.replace("_", "-") + equals + value if option.startswith("--") else word
 
 
 def _joined_negatives(words: list[str]) -> list[str]:

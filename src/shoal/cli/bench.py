@@ -1,0 +1,174 @@
+"""How fast environments step here: `shoal bench`. Every registered environment is in it by being registered."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from shoal.core.env import Env, Key
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, ENVS
+from shoal.core.spaces import Box, Discrete, Space
+from shoal.rollout.rollout import Rollout
+
+POLICIES = ("random", "mlp")
+HORIZON = 100  # steps between refills of the bank
+
+
+class Throughput(NamedTuple):
+    """One measurement: environment steps a second, every observation produced and folded into a checksum."""
+
+    env: str
+    num_envs: int
+    policy: str
+    steps_per_second: float
+    compile_seconds: float
+    resets_reused: int
+    checksum: float
+
+
+class Stepper(NamedTuple):
+    """A program to time: `carry, written = run(*carry)`. The carry is (worlds, checksum, key, resets_reused)."""
+
+    run: Callable[..., tuple[tuple, Any]]
+    carry: tuple
+    steps: int  # of all environments together, in one call
+    bank_size: int
+
+
+def bench(
+    names: Sequence[str] = (), *, policy: str = "random", sizes: Sequence[int] = (), seconds: float = 0.5
+) -> Iterator[Throughput]:
+    """Measure environments (all registered ones by default) at several numbers of parallel environments.
+
+    Each measurement runs for about `seconds`. Raises ValueError for an unknown name or policy.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"policy={policy!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
+    entries = [ENVS[name] for name in names or ENVS]
+    for entry in entries:
+        for num_envs in sizes or default_sizes():
+            yield measure(entry.name, entry.build(), num_envs, policy, seconds)
+
+
+def default_sizes() -> list[int]:
+    """Powers of four: up to 16,384 environments on a CPU, 2^20 elsewhere."""
+    return [4**k for k in range(8 if jax.default_backend() == "cpu" else 11)]
+
+
+def measure(name: str, env: Env, num_envs: int, policy: str, seconds: float) -> Throughput:
+    """Compile once, run once unmeasured, then for as long as asked; the rate is that of the median call."""
+    stepper = make_stepper(env, num_envs, policy=policy)
+    begin = time.perf_counter()
+    program = jax.jit(stepper.run).lower(*stepper.carry).compile()
+    compile_seconds = time.perf_counter() - begin
+    carry, _ = jax.block_until_ready(program(*stepper.carry))
+    took: list[float] = []
+    while len(took) < 3 or sum(took) < seconds:
+        begin = time.perf_counter()
+        carry, _ = jax.block_until_ready(program(*carry))
+        took.append(time.perf_counter() - begin)
+    rate = stepper.steps / sorted(took)[len(took) // 2]
+    return Throughput(name, num_envs, policy, rate, compile_seconds, int(carry[3]), total(carry[1]))
+
+
+def make_stepper(
+    env: Env,
+    num_envs: int,
+    *,
+    policy: str = "random",
+    rounds: int = 1,
+    bank_size: int = 0,
+    trajectory: bool = False,
+    prng: str = "mix32",
+) -> Stepper:
+    """A program that steps `num_envs` environments for `rounds` horizons, refilling the reset bank before each.
+
+    Observations are added up in the carry, or written out with the rest of the trajectory (`trajectory=True`).
+    """
+    rollout = Rollout.for_env(env, num_envs, HORIZON, bank_size=bank_size)
+    draw, act = _random(env.action_space) if policy == "random" else _mlp(env, num_envs)
+
+    def follow(obs: Any, mask: Any, noise: Any, checksum: Any) -> tuple[Any, None, Any]:
+        return act(obs, mask, noise), None, checksum if trajectory else jax.tree.map(_add, checksum, obs)
+
+    def collect(carry: tuple, _: None) -> tuple[tuple, Any]:
+        worlds, checksum, key, reused = carry
+        key, k_act, k_worlds = jax.random.split(key, 3)
+        noise = draw(k_act, (HORIZON, num_envs))
+        worlds, seen, checksum = rollout.collect(env, worlds, follow, noise, k_worlds, checksum)
+        written = (seen.obs, seen.action, seen.reward, seen.terminated, seen.truncated) if trajectory else None
+        return (worlds, checksum, key, reused + seen.episodes().resets_reused), written
+
+    def run(*carry: Any) -> tuple[tuple, Any]:
+        return jax.lax.scan(collect, carry, None, rounds)
+
+    k_worlds, k_run = jax.random.split(make_key(0, prng))
+    worlds = rollout.init(env, k_worlds)
+    obs = jax.eval_shape(jax.vmap(env.observe), worlds.state)
+    checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, _sum_dtype(x.dtype)), obs)
+    carry = (worlds, checksum, k_run, jnp.int32(0))
+    return Stepper(run, carry, rounds * HORIZON * num_envs, rollout.bank_size)
+
+
+def total(checksum: Any) -> float:
+    """The folded observations as one number."""
+    return sum(float(x.sum()) for x in jax.tree.leaves(checksum))
+
+
+def report(rows: Sequence[Throughput], path: Path) -> None:
+    """Write measurements as JSON, with the machine they hold for."""
+    device = jax.devices()[0]
+    machine = {
+        "device": getattr(device, "device_kind", device.platform),
+        "devices": jax.device_count(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "load_average": os.getloadavg(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine, "rows": [row._asdict() for row in rows]}, indent=1) + "\n")
+
+
+Draw = Callable[[Key, tuple[int, int]], Any]
+Act = Callable[[Any, Any, Any], Any]
+
+
+def _random(space: Space) -> tuple[Draw, Act]:
+    def draw(key: Key, shape: tuple[int, int]) -> Any:
+        if isinstance(space, Discrete):
+            return jax.random.randint(key, shape, 0, space.n, space.dtype)
+        if isinstance(space, Box):
+            low, high = space.bounds()
+            return jax.random.uniform(key, (*shape, *space.shape), minval=low, maxval=high)
+        return jax.vmap(jax.vmap(space.sample))(jax.random.split(key, shape))
+
+    return draw, lambda obs, mask, noise: noise
+
+
+def _mlp(env: Env, num_envs: int) -> tuple[Draw, Act]:
+    # PPO's default policy with fresh weights, sampled.
+    agent = AGENTS["ppo"].build(num_envs=num_envs).bind(env)
+    policy = agent.policy_state(agent.init(make_key(1), env))
+
+    def act(obs: Any, mask: Any, keys: Key) -> Any:
+        one = jax.vmap(lambda o, m, k: agent.act(policy, o, None, k, False, m)[0])
+        return one(obs, mask, keys)
+
+    return jax.random.split, act
+
+
+def _add(checksum: Any, obs: Any) -> Any:
+    return checksum + obs.astype(checksum.dtype)
+
+
+def _sum_dtype(dtype: Any) -> Any:
+    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.int32
