@@ -16,7 +16,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import is_concrete, static_fields, to_arrays
+from shoal.core.struct import is_concrete, static_fields
 from shoal.train.placement import Placement, place
 from shoal.train.program import Member, begin
 from shoal.train.spec import RunSpec
@@ -76,11 +76,11 @@ def make_plan(
     updates = math.ceil(spec.steps / bound.steps_per_update)
     if hasattr(bound, "horizon"):
         steps = updates * bound.steps_per_update
-        agents = [a.replace(horizon=a.horizon or steps) for a in agents]
+        agents = [a.replace(horizon=float(a.horizon or steps)) for a in agents]
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
     agents = [a.replace(**fixed) for a in agents]
     boundaries = _boundaries(updates, spec.records)
-    member_bytes = estimate_member_bytes(to_arrays(agents[0]), to_arrays(worlds[0]))
+    member_bytes = estimate_member_bytes(_numpy(agents[0]), _numpy(worlds[0]))
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit or available_bytes())
     largest = max(w.stop - w.start for w in waves)
     return Plan(
@@ -101,8 +101,8 @@ def make_plan(
 
 def estimate_member_bytes(agent: Agent, env: Env) -> int:
     """Memory of one member in training: its state twice (before and after), and six copies of a rollout's records."""
-    shapes: Member = jax.eval_shape(begin, agent, env, jnp.int32(0), make_key(0))
-    obs = jax.eval_shape(lambda: env.observe(env.init(make_key(0))))
+    shapes: Member = jax.eval_shape(lambda a, e: begin(a, e, jnp.int32(0), make_key(0)), agent, env)
+    obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
     return 2 * _bytes(shapes) + 6 * agent.steps_per_update * step_bytes
 
