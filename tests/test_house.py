@@ -20,7 +20,8 @@ FLOORS = (
     ("train",),
     ("population", "viz"),
     ("studies",),
-    ("cli", "api"),
+    ("api",),
+    ("cli",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from shoal.api import register as register
     from shoal.api import rollout as rollout
     from shoal.api import train as train
-    from shoal.cli.host import prepare as prepare
     from shoal.core.agent import Agent as Agent
     from shoal.core.checks import check_env as check_env
     from shoal.core.env import Env as Env
@@ -35,11 +34,12 @@ if TYPE_CHECKING:
     from shoal.core.struct import hyper as hyper
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
+    from shoal.train.host import prepare as prepare
     from shoal.viz.gif import animate as animate
 
 _HOME = {
     "shoal.api": ("train", "load", "load_result", "evaluate", "rollout", "compare", "preset", "register"),
-    "shoal.cli.host": ("prepare",),
+    "shoal.train.host": ("prepare",),
     "shoal.core.agent": ("Agent", "Metrics"),
     "shoal.core.checks": ("check_env",),
     "shoal.core.env": ("Env", "State"),

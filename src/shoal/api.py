@@ -402,7 +402,7 @@ def _reporter(progress: bool | Reporter) -> Reporter:
 
 
 def _say_unused_cores(plan: Plan, reporter: Reporter) -> None:
-    from shoal.cli.host import usable_cores
+    from shoal.train.host import usable_cores
 
     idle = plan.placement.mesh.devices.flat[0].platform == "cpu" and len(jax.local_devices()) == 1
     if idle and plan.members > 1 and usable_cores() > 1:

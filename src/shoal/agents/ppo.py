@@ -84,7 +84,7 @@ class PPO(Agent):
     max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="of all gradients together")
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1))
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
-    horizon: Number = hyper(0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
+    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
     noise_correlation: Number = hyper(0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step")
     log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="of a Gaussian policy")
 
@@ -294,7 +294,7 @@ class PPO(Agent):
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.adam_eps))
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        progress = age * jnp.float32(self.steps_per_update) / jnp.maximum(self.horizon, 1)
+        progress = age.astype(jnp.float32) * self.steps_per_update / jnp.maximum(self.horizon, 1.0)
         return self.learning_rate * (1 - self.anneal * jnp.minimum(progress, 1))
 
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any) -> Distribution:
@@ -308,7 +308,10 @@ class PPO(Agent):
 
     def _to_world(self, action: Array) -> Array:
         space = self.action_space
-        return jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)
+        if not isinstance(space, Box):
+            return action.astype(space.dtype)
+        low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
+        return jnp.clip(action, low, high)
 
     def _check_sizes(self) -> None:
         for name in ("num_envs", "num_steps", "num_epochs", "num_minibatches"):

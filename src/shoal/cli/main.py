@@ -28,7 +28,7 @@ COMMANDS = {
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
-    "bench": Command("shoal.cli.bench", "bench", "measure steps per second on this machine"),
+    "bench": Command("shoal.cli.measure", "measure", "measure steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "devices, cache, known bugs, what to install"),
 }
 EXAMPLES = """examples:
@@ -79,7 +79,7 @@ def _dispatch(words: list[str]) -> int:
         raise ValueError(f"unknown command {name!r}.{did_you_mean(name, COMMANDS)} `shoal --help` lists all.")
     command = COMMANDS[name]
     if command.wakes_jax and "jax" not in sys.modules and not _only_help(name, words):
-        from shoal.cli.host import prepare
+        from shoal.train.host import prepare
 
         prepare(cache="--no-cache" not in words, threads=_number_after("--threads", words))
     function = getattr(importlib.import_module(command.module), command.function)

@@ -1,15 +1,17 @@
-"""Random keys: typed, named by purpose, and independent of neighbours.
+"""Random keys: typed, named by purpose, and independent of neighbors.
 
 Every random number of a run descends from one run key. A member's key is `fold_in(run key, seed index)`, so a member
-does not depend on how many others there are; a purpose ("evaluate", "select") folds the CRC-32 of its name in, so asking for
-more evaluation cannot change training.
+does not depend on how many others there are; a purpose ("evaluate", "select") folds the CRC-32 of its name in, so
+asking for more evaluation cannot change training.
 """
 
+import operator
 import zlib
 
 import jax
+import numpy as np
 
-from shoal.core.mix32 import MIX32
+from shoal.core.mix32 import MIX32, key_of_seed
 
 # Selectable generators. `mix32` is ours: several times faster on CPU, not cryptographic. `threefry2x32` is JAX's.
 IMPLEMENTATIONS = {"mix32": MIX32, "threefry2x32": "threefry2x32"}
@@ -19,12 +21,27 @@ Key = jax.Array
 
 
 def make_key(seed: int, implementation: str = DEFAULT) -> Key:
-    """A key from an integer seed, under `mix32` (default) or `threefry2x32`. Raises ValueError for another name."""
+    """A key from an integer seed, under `mix32` (default) or `threefry2x32`.
+
+    All 64 bits of the seed count, with or without JAX's x64 mode (`jax.random.key` drops the upper 32 without it), and
+    no two seeds share a key. Under `threefry2x32` a seed in [0, 2**31) gives the key that `jax.random.key` gives.
+
+    Raises ValueError for another generator or a seed of more than 64 bits, TypeError for a seed that is no integer.
+
+    >>> jax.random.uniform(make_key(0)).shape
+    ()
+    """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(
             f"random number generator {implementation!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}."
         )
-    return jax.random.key(seed, impl=IMPLEMENTATIONS[implementation])
+    bits = _checked_seed(seed) % 2**64
+    high, low = np.uint32(bits >> 32), np.uint32(bits & 0xFFFFFFFF)
+    if implementation == "mix32":
+        data = key_of_seed(jax.numpy.asarray(high), jax.numpy.asarray(low))
+    else:
+        data = jax.numpy.asarray([high, low])
+    return jax.random.wrap_key_data(data, impl=IMPLEMENTATIONS[implementation])
 
 
 def stream(key: Key, name: str) -> Key:
@@ -33,5 +50,19 @@ def stream(key: Key, name: str) -> Key:
 
 
 def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
-    """The key of the member with this seed index: the same in a population of any size."""
+    """The key of the member with this seed index: the same in a population of any size.
+
+    Raises ValueError for an integer outside [0, 2**32).
+    """
+    if isinstance(seed_index, int) and not 0 <= seed_index < 2**32:
+        raise ValueError(f"seed index {seed_index} is out of range: members are numbered from 0 to 2**32 - 1.")
     return jax.random.fold_in(stream(run_key, "member"), seed_index)
+
+
+def _checked_seed(seed: int) -> int:
+    if isinstance(seed, (bool, np.bool_)) or not hasattr(seed, "__index__"):
+        raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
+    number = operator.index(seed)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"seed={number} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
+    return number

@@ -80,6 +80,7 @@ def struct(cls: Cls) -> Cls:
 
     def post_init(self: Any) -> None:
         _check_statics(self)
+        _whole_to_real(self)
         _check_ranges(self)
         for check in (*inherited, *([own_check] if own_check else [])):
             check(self)
@@ -175,6 +176,17 @@ def _check_statics(value: Any) -> None:
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
                 f"string, a tuple or a function, not a {type(given).__name__}."
             )
+
+
+def _whole_to_real(value: Any) -> None:
+    # `clip=1` where the default is 0.2 means 1.0: an integer array there would change dtypes, and retrace.
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        if isinstance(field.default, float) and not field.metadata.get("static"):
+            if isinstance(given, int) and not isinstance(given, bool):
+                object.__setattr__(value, field.name, float(given))
+            elif isinstance(given, (np.generic, np.ndarray)) and np.issubdtype(given.dtype, np.integer):
+                object.__setattr__(value, field.name, given.astype(np.float64))
 
 
 def _check_ranges(value: Any) -> None:

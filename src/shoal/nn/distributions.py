@@ -34,7 +34,7 @@ class Categorical(Struct):
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         """Log-probability of a choice."""
-        chosen = jnp.arange(self.logits.shape[-1], dtype=action.dtype) == action[..., None]
+        chosen = jax.nn.one_hot(action, self.logits.shape[-1], dtype=bool)
         return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(self.logits), 0), axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:

@@ -4,6 +4,7 @@ Any object with `init(key, features) -> weights` and `apply(weights, features) -
 any leading axes.
 """
 
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -47,7 +48,7 @@ class CNN(nn.Module):
         """Image to the last hidden layer."""
         activation = ACTIVATIONS[self.activation]
         axes = features.shape[:-3]
-        images = features.reshape(-1, *features.shape[-3:])
+        images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
             images = activation(nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(2**0.5))(images))
-        return MLP(self.hidden, self.activation)(images.reshape(*axes, -1))
+        return MLP(self.hidden, self.activation)(images.reshape(*axes, math.prod(images.shape[1:])))

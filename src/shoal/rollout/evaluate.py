@@ -69,7 +69,7 @@ def evaluate(
         live = ~result.finished
         result = Evaluation(
             episode_return=result.episode_return + jnp.where(live, reward, 0),
-            episode_length=result.episode_length + live,
+            episode_length=result.episode_length + live.astype(jnp.int32),
             finished=result.finished | terminated | truncated,
         )
         return t + 1, state, carry, result

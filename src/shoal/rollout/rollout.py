@@ -138,7 +138,7 @@ class Rollout(Struct):
                 state=_where(done, self._next_state(env, fresh, state, resets, t), state),
                 episode_return=jnp.where(done, 0, episode_return),
             )
-            return (after, carry, resets + done, cuts + cut, finals), record
+            return (after, carry, resets + done.astype(jnp.int32), cuts + cut.astype(jnp.int32), finals), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
         start = (worlds, carry, none, none, finals)
@@ -181,7 +181,7 @@ def successor_value(
         return after
     cut = trajectory.truncated & ~trajectory.terminated
     slots = jnp.arange(final_value.shape[0])[:, None, None]
-    final = jnp.sum(jnp.where(trajectory.final_slot == slots, final_value[:, None], 0), axis=0)
+    final = jnp.sum(jnp.where(trajectory.final_slot[None] == slots, final_value[:, None], 0), axis=0)
     return jnp.where(cut, final, after)
 
 
@@ -210,7 +210,7 @@ def _where(flag: Bool[Array, "E"], yes: Any, no: Any) -> Any:
 
 def _write_rows(rows: Any, new: Any, flag: Bool[Array, "E"], slot: Int[Array, "E"]) -> Any:
     def write(old, x):
-        chosen = flag & (jnp.arange(old.shape[0])[:, None] == slot)
+        chosen = flag[None] & (jnp.arange(old.shape[0])[:, None] == slot[None])
         return jnp.where(chosen.reshape(chosen.shape + (1,) * (x.ndim - 1)), x[None], old)
 
     return jax.tree.map(write, rows, new)

@@ -1,0 +1,40 @@
+"""`shoal bench`: the command around `bench.py`."""
+
+import argparse
+from pathlib import Path
+
+from shoal.cli.parser import Parser, whole_number
+
+
+def measure(words: list[str]) -> None:
+    """Step every registered environment, or those named, and say how fast."""
+    parser = Parser(
+        prog="shoal bench",
+        description="Steps a second of environments with automatic resets, every observation produced.",
+        epilog="examples:\n  shoal bench\n  shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("names", nargs="*", metavar="ENV", help="environments (default: all that are registered)")
+    parser.add_argument("--policy", default="random", choices=("random", "mlp"), help="who acts (default random)")
+    parser.add_argument("--sizes", default="", metavar="N,N", help="numbers of parallel environments")
+    parser.add_argument("--seconds", type=float, default=0.5, metavar="X", help="of each measurement (default 0.5)")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX prefers)")
+    parser.add_argument("--out", default="bench.json", metavar="FILE", help="JSON to write (default bench.json)")
+    arguments = parser.parse_all(words)
+    try:
+        sizes = [whole_number(part) for part in arguments.sizes.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--sizes {arguments.sizes} is not a list of whole numbers, as in 1,64,4096.") from None
+
+    import jax
+
+    from shoal.cli.bench import bench, report
+
+    if arguments.device:
+        try:
+            jax.config.update("jax_default_device", jax.local_devices(backend=arguments.device)[0])
+        except RuntimeError:
+            raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.") from None
+    rows = list(bench(arguments.names, policy=arguments.policy, sizes=sizes, seconds=arguments.seconds))
+    report(rows, Path(arguments.out))
