@@ -1,0 +1,188 @@
+"""The vectorised rollout against a plain Python loop, and the corner cases of ends and resets."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from shoal.core.env import Env, State
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, struct
+from shoal.rollout.rollout import Rollout, final_slots, successor_value
+
+
+@struct
+class CounterState(State):
+    """Where the count began, and how many episodes came before."""
+
+    origin: Any
+    lives: Any
+
+
+@struct
+class Counter(Env):
+    """Counts up from a random origin. Action 1 ends the episode; the time limit cuts it. The reward is the count."""
+
+    max_steps: Number | None = 4
+
+    @property
+    def observation_space(self):
+        """The count."""
+        return Box(0, 2000, (), np.float32)
+
+    @property
+    def action_space(self):
+        """Go on, end."""
+        return Discrete(2)
+
+    def init(self, key):
+        """A random origin."""
+        return CounterState(jnp.int32(0), jax.random.randint(key, (), 0, 1000, jnp.int32), jnp.int32(0))
+
+    def transition(self, state, action, noise):
+        """Count; end if told to."""
+        return state, (state.origin + state.time).astype(jnp.float32), action == 1, {}
+
+    def observe(self, state):
+        """Origin plus time."""
+        return (state.origin + state.time).astype(jnp.float32)
+
+    def carry_over(self, ended, fresh):
+        """Lives go on."""
+        return fresh.replace(lives=ended.lives + 1)
+
+
+def play(env, actions, num_envs=2, reset="bank", bank_size=0):
+    """A rollout that takes the actions [T, E] it is given."""
+    rollout = Rollout.for_env(env, num_envs, len(actions), reset, bank_size)
+    worlds = rollout.init(env, make_key(0))
+    policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
+    run = jax.jit(lambda worlds: rollout.collect(env, worlds, policy, jnp.asarray(actions, jnp.int32), make_key(1)))
+    return worlds, *run(worlds)
+
+
+def test_a_step_equals_the_environment_s_own():
+    env = make("CartPole-v1")
+    actions = jax.random.randint(make_key(5), (60, 3), 0, 2)
+    worlds, _, trajectory, _ = play(env, actions, num_envs=3)
+    state = jax.tree.map(lambda x: x[1], worlds.state)
+    for t in range(60):
+        np.testing.assert_allclose(trajectory.obs[t, 1], env.observe(state), atol=1e-5)
+        _, state, reward, terminated, truncated, _ = env.step(make_key(0), state, actions[t, 1])
+        assert (trajectory.reward[t, 1], trajectory.terminated[t, 1]) == (reward, terminated)
+        assert trajectory.truncated[t, 1] == truncated
+        if terminated:
+            break
+    assert terminated and trajectory.is_first[t + 1, 1]
+
+
+def test_truncated_episodes_keep_their_true_final_observation():
+    worlds, _, trajectory, _ = play(Counter(), np.zeros((10, 2)))
+    origin = np.asarray(worlds.state.origin)
+    assert trajectory.truncated[:, 0].tolist() == [False, False, False, True] * 2 + [False] * 2
+    np.testing.assert_array_equal(trajectory.final_obs[0], origin + 4)
+    # The second episode began where observation 4 says it did.
+    np.testing.assert_array_equal(trajectory.final_obs[1], np.asarray(trajectory.obs[4]) + 4)
+    values = successor_value(trajectory, trajectory.obs, trajectory.last_obs.astype(jnp.float32), trajectory.final_obs)
+    for t in range(9):
+        expected = trajectory.obs[t] + 1  # the true successor counts on, whatever came after a reset
+        np.testing.assert_array_equal(values[t], expected)
+
+
+def test_termination_at_the_time_limit_is_termination():
+    actions = np.zeros((6, 2))
+    actions[3] = 1
+    _, _, trajectory, _ = play(Counter(), actions)
+    assert trajectory.terminated[3].all() and trajectory.truncated[3].all()
+    assert trajectory.final_slot[4:].max() == 0  # nothing was kept for it
+
+
+def test_final_slots_are_enough_and_not_more():
+    assert final_slots(Counter(max_steps=None), 128) == 0
+    assert [final_slots(Counter(max_steps=m), 128) for m in (1, 4, 127, 128, 500)] == [128, 32, 2, 1, 1]
+    assert final_slots(Counter(max_steps=np.array([500, 64])), 128) == 2
+
+
+def test_episode_statistics_equal_a_loop_over_the_records():
+    random = np.random.default_rng(0)
+    _, _, trajectory, _ = play(Counter(max_steps=7), random.random((50, 2)) < 0.2)
+    returns, lengths = [], []
+    for e in range(2):
+        total = length = 0
+        for t in range(50):
+            total, length = total + float(trajectory.reward[t, e]), length + 1
+            if trajectory.done[t, e]:
+                returns.append(total)
+                lengths.append(length)
+                total = length = 0
+    episodes = trajectory.episodes()
+    assert episodes.count == len(returns) and episodes.length_sum == sum(lengths)
+    np.testing.assert_allclose(episodes.return_sum, sum(returns))
+    np.testing.assert_allclose(episodes.return_square_sum, np.square(returns).sum(), rtol=1e-6)
+    assert (episodes.return_min, episodes.return_max) == (min(returns), max(returns))
+
+
+def test_episodes_go_on_from_one_rollout_to_the_next():
+    env = Counter(max_steps=6)
+    rollout = Rollout.for_env(env, 2, 4)
+    policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
+    worlds, first, _ = rollout.collect(env, rollout.init(env, make_key(0)), policy, jnp.zeros((4, 2), int), make_key(1))
+    _, second, _ = rollout.collect(env, worlds, policy, jnp.zeros((4, 2), jnp.int32), make_key(2))
+    assert first.episodes().count == 0 and second.episodes().count == 2
+    np.testing.assert_array_equal(second.obs[0], first.last_obs)
+    np.testing.assert_allclose(
+        second.episodes().return_sum, first.reward.sum() + np.asarray(second.reward)[:2].sum(), rtol=1e-6
+    )
+
+
+def test_the_bank_counts_states_used_twice():
+    _, _, fresh, _ = play(Counter(), np.ones((12, 2)), bank_size=12)
+    _, _, reused, _ = play(Counter(), np.ones((12, 2)), bank_size=4)
+    assert fresh.episodes().resets_reused == 0 and reused.episodes().resets_reused == 2 * 8
+    assert len(set(np.asarray(fresh.obs[1:, 0]).tolist())) == 11
+    assert len(set(np.asarray(reused.obs[1:, 0]).tolist())) == 4
+
+
+def test_what_is_carried_over_survives_the_reset():
+    _, after, _, _ = play(Counter(), np.ones((5, 2)))
+    assert after.state.lives.tolist() == [5, 5] and after.state.time.tolist() == [0, 0]
+
+
+def test_bank_and_exact_resets_give_the_same_distribution():
+    env = make("CartPole-v1")
+    actions = jax.random.randint(make_key(5), (64, 512), 0, 2)
+    lengths = {}
+    for reset in ("bank", "exact"):
+        _, _, trajectory, _ = play(env, actions, num_envs=512, reset=reset)
+        ended = np.asarray(trajectory.done)
+        lengths[reset] = np.asarray(trajectory.episode_length)[ended]
+        assert trajectory.episodes().resets_reused == 0
+    assert stats.ks_2samp(lengths["bank"], lengths["exact"]).pvalue > 0.01
+    starts = {}
+    for reset in ("bank", "exact"):
+        _, _, trajectory, _ = play(Counter(), np.ones((20, 500)), num_envs=500, reset=reset)
+        starts[reset] = np.asarray(trajectory.obs[1:]).ravel()
+        assert stats.kstest(starts[reset], "uniform", (0, 1000)).pvalue > 1e-3
+
+
+def test_environments_do_not_share_their_randomness():
+    worlds, _, trajectory, _ = play(Counter(), np.ones((20, 100)), num_envs=100)
+    assert len(set(np.asarray(worlds.state.origin).tolist())) > 80
+    rows = np.asarray(trajectory.obs)
+    assert abs(np.corrcoef(rows[1, :], rows[2, :])[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("sizes", [(0, 8), (8, 0)])
+def test_impossible_sizes_are_refused(sizes):
+    with pytest.raises(ValueError, match="must both be at least 1"):
+        Rollout.for_env(Counter(), *sizes)
+
+
+def test_an_unknown_reset_mode_is_refused():
+    with pytest.raises(ValueError, match="Choose 'bank' or 'exact'"):
+        Rollout.for_env(Counter(), 2, 2, "always")
