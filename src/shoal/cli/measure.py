@@ -36,5 +36,14 @@ def measure(words: list[str]) -> None:
             jax.config.update("jax_default_device", jax.local_devices(backend=arguments.device)[0])
         except RuntimeError:
             raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.") from None
-    rows = list(bench(arguments.names, policy=arguments.policy, sizes=sizes, seconds=arguments.seconds))
+    rows = []
+    print(f"{'world':32} {'policy':7} {'envs':>9} {'steps/s':>16} {'compile s':>10} {'reused':>7}")
+    for row in bench(arguments.names, policy=arguments.policy, sizes=sizes, seconds=arguments.seconds):
+        rows.append(row)
+        print(
+            f"{row.env:32} {row.policy:7} {row.num_envs:9,} {row.steps_per_second:16,.0f} {row.compile_seconds:10.2f} "
+            f"{row.resets_reused:7}",
+            flush=True,
+        )
     report(rows, Path(arguments.out))
+    print(arguments.out)
