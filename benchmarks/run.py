@@ -1,0 +1,224 @@
+"""Measure shoal against the libraries people use today: `python benchmarks/run.py classic|ppo|peers`.
+
+Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
+the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
+report is a JSON file, with the machine, the versions and the commit written in, and a Markdown table beside it.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+WORKERS = HERE / "workers"
+CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
+
+
+class Side(NamedTuple):
+    """One contestant: a worker script and its arguments, or a command of its own."""
+
+    name: str
+    worker: str
+    arguments: tuple[str, ...] = ()
+
+
+class Contest(NamedTuple):
+    """The same work done by several sides. `score` is read from each answer; more is better unless `seconds`."""
+
+    name: str
+    sides: tuple[Side, ...]
+    score: Callable[[dict[str, Any]], float]
+    unit: str
+    cache: str = "none"  # of compiled programs: "none", "empty" or "filled"
+
+
+def classic_contests(options: argparse.Namespace) -> list[Contest]:
+    """Environment steps a second with random actions: folded into a checksum, and written as a trajectory."""
+    contests = []
+    for env in options.envs or CLASSIC:
+        for mode, extra in (("checksum", ()), ("trajectory", ("--trajectory",))):
+            size = ("--env", env, "--envs", str(options.num_envs), *extra)
+            sides = (Side("gymnax", "step_gymnax", size), Side("shoal", "step_shoal", size))
+            contests.append(Contest(f"{env}, {options.num_envs} envs, {mode}", sides, stepping_rate, "M steps/s"))
+    return contests
+
+
+def ppo_contests(options: argparse.Namespace) -> list[Contest]:
+    """PPO on CartPole for 500k steps: the whole process with empty and filled caches, and running alone."""
+    contests = []
+    for seeds in options.seeds:
+        size = ("--seeds", str(seeds))
+        peer = Side("PureJaxRL's recipe", "ppo_gymnax", size)
+        alone = (peer, Side("shoal", "ppo_shoal", (*size, "--evaluations", "0", "--records", "1")))
+        contests.append(Contest(f"PPO, {seeds} seeds, running alone", alone, training_rate, "k steps/s"))
+        whole = (peer, Side("shoal", "ppo_shoal", size))
+        for cache in ("empty", "filled"):
+            name = f"PPO, {seeds} seeds, whole process, {cache} cache"
+            contests.append(Contest(name, whole, process_seconds, "s", cache))
+    return contests
+
+
+def peer_contests(options: argparse.Namespace) -> list[Contest]:
+    """What is called from Python: Gymnasium's vectorised CartPole, and CleanRL's PPO recipe on torch."""
+    del options
+    size = ("--env", "CartPole-v1", "--envs", "2048")
+    stepping = (Side("gymnasium (NumPy)", "step_gymnasium", size), Side("shoal", "step_shoal", size))
+    training = (
+        Side("CleanRL's recipe (torch)", "ppo_torch"),
+        Side("shoal", "ppo_shoal", ("--total-steps", "50000", "--evaluations", "0", "--records", "1")),
+    )
+    return [
+        Contest("CartPole-v1, 2048 envs, called from Python", stepping, stepping_rate, "M steps/s"),
+        Contest("PPO, 1 seed, 50k steps, running alone", training, training_rate, "k steps/s"),
+    ]
+
+
+SUITES = {"classic": classic_contests, "ppo": ppo_contests, "peers": peer_contests}
+
+
+def stepping_rate(answer: dict[str, Any]) -> float:
+    """Million environment steps a second, the median of the worker's own repeats."""
+    return answer["steps"] / statistics.median(answer["wall_s"]) / 1e6
+
+
+def training_rate(answer: dict[str, Any]) -> float:
+    """Thousand environment steps a second, all members together; compiling excluded."""
+    return answer["steps"] / answer["run_s"] / 1e3
+
+
+def process_seconds(answer: dict[str, Any]) -> float:
+    """Seconds from the start of the interpreter to its end."""
+    return answer["outer_s"]
+
+
+def hold(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
+    """Run the sides of a contest in turn and gather their answers."""
+    answers: dict[str, list[dict[str, Any]]] = {side.name: [] for side in contest.sides}
+    with tempfile.TemporaryDirectory() as directory:
+        caches = {side.name: Path(directory, str(i)) for i, side in enumerate(contest.sides)}
+        if contest.cache == "filled":
+            for side in contest.sides:
+                ask(side, python, caches[side.name])
+        for turn in range(rounds):
+            for side in contest.sides:
+                place = {"none": None, "empty": Path(directory, f"{side.name}-{turn}"), "filled": caches[side.name]}
+                answers[side.name].append(ask(side, python, place[contest.cache]))
+                print(f"  {contest.name} | {side.name} | {contest.score(answers[side.name][-1]):.3g} {contest.unit}")
+    scores = {name: [contest.score(a) for a in given] for name, given in answers.items()}
+    medians = {name: statistics.median(values) for name, values in scores.items()}
+    return {"contest": contest.name, "unit": contest.unit, "median": medians, "scores": scores, "answers": answers}
+
+
+def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
+    """One fresh process of one side: its line of JSON, and its seconds seen from outside. Raises RuntimeError."""
+    command = [python, str(WORKERS / f"{side.worker}.py"), *side.arguments]
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(cache), check=False)
+    outer_s = time.perf_counter() - begin
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "outer_s": outer_s}
+
+
+def environment(cache: Path | None) -> dict[str, str]:
+    """This process's variables, with the checkout's shoal importable and the compilation cache set or off."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    variables["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
+    variables["PYTHONPATH"] = str(HERE.parent / "src")
+    if cache is None:
+        return {**variables, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    at_once = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0"}
+    return {**variables, **at_once, "JAX_COMPILATION_CACHE_DIR": str(cache)}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers hold for: processor, memory, commit, moment, and how busy the machine was."""
+    cpu = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+        "commit": git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno") else ""),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "load_average": os.getloadavg(),
+        "argv": sys.argv,
+    }
+
+
+def git(*arguments: str) -> str:
+    """What git says about this checkout; empty where there is none."""
+    done = subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as Markdown: a row per contest, medians, and how many times the first side the last one does."""
+    m, rows = report["machine"], []
+    for result in report["results"]:
+        sides, unit = list(result["median"].items()), result["unit"]
+        ratio = sides[-1][1] / sides[0][1]
+        rows.append(
+            f"| {result['contest']} | {sides[0][0]} {sides[0][1]:.3g} {unit} "
+            f"| {sides[-1][0]} {sides[-1][1]:.3g} {unit} | {ratio:.2f} |"
+        )
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    return "\n".join(
+        [
+            f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB; load {m['load_average'][0]:.1f} at the start and "
+            f"{report['load_average_after'][0]:.1f} at the end; commit {m['commit']}; {m['time']}.",
+            f"{versions}. Medians of {report['rounds']} rounds, sides taking turns.",
+            "",
+            "| what | peer | shoal | shoal / peer |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a suite, write its report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=sorted(SUITES))
+    parser.add_argument("--out", type=Path, help="JSON file; default: benchmarks/results/SUITE.json")
+    parser.add_argument("--python", default=str(HERE.parent / ".venv-peers/bin/python"), help="made by `make peers`")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--envs", nargs="*", help="classic: which environments")
+    parser.add_argument("--num-envs", type=int, default=2048, help="classic: how many in parallel")
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="ppo: sizes of the population")
+    options = parser.parse_args(argv)
+    if not Path(options.python).exists():
+        parser.error(f"{options.python} does not exist. Run `make peers` first, or name another with --python.")
+    out = options.out or HERE / "results" / f"{options.suite}.json"
+    stamp = machine()
+    results = [hold(contest, options.python, options.rounds) for contest in SUITES[options.suite](options)]
+    answers = [a for result in results for given in result["answers"].values() for a in given]
+    versions = {name: version for answer in answers for name, version in answer.pop("versions").items()}
+    report = {
+        "machine": stamp,
+        "versions": versions,
+        "rounds": options.rounds,
+        "results": results,
+        "load_average_after": os.getloadavg(),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    out.with_suffix(".md").write_text(table(report))
+    print(table(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What every worker does the same way: the clock, the phases of a JAX program, one line of JSON at the end.
+
+A worker is a script that measures one thing in one fresh process and prints one line of JSON. It imports this module
+first, so that the clock starts before anything heavy is imported.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+START = time.perf_counter()
+PACKAGES = ("jax", "jaxlib", "numpy", "flax", "optax", "gymnax", "gymnasium", "torch", "shoal")
+
+
+def seconds_since_start() -> float:
+    """Seconds since this module was imported, which a worker does first."""
+    return time.perf_counter() - START
+
+
+def compile_phases(function: Callable, *arguments: Any) -> tuple[Callable, dict[str, float]]:
+    """Trace, lower and compile a function ahead of time; the compiled function and the seconds of each phase."""
+    import jax
+
+    begin = time.perf_counter()
+    traced = jax.jit(function).trace(*arguments)
+    traced_at = time.perf_counter()
+    lowered = traced.lower()
+    lowered_at, cpu_at = time.perf_counter(), time.process_time()
+    compiled = lowered.compile()
+    phases = {"trace_s": traced_at - begin, "lower_s": lowered_at - traced_at}
+    seconds = {"compile_s": time.perf_counter() - lowered_at, "compile_cpu_s": time.process_time() - cpu_at}
+    return compiled, {**phases, **seconds}
+
+
+def repeat(program: Callable, carry: Any, times: int) -> tuple[Any, dict[str, list[float]]]:
+    """Call `carry, _ = program(*carry)` once unmeasured, then `times` measured; the last carry and the seconds.
+
+    Processor seconds stand beside the wall's: on a machine that does other work too they are the steadier of the two.
+    """
+    import jax
+
+    carry, _ = jax.block_until_ready(program(*carry))
+    walls, cpus = [], []
+    for _ in range(times):
+        wall, cpu = time.perf_counter(), time.process_time()
+        carry, _ = jax.block_until_ready(program(*carry))
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return carry, {"wall_s": walls, "cpu_s": cpus}
+
+
+def report(**numbers: Any) -> None:
+    """Print what was measured, with the versions it was measured on, as one line of JSON."""
+    versions = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    whole = {"process_s": seconds_since_start(), "process_cpu_s": time.process_time()}
+    print(json.dumps({**numbers, **whole, "versions": versions, "argv": sys.argv}))

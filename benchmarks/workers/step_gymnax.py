@@ -1,0 +1,58 @@
+"""Steps of a gymnax environment with random actions, its own auto-reset, in one compiled scan.
+
+Every observation is folded into a checksum that is returned, so that none can be optimised away; with `--trajectory`
+they are all written instead. Actions are drawn in bulk before the scan, which is the faster way here; each environment
+gets its own key per step, as gymnax asks for.
+"""
+
+import argparse
+
+import measure
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--env", default="CartPole-v1")
+parser.add_argument("--envs", type=int, default=2048)
+parser.add_argument("--steps", type=int, default=1000)
+parser.add_argument("--repeats", type=int, default=5)
+parser.add_argument("--trajectory", action="store_true")
+args = parser.parse_args()
+
+import gymnax  # noqa: E402
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+
+env, params = gymnax.make(args.env)
+space = env.action_space(params)
+
+
+def draw_actions(key, shape):
+    if hasattr(space, "n"):
+        return jax.random.randint(key, shape, 0, space.n)
+    return jax.random.uniform(key, shape + space.shape, minval=space.low, maxval=space.high)
+
+
+def rollout(obs, state, checksum, key):
+    k_actions, key = jax.random.split(key)
+    actions = draw_actions(k_actions, (args.steps, args.envs))
+
+    def step(carry, action):
+        state, checksum, key = carry
+        key, k_step = jax.random.split(key)
+        keys = jax.random.split(k_step, args.envs)
+        obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
+            keys, state, action, params
+        )
+        if args.trajectory:
+            return (state, checksum, key), (obs, action, reward, terminated, truncated)
+        return (state, checksum + obs, key), None
+
+    (state, checksum, key), trajectory = jax.lax.scan(step, (state, checksum, key), actions)
+    return (obs, state, checksum, key), trajectory
+
+
+key = jax.random.key(0)
+obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, args.envs), params)
+carry = (obs, state, jnp.zeros_like(obs), key)
+program, phases = measure.compile_phases(rollout, *carry)
+carry, seconds = measure.repeat(program, carry, args.repeats)
+measure.report(steps=args.envs * args.steps, checksum=float(carry[2].sum()), **phases, **seconds)

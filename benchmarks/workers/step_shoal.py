@@ -1,0 +1,42 @@
+"""Steps of a shoal environment with random actions and automatic resets from the bank, in one compiled scan.
+
+The same work as `step_gymnax.py`: every observation is folded into a checksum that is returned, or all are written
+(`--trajectory`). Drawing actions and refilling the bank are part of what is timed. `resets_reused` counts resets that
+met an empty bank; a comparison needs it to be 0.
+"""
+
+import argparse
+
+import measure
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--env", default="CartPole-v1")
+parser.add_argument("--envs", type=int, default=2048)
+parser.add_argument("--steps", type=int, default=1000)
+parser.add_argument("--bank", type=int, default=0, help="fresh states per environment and rollout; 0: shoal's choice")
+parser.add_argument("--random", default="mix32", choices=("mix32", "threefry2x32"))
+parser.add_argument("--repeats", type=int, default=5)
+parser.add_argument("--trajectory", action="store_true")
+args = parser.parse_args()
+
+from shoal.cli.bench import HORIZON, make_stepper, total  # noqa: E402
+from shoal.core.registry import ENVS  # noqa: E402
+
+stepper = make_stepper(
+    ENVS[args.env].build(),
+    args.envs,
+    rounds=args.steps // HORIZON,
+    bank_size=args.bank,
+    trajectory=args.trajectory,
+    prng=args.random,
+)
+program, phases = measure.compile_phases(stepper.run, *stepper.carry)
+carry, seconds = measure.repeat(program, stepper.carry, args.repeats)
+measure.report(
+    steps=stepper.steps,
+    checksum=total(carry[1]),
+    resets_reused=int(carry[3]),
+    bank_size=stepper.bank_size,
+    **phases,
+    **seconds,
+)

@@ -1,0 +1,90 @@
+"""The benchmark driver: sides take turns, medians count, the table says what was measured."""
+
+import importlib.util
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def run():
+    spec = importlib.util.spec_from_file_location("benchmarks_run", BENCHMARKS / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_sides_take_turns_and_the_median_counts(run, monkeypatch, capsys):
+    asked = []
+    answers = {"a": iter([3.0, 1.0, 2.0]), "b": iter([10.0, 40.0, 20.0])}
+
+    def ask(side, python, cache):
+        asked.append(side.name)
+        return {"score": next(answers[side.name])}
+
+    monkeypatch.setattr(run, "ask", ask)
+    contest = run.Contest("race", (run.Side("a", "x"), run.Side("b", "y")), lambda answer: answer["score"], "s")
+    result = run.hold(contest, "python", 3)
+    assert asked == ["a", "b", "a", "b", "a", "b"]
+    assert result["median"] == {"a": 2.0, "b": 20.0}
+    assert "race | b | 40 s" in capsys.readouterr().out
+
+
+def test_a_filled_cache_is_filled_by_an_unmeasured_run_and_an_empty_one_is_new_each_time(run, monkeypatch):
+    places = {"filled": [], "empty": []}
+    for cache, seen in places.items():
+        monkeypatch.setattr(run, "ask", lambda side, python, place, seen=seen: seen.append(place) or {"score": 1.0})
+        run.hold(run.Contest("c", (run.Side("a", "x"),), lambda answer: answer["score"], "s", cache), "python", 2)
+    assert len(places["filled"]) == 3 and len(set(places["filled"])) == 1
+    assert len(places["empty"]) == 2 and len(set(places["empty"])) == 2
+
+
+def test_a_failing_worker_is_named_with_its_error(run):
+    with pytest.raises(RuntimeError, match=r"no_such_worker\.py .*ended with code 2"):
+        run.ask(run.Side("a", "no_such_worker", ("--x",)), sys.executable, None)
+
+
+def test_rates_are_the_median_of_the_repeats(run):
+    # 6 million steps in 3 s (the median of 2, 3 and 60) are 2 million a second.
+    assert run.stepping_rate({"steps": 6e6, "wall_s": [60.0, 2.0, 3.0]}) == 2.0
+    assert run.training_rate({"steps": 512_000, "run_s": 4.0}) == 128.0
+
+
+def test_the_table_has_a_row_per_contest_with_the_ratio_and_the_machine(run):
+    report = {
+        "machine": run.machine(),
+        "versions": {"jax": "1.2.3"},
+        "rounds": 3,
+        "load_average_after": (0.5, 0.5, 0.5),
+        "results": [{"contest": "stepping", "unit": "M steps/s", "median": {"gymnax": 4.0, "shoal": 42.0}}],
+    }
+    text = run.table(report)
+    assert "| stepping | gymnax 4 M steps/s | shoal 42 M steps/s | 10.50 |" in text
+    assert "jax 1.2.3. Medians of 3 rounds" in text
+    assert report["machine"]["cpu"] in text
+
+
+def test_every_worker_of_every_suite_exists(run):
+    class Options:
+        envs, num_envs, seeds = None, 2048, [1]
+
+    contests = itertools.chain.from_iterable(make(Options) for make in run.SUITES.values())
+    for side in itertools.chain.from_iterable(contest.sides for contest in contests):
+        assert (BENCHMARKS / "workers" / f"{side.worker}.py").is_file()
+
+
+def test_the_stepping_worker_answers_in_one_line(run):
+    side = run.Side("shoal", "step_shoal", ("--envs", "4", "--steps", "200", "--repeats", "2"))
+    answer = run.ask(side, sys.executable, None)
+    assert answer["steps"] == 800
+    assert len(answer["wall_s"]) == 2
+    assert answer["resets_reused"] == 0
+    assert answer["checksum"] != 0
+    assert json.dumps(answer["versions"])
