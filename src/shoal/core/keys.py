@@ -7,6 +7,7 @@ asking for more evaluation cannot change training.
 
 import operator
 import zlib
+from typing import SupportsIndex
 
 import jax
 import numpy as np
@@ -20,8 +21,8 @@ DEFAULT = "mix32"
 Key = jax.Array
 
 
-def make_key(seed: int, implementation: str = DEFAULT) -> Key:
-    """A key from an integer seed, under `mix32` (default) or `threefry2x32`.
+def make_key(seed: object, implementation: str = DEFAULT) -> Key:
+    """A key from a seed (an integer, NumPy's included), under `mix32` (default) or `threefry2x32`.
 
     All 64 bits of the seed count, with or without JAX's x64 mode (`jax.random.key` drops the upper 32 without it), and
     no two seeds share a key. Under `threefry2x32` a seed in [0, 2**31) gives the key that `jax.random.key` gives.
@@ -59,8 +60,8 @@ def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
     return jax.random.fold_in(stream(run_key, "member"), seed_index)
 
 
-def _checked_seed(seed: int) -> int:
-    if isinstance(seed, (bool, np.bool_)) or not hasattr(seed, "__index__"):
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, SupportsIndex):
         raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
     number = operator.index(seed)
     if not -(2**63) <= number < 2**63:
