@@ -18,9 +18,9 @@ parser.add_argument("--records", type=int, default=20)
 parser.add_argument("--block", type=int, default=0, help="members that run together; 0: shoal's choice")
 args = parser.parse_args()
 
-from shoal.cli.host import prepare  # noqa: E402
+import shoal  # noqa: E402
 
-prepare()
+shoal.prepare()
 
 from shoal.train.folder import RunFolder  # noqa: E402
 from shoal.train.loop import Run  # noqa: E402
