@@ -28,7 +28,7 @@ from shoal.tracking.reporter import Reporter
 from shoal.train.folder import RunFolder, unused_path
 from shoal.train.loop import Run
 from shoal.train.plan import Plan, make_plan
-from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run
+from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run, without
 from shoal.train.result import Result
 from shoal.train.spec import RunSpec, differences, spec_for
 
@@ -198,7 +198,7 @@ def evaluate(
     """The first episode of each of N fresh environments, with NumPy leaves: [N] for a policy, [M, N] for a population.
 
     `policy` may be a run folder, which means all its members. `env` (or some `env_fields` of the one it was trained
-    in) tries it in another world. `max_steps` is the horizon where the environment has no time limit of its own.
+    in) tries it in another world. `max_steps` ends episodes there; by default the world's time limit does, or 1,000.
     """
     if isinstance(policy, (str, Path)):
         policy = load_policies(policy)[1]
@@ -375,7 +375,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
             f"or start a new run."
         )
-    return Job(old, *values)
+    return Job(without(old, folder.only_in_python()), *values)
 
 
 def _value_differences(old: RunSpec, kind: str, value: Any) -> list[str]:

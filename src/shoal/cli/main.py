@@ -121,3 +121,7 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         text = f"{error.filename}: {error.strerror}"
     return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """Trained policies, ready to act: one, or a whole population of them."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
 from shoal.train.plan import Plan, make_plan
 from shoal.train.program import begin
+from shoal.train.spec import RunSpec
 
 
 class Policy:
@@ -151,7 +153,14 @@ def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = Non
                 f"{folder.path} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
                 f"give {kind}= as it was given to train."
             )
-    return folder, make_plan(spec, agent, env)
+    return folder, make_plan(without(spec, folder.only_in_python()), agent, env)
+
+
+def without(spec: RunSpec, opaque: list[str]) -> RunSpec:
+    """A spec as read from a file, without the fields that the file holds by name only: a value brings those."""
+    fields = {name: value for name, value in spec.fields.items() if name not in opaque}
+    env_fields = {name: value for name, value in spec.env_fields.items() if f"env.{name}" not in opaque}
+    return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
 
 
 def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:

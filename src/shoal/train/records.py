@@ -26,7 +26,7 @@ class Records:
         self, env_steps: int, wall_seconds: float, metrics: Metrics, alive: np.ndarray, evaluation: Evaluation | None
     ) -> dict[str, Any]:
         """Take in one record, of host arrays [M], and return it as a line for `metrics.jsonl`."""
-        row = {"env_steps": np.int64(env_steps), "wall_seconds": np.float64(wall_seconds)}
+        row = {"env_steps": np.asarray(env_steps, np.int64), "wall_seconds": np.asarray(wall_seconds, np.float64)}
         row |= _episode_columns(metrics.episodes)
         row |= {name: np.asarray(loss) for name, loss in metrics.losses.items()}
         row["alive"] = alive

@@ -1,0 +1,317 @@
+"""The command line: what it makes, and what each mistake is answered with. In process, except where it must die."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.cli.main import main
+from shoal.core.registry import ENVS
+from shoal.train import checkpoint
+
+SMALL = ["--num-envs", "4", "--num-steps", "16", "--hidden", "8", "--records", "4", "--evaluations", "2"]
+SMALL += ["--eval-episodes", "3", "--eval-max-steps", "20"]
+TINY = [*SMALL, "--steps", "256", "--preset", "none", "--no-progress"]
+MY_ENV = '''
+import jax.numpy as jnp
+
+from shoal import Box, Discrete, Env, Number, State, struct
+
+
+@struct
+class MyEnv(Env):
+    """A world of my own."""
+
+    bonus: Number = 1.0
+    max_steps: Number | None = 5
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 1.0, (2,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def observe(self, state):
+        return jnp.zeros((2,), jnp.float32)
+
+    def transition(self, state, action, noise):
+        return state, jnp.asarray(self.bonus, jnp.float32), jnp.bool_(False), {}
+'''
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _work_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small finished run: two settings, two seeds."""
+    root = tmp_path_factory.mktemp("runs")
+    words = ["--seeds", "2", "--learning-rate", "1e-3,1e-2", "--root", str(root), "--name", "small", "--no-figures"]
+    assert main(["train", "ppo", "CartPole-v1", *TINY, *words]) == 0
+    return root / "small"
+
+
+def say(capsys, *words):
+    """(status, standard output, standard error) of a command line."""
+    status = main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def refused(capsys, *words):
+    """The line that answers a mistake: one, on standard error, with status 2."""
+    status, _, err = say(capsys, *words)
+    assert status == 2 and err.startswith("shoal: ") and err.count("\n") == 1, err
+    return err
+
+
+# Help answers at once.
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["trian"]])
+def test_help_needs_no_jax(words):
+    code = f"import sys\nfrom shoal.cli.main import main\nmain({words})\nassert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "ppo", "CartPole-v1", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert end.value.code == 0
+    assert "--clip X[,X] bound on the change of ratio and value; from 0 to 1e+09; default 0.2" in text
+    assert "--env.gravity X[,X] default 9.8" in text and "--observation-space" not in text
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("trian", "unknown command 'trian'. Did you mean train?"),
+        ("train pppo CartPole-v1", "agent 'pppo' is not registered. Did you mean ppo?"),
+        ("train ppo CartPol-v1", "env 'CartPol-v1' is not registered. Did you mean CartPole-v1"),
+        ("train ppo CartPole-v1 --lerning-rate 1", "unknown flag --lerning-rate. Did you mean --learning-rate"),
+        ("train ppo CartPole-v1 --env.gravty 1", "unknown flag --env.gravty. Did you mean --env.gravity"),
+        ("train ppo CartPole-v1 Pendulum-v1", "'Pendulum-v1' was not expected"),
+        ("train ppo", "train needs an agent and an environment"),
+        ("train ppo CartPole-v1 --num-minibatches 5", "num_minibatches=5 does not divide. Try 2 or 4."),
+        ("train ppo CartPole-v1 --discount 1.5", "PPO.discount=1.5 is out of range: it must lie in [0, 1]"),
+        ("train ppo CartPole-v1 --discount high", "--discount high is not a number. The default is 0.99."),
+        ("train ppo CartPole-v1 --num-envs 1.5", "--num-envs 1.5 is not a whole number"),
+        ("train ppo CartPole-v1 --shared maybe", "--shared maybe is not true or false"),
+        ("train ppo CartPole-v1 --steps many", "argument --steps: invalid whole_number value: 'many'"),
+        ("train ppo CartPole-v1 --steps 0", "steps=0 must be at least 1"),
+        ("train ppo CartPole-v1 --steps", "argument --steps: expected one argument"),
+        ("train ppo CartPole-v1 --prng dice", "prng='dice' is unknown. Choose one of: mix32"),
+        ("train ppo CartPole-v1 --surrogate x", "surrogate='x' is unknown. Choose one of clipped"),
+        ("train ppo CartPole-v1 --preset speedy", "ppo has no preset 'speedy' for CartPole-v1"),
+        ("train ppo CartPole-v1 --devices 99", "devices=99 were asked for, but JAX sees"),
+        ("train ppo CartPole-v1 --memory-limit-gb 1e-6", "more than the"),
+        ("train ppo --suite clasic", "suite 'clasic' is not registered. Did you mean classic?"),
+        ("train ppo CartPole-v1 --suite classic", "not both"),
+        ("train ppo nothing.py:MyEnv", "nothing.py does not exist"),
+        ("train --resume nothing", "nothing is not a run folder: it has no spec.json"),
+        ("eval nothing", "nothing is not a run folder"),
+        ("plot nothing", "nothing"),
+        ("compare nothing nothing", "nothing is not a run folder"),
+        ("render CartPol-v1", "env 'CartPol-v1' is not registered"),
+        ("envs CartPol-v1", "env 'CartPol-v1' is not registered"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(words, answer, capsys):
+    assert answer in refused(capsys, *words.split())
+
+
+def test_debug_shows_where_an_error_comes_from():
+    with pytest.raises(ValueError, match="is not registered"):
+        main(["train", "pppo", "CartPole-v1", "--debug"])
+
+
+def test_an_existing_run_is_not_overwritten(run, capsys):
+    words = ["train", "ppo", "CartPole-v1", *TINY, "--root", run.parent, "--name", "small"]
+    assert "already holds a run. Continue it with `shoal train --resume" in refused(capsys, *words)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    words = ["train", "ppo", "CartPole-v1", *TINY, "--root", tmp_path / "file"]
+    assert "cannot be written" in refused(capsys, *words)
+
+
+def test_resuming_with_changed_flags_says_what_changed(run, capsys):
+    err = refused(capsys, "train", "--resume", run, "--steps", "512", "--clip", "0.3")
+    assert "cannot be resumed with changes (" in err and "steps: 256 -> 512" in err and "'clip': 0.3" in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "answer"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "is damaged or incomplete"),
+        (lambda file: file.write_bytes(file.read_bytes().replace(b"\x00\x00\x80?", b"\x00\x00\x00?", 1)), "is damaged"),
+        (lambda file: file.unlink(), "is damaged or incomplete"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(run, tmp_path / "copy")
+    damage(checkpoint.newest(tmp_path / "copy" / "checkpoints") / "arrays.npz")
+    assert answer in refused(capsys, "eval", tmp_path / "copy")
+
+
+# What train makes.
+
+
+def test_a_run_leaves_its_files_and_a_table(run, capsys):
+    names = {path.name for path in run.iterdir()}
+    assert {"spec.json", "provenance.json", "metrics.jsonl", "curves.npz", "summary.json", "checkpoints"} <= names
+    spec = json.loads((run / "spec.json").read_text())
+    assert spec["sweep"] == {"learning_rate": [1e-3, 1e-2]} and spec["fields"]["hidden"] == [8]
+    assert len(json.loads((run / "summary.json").read_text())["per_member"]) == 4
+
+
+def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
+    words = "train ppo CartPole-v1 --steps 100_000 --seeds 8 --learning-rate 1e-4,3e-4 --dry-run --preset none"
+    status, out, _ = say(capsys, *words.split())
+    jax.monitoring.clear_event_listeners()
+    assert status == 0 and not [name for name in compiled if "backend_compile" in name]
+    assert "members     16 = 2 setting(s) x 8 seed(s)" in out
+    assert "196 x 512 steps = 100,352 steps a member" in out  # 100,000 / (4 x 128), rounded up
+    assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
+    assert not Path("runs").exists()
+
+
+def test_a_list_on_a_field_that_shapes_the_program_is_one_run_each(capsys):
+    words = "train ppo CartPole-v1 --num_envs=2,4 --env.integrator euler,semi-implicit --discount 0.9,0.99 --dry-run"
+    _, out, _ = say(capsys, *words.split())
+    assert "dry run: 4 runs" in out and out.count("members     2 = 2 setting(s) x 1 seed(s)") == 4
+
+
+def test_negative_numbers_and_tuples_are_values(capsys):
+    words = "train ppo CartPole-v1 --env.reset-low -0.2,-1e-1 --hidden 32,16 --shared true --preset none --dry-run"
+    _, out, _ = say(capsys, *words.split())
+    assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16) shared=True" in out
+
+
+def test_a_suite_is_a_run_for_each_of_its_worlds(capsys):
+    from shoal.cli.train import suites
+
+    _, out, _ = say(capsys, "train", "ppo", "--suite", "classic", "--dry-run")
+    assert all(env in ENVS and env in out for env in suites()["classic"]["envs"]) and "dry run: 5 runs" in out
+
+
+def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
+    (tmp_path / "my_env.py").write_text(MY_ENV)
+    words = [*TINY, "--env.bonus", "2,3", "--root", tmp_path / "runs"]
+    status, out, err = say(capsys, "train", "ppo", "my_env.py:MyEnv", *words)
+    assert status == 0, err
+    assert "env.bonus=2" in out and " 10 " in out and " 15 " in out  # five steps of 2 and of 3
+    os.chdir("/")
+    status, out, _ = say(capsys, "eval", tmp_path / "runs" / "ppo-MyEnv", "--episodes", "2", "--member", "1")
+    assert status == 0 and " 15 " in out
+
+
+# What is done with a run.
+
+
+def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--env.gravity", "5,10")
+    rows = [line.split()[:3] for line in out.splitlines()[3:]]
+    assert rows == [[f"gravity={g}", how, "4"] for g in ("5.0", "10.0") for how in ("greedy", "sampled")]
+
+
+def test_compare_pairs_members_that_share_setting_and_seed(run, capsys):
+    _, out, _ = say(capsys, "compare", run, run)
+    assert "A - B = 0, 95 % interval [0, 0] over 4 pairs" in out and "one of B: 0.500" in out
+
+
+def test_render_films_a_run_and_a_world(run, capsys):
+    status, out, _ = say(capsys, "render", run, "--member", "best", "--max-steps", "5", "--out", "a.gif")
+    assert status == 0 and out.strip() == "a.gif" and Path("a.gif").stat().st_size > 0
+    status, out, _ = say(capsys, "render", "CartPole-v1", "--max-steps", "5")
+    assert status == 0 and Path("CartPole-v1.gif").read_bytes()[:3] == b"GIF"
+
+
+def test_plot_draws_one_run_or_several(run, capsys):
+    assert say(capsys, "plot", run, "--x", "wall", "--out", "one.png")[0] == 0
+    assert say(capsys, "plot", run, run, "--out", "two.svg")[0] == 0
+    assert Path("one.png").is_file() and Path("two.svg").is_file()
+
+
+def test_listings_name_everything_and_show_manuals(capsys):
+    assert "CartPole-v1" in say(capsys, "envs")[1]
+    page = say(capsys, "envs", "CartPole-v1")[1]
+    assert "cart position, m" in page and "--env.mass-pole" in page
+    assert "ppo" in say(capsys, "agents")[1] and "--learning-rate" in say(capsys, "agents", "ppo")[1]
+
+
+def test_the_doctor_names_devices_and_cache(capsys):
+    _, out, _ = say(capsys, "doctor")
+    assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
+
+
+# Dying.
+
+
+def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
+    """SIGKILL at a random moment after the first record; what follows is what an undisturbed run gives."""
+    words = ["train", "ppo", "CartPole-v1", *TINY, "--seeds", "2", "--learning-rate", "1e-3,1e-2", "--no-figures"]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli.main", *words, "--name", "r"], cwd=tmp_path, env=environment
+    )
+    folder = tmp_path / "runs" / "r"
+    deadline = time.monotonic() + 200
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.002)
+    time.sleep(float(np.random.default_rng().uniform(0, 0.1)))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(["train", "--resume", str(folder), "--no-progress", "--no-figures"]) == 0
+    resumed, straight = (np.load(checkpoint.newest(f / "checkpoints") / "arrays.npz") for f in (folder, run))
+    with resumed, straight:
+        assert set(resumed) == set(straight)
+        for name in straight:
+            np.testing.assert_array_equal(resumed[name], straight[name], err_msg=name)
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_ctrl_c_ends_with_130_and_says_how_to_resume(tmp_path, capsys, monkeypatch):
+    from shoal.train.records import Records
+
+    save = Records.save
+
+    def save_and_interrupt(self, *arguments):
+        save(self, *arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Records, "save", save_and_interrupt)
+    status, _, err = say(capsys, "train", "ppo", "CartPole-v1", *TINY, "--no-figures", "--name", "r")
+    assert status == 130 and "Continue with: shoal train --resume runs/r" in err
+    monkeypatch.undo()
+    assert checkpoint.newest(tmp_path / "runs" / "r" / "checkpoints") is not None

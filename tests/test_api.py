@@ -1,0 +1,403 @@
+"""The Python face: training, loading, acting, rolling out, resuming, and what bad input gets."""
+
+import os
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shoal
+from shoal import PPO
+from shoal.agents import presets
+from shoal.core.env import Env, State
+from shoal.core.errors import CheckpointError
+from shoal.core.registry import AGENTS, ENVS
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, struct
+from shoal.nn.torsos import MLP
+from shoal.tracking.reporter import Reporter
+from shoal.train import checkpoint
+from shoal.train.loop import Stopped
+from shoal.train.policy import fit_observation
+
+SMALL = {"num_envs": 4, "num_steps": 16, "hidden": (8,)}
+QUICK = {"steps": 256, "records": 4, "evaluations": 2, "eval_episodes": 3, "eval_max_steps": 20}
+SILENT = {"progress": False, "figures": False}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_each_program_once(tmp_path_factory):
+    wanted = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in wanted}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@struct
+class Poisoned(Env):
+    """Reward 1, or NaN where `poison` is set."""
+
+    poison: Number = 0.0
+    max_steps: Number | None = 5
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 1.0, (1,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def observe(self, state):
+        return jnp.zeros((1,), jnp.float32)
+
+    def transition(self, state, action, noise):
+        reward = jnp.where(self.poison > 0, jnp.nan, 1.0).astype(jnp.float32)
+        return state, reward, jnp.bool_(False), {}
+
+
+class Interrupt(Reporter):
+    """Presses Ctrl-C when a record was written."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def record(self, done, line, steps_per_second, seconds_left):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """Two learning rates, two seeds each."""
+    return shoal.train(
+        "ppo",
+        "CartPole-v1",
+        seeds=2,
+        fields=SMALL,
+        sweep={"learning_rate": [1e-3, 1e-2]},
+        preset=None,
+        folder=tmp_path_factory.mktemp("runs") / "small",
+        **QUICK,
+        **SILENT,
+    )
+
+
+def weights_of(folder):
+    """Everything in the last checkpoint of a run."""
+    with np.load(checkpoint.newest(folder / "checkpoints") / "arrays.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same_bits(left, right):
+    left, right = weights_of(left), weights_of(right)
+    assert left.keys() == right.keys()
+    for name, array in left.items():
+        np.testing.assert_array_equal(array, right[name], err_msg=name)
+
+
+def test_train_is_a_function_and_a_room():
+    import shoal.train.loop
+
+    assert callable(shoal.train) and shoal.train.loop.Run
+    assert callable(shoal.rollout) and shoal.train.__wrapped__.__name__ == "train"
+
+
+def test_public_names_exist_and_unknown_ones_do_not():
+    for name in dir(shoal):
+        assert getattr(shoal, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'PPOO'"):
+        shoal.PPOO  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        shoal.trian  # noqa: B018
+
+
+def test_members_are_settings_times_seeds_setting_major(result):
+    assert result.settings == [{"learning_rate": 1e-3}, {"learning_rate": 1e-2}]
+    assert [(m["learning_rate"], m["seed"]) for m in result.members] == [(1e-3, 0), (1e-3, 1), (1e-2, 0), (1e-2, 1)]
+    assert len(result.policies) == 4
+
+
+def test_curves_have_a_row_for_each_record(result):
+    np.testing.assert_array_equal(result.curves["env_steps"], [64, 128, 192, 256])
+    assert result.curves["train_return"].shape == (4, 4)
+    assert (~np.isnan(result.curves["eval_return"])).sum() == 2 * 4  # two evaluations of four members
+    assert result.summary["members"] == 4
+
+
+def test_the_representation_says_what_and_where(result):
+    assert "ppo on CartPole-v1: mean return" in repr(result)
+    assert "learning_rate = 0.001" in result._repr_html_()
+
+
+def test_a_frame_is_long_or_says_what_to_install(result):
+    pandas = pytest.importorskip("pandas", reason="the message is tested in core")
+    frame = result.to_frame()
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == 16
+    row = frame[(frame.member == 3) & (frame.env_steps == 256)].iloc[0]
+    assert row.learning_rate == 1e-2 and row.seed == 1 and row.train_return == result.curves["train_return"][3, 3]
+
+
+def test_a_policy_acts_on_one_observation_and_on_a_batch(result):
+    policy = result.policy(1)
+    one = policy(np.zeros(4))  # float64, as NumPy gives it
+    many = policy(np.zeros((5, 4), np.float32))
+    assert one.shape == () and many.shape == (5,) and many.dtype == np.int32
+    assert (many == one).all()
+    drawn = np.array([policy.sample(np.zeros(4), seed) for seed in range(20)])
+    assert set(drawn.tolist()) == {0, 1}
+
+
+def test_a_loaded_policy_is_the_trained_one(result):
+    loaded = shoal.load(result.folder, member=2)
+    for mine, theirs in zip(jax.tree.leaves(loaded.weights), jax.tree.leaves(result.policies[2].weights), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert loaded.name == "learning_rate=0.01 seed=0"
+
+
+def test_the_best_member_is_the_one_with_the_highest_last_evaluation(result):
+    last = result.curves["eval_return"][-1]
+    assert result.ranking()[0] == int(np.argmax(last))
+    assert result.policy("best").name == result.policy(int(np.argmax(last))).name
+
+
+def test_an_observation_that_does_not_fit_is_refused(result):
+    policy = result.policy(0)
+    with pytest.raises(ValueError, match=r"shape \(3,\), not float32 with shape \(4,\)"):
+        policy(np.zeros(3))
+    with pytest.raises(ValueError, match="the observation is of complex128"):
+        policy(np.zeros(4, complex))
+    with pytest.raises(ValueError, match="float64, where .* uint8"):
+        fit_observation(Box(0, 255, (2,), np.uint8), np.zeros(2))
+
+
+def test_an_unknown_member_is_refused(result):
+    with pytest.raises(IndexError, match="member 9 does not exist: the population has members 0 to 3"):
+        result.policy(9)
+    with pytest.raises(ValueError, match="member='worst' is unknown"):
+        result.policy("worst")
+
+
+def test_evaluation_of_a_run_covers_every_member(result):
+    done = shoal.evaluate(result.folder, episodes=3, max_steps=10)
+    assert done.episode_return.shape == (4, 3)
+    np.testing.assert_array_equal(done.episode_return, done.episode_length)  # CartPole pays 1 a step
+    alone = shoal.evaluate(result.policy(2), episodes=3, max_steps=10)
+    np.testing.assert_array_equal(done.episode_return[2], alone.episode_return)
+
+
+def test_evaluation_in_another_world_changes_it(result):
+    heavy = shoal.evaluate(result.policy(0), episodes=3, env_fields={"force_mag": 0.0, "max_steps": 7})
+    assert heavy.episode_length.max() <= 7
+    with pytest.raises(ValueError, match="was trained with observation_space"):
+        shoal.evaluate(result.policy(0), "Pendulum-v1")
+
+
+@pytest.mark.parametrize(("num_envs", "lead"), [(None, (6,)), (3, (6, 3))])
+def test_a_rollout_returns_what_was_asked_for(num_envs, lead, result):
+    out = shoal.rollout(result.policy(0), num_steps=6, num_envs=num_envs, keep=["obs", "reward"])
+    assert set(out) == {"obs", "reward", "episodes"}
+    assert out["obs"].shape == (*lead, 4) and out["reward"].shape == lead
+
+
+def test_a_rollout_of_a_population_leads_with_members(result):
+    out = shoal.rollout(result.policies, num_steps=6, num_envs=3, keep=["action"])
+    assert out["action"].shape == (4, 6, 3)
+
+
+def test_a_rollout_takes_functions_and_chance():
+    out = shoal.rollout(lambda obs, key: jnp.int32(1), "CartPole-v1", num_steps=30, keep=["action", "terminated"])
+    assert (out["action"] == 1).all() and int(out["episodes"].count) == int(out["terminated"].sum()) > 0
+    assert set(np.asarray(shoal.rollout("random", "CartPole-v1", num_steps=30, keep=["action"])["action"])) == {0, 1}
+    with pytest.raises(ValueError, match="keep names 'rewards'"):
+        shoal.rollout("random", "CartPole-v1", num_steps=3, keep=["rewards"])
+
+
+def test_comparing_a_run_with_itself_finds_no_difference(result):
+    found = shoal.compare(result.folder, result.folder)
+    assert found["pairs"] == 4 and found["difference"] == 0 and found["probability_of_improvement"] == 0.5
+
+
+def test_an_action_of_the_wrong_shape_is_refused_in_words():
+    env = shoal.make("CartPole-v1")
+    _, state = env.reset(shoal.make_key(0))
+    with pytest.raises(ValueError, match="action is .* The action space of CartPole is Discrete"):
+        env.step(shoal.make_key(1), state, jnp.zeros((2,), jnp.int32))
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(result, tmp_path):
+    again = {"seeds": 2, "sweep": {"learning_rate": [1e-3, 1e-2]}, "fields": SMALL, "preset": None, **QUICK}
+    with pytest.raises(Stopped, match="--resume"):
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=Interrupt(after=2), figures=False, **again)
+    assert not (tmp_path / "r" / "summary.json").exists()
+    assert len(shoal.load_result(tmp_path / "r").curves["env_steps"]) == 2
+    resumed = shoal.train(resume=tmp_path / "r", **SILENT)
+    assert_same_bits(resumed.folder, result.folder)
+    for name, curve in result.curves.items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(resumed.curves[name], curve, err_msg=name)
+    assert len((resumed.folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_resuming_with_changes_says_what_changed(result):
+    with pytest.raises(ValueError, match=r"cannot be resumed with changes \(steps: 256 -> 999\)"):
+        shoal.train(resume=result.folder, steps=999)
+    with pytest.raises(ValueError, match="env: CartPole-v1 -> Pendulum-v1"):
+        shoal.train(env="Pendulum-v1", resume=result.folder)
+    with pytest.raises(ValueError, match=r"'num_envs': 4.* -> .*'num_envs': 8"):
+        shoal.train(resume=result.folder, fields={"num_envs": 8})
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        shoal.train(resume=result.folder / "nothing")
+
+
+def test_a_member_that_turns_nan_stops_alone(tmp_path):
+    heard = []
+
+    class Listener(Reporter):
+        def message(self, text):
+            heard.append(text)
+
+    options = {**QUICK, "seeds": 1, "figures": False}
+    both = shoal.train(
+        PPO(**SMALL),
+        Poisoned(),
+        env_sweep={"poison": [0.0, 1.0]},
+        folder=tmp_path / "both",
+        progress=Listener(),
+        **options,
+    )
+    alone = shoal.train(
+        PPO(**SMALL), Poisoned(), env_sweep={"poison": [0.0]}, folder=tmp_path / "a", progress=False, **options
+    )
+    assert both.curves["alive"].tolist() == [[True, False]] * 4
+    assert [m["alive"] for m in both.summary["per_member"]] == [True, False]
+    assert [text for text in heard if "member 1 (env.poison=1.0 seed=0) stopped" in text]
+    for name, array in weights_of(both.folder).items():
+        assert array.dtype.kind != "f" or "worlds" in name or np.isfinite(array).all(), name  # the last good weights
+        np.testing.assert_array_equal(array[0], weights_of(alone.folder)[name][0], err_msg=name)
+
+
+def test_pictures_are_made_of_three_members(tmp_path):
+    made = shoal.train(
+        PPO(**SMALL), shoal.make("CartPole-v1", max_steps=10), seeds=3, folder=tmp_path / "p", progress=False, **QUICK
+    )
+    files = {path.name for path in [*(made.folder / "figures").iterdir(), *(made.folder / "videos").iterdir()]}
+    assert files == {"learning_curves.png", "best.gif", "median.gif", "worst.gif"}
+
+
+def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
+    made = shoal.train(PPO(**SMALL), Poisoned(), folder=tmp_path / "p", progress=False, **QUICK)
+    assert (made.folder / "figures" / "learning_curves.png").is_file() and not (made.folder / "videos").exists()
+
+
+def test_what_only_python_holds_is_asked_for_again(tmp_path):
+    agent = PPO(network=MLP((8,), "relu"), num_envs=4, num_steps=16)
+    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **QUICK, **SILENT)
+    assert made.policy()(np.zeros(4)).shape == ()
+    with pytest.raises(ValueError, match="with network of its own, which no file can hold: give agent="):
+        shoal.load(made.folder)
+    with pytest.raises(ValueError, match="give agent="):
+        shoal.train(resume=made.folder)
+    assert shoal.load(made.folder, agent=agent)(np.zeros(4)).shape == ()
+    assert shoal.train(agent, resume=made.folder, **SILENT).summary["members"] == 1
+
+
+def test_a_finished_folder_is_not_overwritten(result):
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=SMALL, **QUICK, **SILENT)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(PermissionError, match="cannot be written"):
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=SMALL, **QUICK, **SILENT)
+
+
+def test_an_unknown_option_is_answered_with_the_nearest():
+    with pytest.raises(TypeError, match="train has no field 'evaluation'. Did you mean evaluations"):
+        shoal.train("ppo", "CartPole-v1", evaluation=3)
+    with pytest.raises(ValueError, match="Did you mean CartPole-v1"):
+        shoal.train("ppo", "CartPol-v1")
+    with pytest.raises(TypeError, match="train needs an agent and an environment"):
+        shoal.train("ppo")
+
+
+def test_a_foreign_checkpoint_is_refused(result, tmp_path):
+    other = shoal.train(
+        "ppo", "CartPole-v1", fields={**SMALL, "hidden": (16,)}, preset=None, folder=tmp_path / "o", **QUICK, **SILENT
+    )
+    (checkpoint.newest(other.folder / "checkpoints")).rename(other.folder / "checkpoints" / "step-000000099999")
+    for path in (result.folder / "spec.json", result.folder / "provenance.json"):
+        (other.folder / path.name).write_text(path.read_text())
+    with pytest.raises(CheckpointError, match="belongs to something else"):
+        shoal.load(other.folder)
+
+
+# Presets.
+
+
+def write_presets(tmp_path, text):
+    path = tmp_path / "ppo.toml"
+    path.write_text(text)
+    return path
+
+
+GOOD = '["CartPole-v1"]\nsteps = 1000\nevidence = "by hand"\nhidden = [8]\nnum_envs = 2\n'
+
+
+def test_every_preset_binds_to_its_environment():
+    for agent in AGENTS:
+        for preset in presets.presets(agent).values():
+            preset.build().bind(ENVS[preset.env].build())
+
+
+def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeypatch):
+    from shoal import api
+
+    table = presets.read(
+        write_presets(tmp_path, GOOD + 'learning_rate = 0.5\n["CartPole-v1:fast"]\nsteps = 7\nevidence = "x"\n'), "ppo"
+    )
+    monkeypatch.setattr(presets, "presets", lambda agent: table)
+    spec = api.make_job("ppo", "CartPole-v1", fields={"num_envs": 8}, sweep={"learning_rate": [0.1]}).spec
+    assert spec.fields == {"hidden": (8,), "num_envs": 8} and spec.steps == 1000
+    assert api.make_job("ppo", "CartPole-v1", preset="fast", steps=9).spec.steps == 9
+    assert api.make_job("ppo", "CartPole-v1", preset="fast").spec.steps == 7
+    assert api.make_job("ppo", "CartPole-v1", preset=None).spec.fields == {}
+    assert api.make_job(PPO(), "CartPole-v1").spec.fields == {}  # a value is taken as it is
+    with pytest.raises(ValueError, match="no preset 'fats' for CartPole-v1. Did you mean fast"):
+        api.make_job("ppo", "CartPole-v1", preset="fats")
+    assert shoal.preset("ppo", "CartPole-v1").build(num_envs=4).num_envs == 4
+    with pytest.raises(ValueError, match="ppo has no preset for Pendulum-v1. It has: CartPole-v1"):
+        shoal.preset("ppo", "Pendulum-v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + "num_env = 3\n", "has no field 'num_env'. Did you mean num_envs"),
+        (GOOD + "learning_rate = [0.1, 0.2]\n", "must be one number"),
+        (GOOD.replace("1000", '"1e3"'), "needs `steps`"),
+        (GOOD.replace('"by hand"', '" "'), "needs `evidence`"),
+    ],
+)
+def test_a_preset_that_is_misspelled_is_refused(text, message, tmp_path):
+    with pytest.raises((ValueError, TypeError), match=message):
+        presets.read(write_presets(tmp_path, text), "ppo")
