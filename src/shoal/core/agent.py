@@ -25,7 +25,21 @@ class Metrics(Struct):
 Bound = TypeVar("Bound")
 
 
-class Agent(Struct, abc.ABC):
+class Actor(Struct, abc.ABC):
+    """What an evaluation or a rollout needs of a policy: a learner has it, and so has pure chance."""
+
+    def initial_carry(self) -> Any:
+        """The policy's memory at the start of an episode; None for policies without one."""
+        return None
+
+    @abc.abstractmethod
+    def act(
+        self, state: AgentState, obs: Observation, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """(action, carry) for one observation. Unbatched. `key` is consumed (and ignored when greedy)."""
+
+
+class Agent(Actor):
     """A learner. Subclass it, decorate the class with `@struct`, and write the hooks."""
 
     @abc.abstractmethod
@@ -42,16 +56,6 @@ class Agent(Struct, abc.ABC):
     @abc.abstractmethod
     def update(self, state: AgentState, env: Env, clock: Int[Array, ""]) -> tuple[AgentState, Metrics]:
         """One iteration of one member. `clock` is the runner's unbatched loop index; `state.age` drives schedules."""
-
-    def initial_carry(self) -> Any:
-        """The policy's memory at the start of an episode; None for policies without one."""
-        return None
-
-    @abc.abstractmethod
-    def act(
-        self, state: AgentState, obs: Observation, carry: Any, key: Key, greedy: bool, mask: Any = None
-    ) -> tuple[Any, Any]:
-        """(action, carry) for one observation. Unbatched. `key` is consumed (and ignored when greedy)."""
 
     @abc.abstractmethod
     def policy_state(self, state: AgentState) -> Any:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.agent import Agent
+from shoal.core.agent import Actor
 from shoal.core.env import Env, Key, Observation, State
 from shoal.core.struct import Struct, struct
 
@@ -39,7 +39,7 @@ class Episode(Struct):
 
 
 def evaluate(
-    agent: Agent, policy: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool = True
+    agent: Actor, policy: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool = True
 ) -> Evaluation:
     """Run N fresh environments to the end of their first episode, or for `horizon` steps.
 
@@ -77,7 +77,7 @@ def evaluate(
     return jax.lax.while_loop(running, step, start)[-1]
 
 
-def record_episode(agent: Agent, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:
+def record_episode(agent: Actor, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:
     """One fresh episode with all its states, for pictures and inspection. `key` is consumed."""
     k_init, k_steps = jax.random.split(key)
     state = env.init(k_init)
@@ -99,7 +99,7 @@ def record_episode(agent: Agent, policy: Any, env: Env, key: Key, horizon: int, 
 
 
 def act_and_step(
-    agent: Agent, policy: Any, env: Env, keys: Key, state: State, carry: Any, greedy: bool
+    agent: Actor, policy: Any, env: Env, keys: Key, state: State, carry: Any, greedy: bool
 ) -> tuple[Observation, Any, Any, tuple]:
     """One decision and its consequence, unbatched: (observation, action, policy carry, what `advance` returned)."""
     obs = env.observe(state)
@@ -107,5 +107,5 @@ def act_and_step(
     return obs, action, carry, env.advance(state, action, env.noise(keys[1]))
 
 
-def _carries(agent: Agent, n: int) -> Any:
+def _carries(agent: Actor, n: int) -> Any:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), agent.initial_carry())

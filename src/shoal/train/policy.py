@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.core.agent import Agent
+from shoal.core.agent import Actor, Agent
 from shoal.core.env import Env, Key
 from shoal.core.errors import CheckpointError
 from shoal.core.keys import make_key
 from shoal.core.spaces import Space, misfit
-from shoal.core.struct import Struct, static, struct
+from shoal.core.struct import static, struct
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
 from shoal.train.plan import Plan, make_plan
@@ -88,13 +88,10 @@ class Policies:
 
 
 @struct
-class Chance(Struct):
+class Chance(Actor):
     """Acts at random, within the mask where there is one: what a policy is compared with before it has learned."""
 
     space: Space = static()
-
-    def initial_carry(self) -> None:
-        """No memory."""
 
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
         """A uniform action. `key` is consumed."""
@@ -105,13 +102,10 @@ class Chance(Struct):
 
 
 @struct
-class Function(Struct):
+class Function(Actor):
     """Acts by a pure function of your own, `function(observation, key) -> action`."""
 
     function: Callable = static()
-
-    def initial_carry(self) -> None:
-        """No memory."""
 
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
         """What the function says."""
