@@ -1,13 +1,26 @@
 """Test environment: CPU, strict promotion, threads pinned. Set before NumPy and JAX are imported."""
 
+import contextlib
 import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ.setdefault("NPROC", "16")
+os.environ.setdefault("NPROC", "2")
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# These run optimizers, which are optax's, and optax relies on JAX's standard promotion of dtypes.
+WITH_OPTIMIZERS = {"agents", "rollout", "train", "cli", "viz", "test_api.py", "test_docs.py"}
+
+
+@pytest.fixture(autouse=True)
+def promotion(request):
+    """Standard promotion where an optimizer runs, strict promotion everywhere else."""
+    learns = WITH_OPTIMIZERS & set(request.path.parts)
+    with jax.numpy_dtype_promotion("standard") if learns else contextlib.nullcontext():
+        yield

@@ -18,11 +18,11 @@ def setup(name="CartPole-v1", **fields):
 
 def test_a_recorded_episode_adds_up():
     agent, state, env = setup()
-    episode = jax.jit(lambda k: record_episode(agent, state, env, k, horizon=60, greedy=False))(make_key(0))
+    episode = jax.jit(lambda k: record_episode(agent, state, env, k, horizon=200, greedy=False))(make_key(0))
     length = int(episode.valid.sum())
-    assert 5 < length < 60 and episode.terminated[length - 1] and not episode.terminated[length:].any()
+    assert 5 < length < 200 and episode.terminated[length - 1] and not episode.terminated[length:].any()
     assert episode.cumulative_reward[-1] == length == episode.state.time[-1]
-    assert (np.asarray(episode.valid) == (np.arange(60) < length)).all()
+    assert (np.asarray(episode.valid) == (np.arange(200) < length)).all()
     state_t = jax.tree.map(lambda x: x[0], episode.state)
     for t in range(length):
         np.testing.assert_allclose(episode.obs[t], env.observe(state_t), atol=1e-5)

@@ -165,7 +165,7 @@ def test_bank_and_exact_resets_give_the_same_distribution():
     assert stats.ks_2samp(lengths["bank"], lengths["exact"]).pvalue > 0.01
     starts = {}
     for reset in ("bank", "exact"):
-        _, _, trajectory, _ = play(Counter(), np.ones((20, 500)), num_envs=500, reset=reset)
+        _, _, trajectory, _ = play(Counter(), np.ones((20, 500)), num_envs=500, reset=reset, bank_size=20)
         starts[reset] = np.asarray(trajectory.obs[1:]).ravel()
         assert stats.kstest(starts[reset], "uniform", (0, 1000)).pvalue > 1e-3
 

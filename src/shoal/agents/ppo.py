@@ -18,7 +18,7 @@ from shoal.core.agent import Agent, Metrics
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, Dict, Space, Tuple
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import Number, Struct, hyper, static, static_fields, struct
 from shoal.nn.actor_critic import ActorCritic, default_torso
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
 from shoal.ops.returns import discounted_sum, gae
@@ -111,6 +111,7 @@ class PPO(Agent):
 
     def bind(self, env: Env) -> "PPO":
         """This agent for this environment. Raises ValueError where they cannot work together."""
+        self._check_choices()
         self._check_sizes()
         head_size(env.action_space)
         if self.normalize_observation and not _only_boxes(env.observation_space):
@@ -118,8 +119,8 @@ class PPO(Agent):
                 f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
             )
         return self.replace(
-            surrogate=_named(self.surrogate, SURROGATES, "surrogate"),
-            value_loss=_named(self.value_loss, VALUE_LOSSES, "value_loss"),
+            surrogate=SURROGATES.get(self.surrogate, self.surrogate),
+            value_loss=VALUE_LOSSES.get(self.value_loss, self.value_loss),
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -172,6 +173,10 @@ class PPO(Agent):
         policy = self._policy(state, obs, mask)
         action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
         return self._to_world(action), carry
+
+    def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
+        """The critic's value of observations."""
+        return self._nets.value(state.weights, self._normalize(state, obs))
 
     def policy_state(self, state: PPOState) -> PPOPolicy:
         """Weights and observation statistics."""
@@ -313,6 +318,12 @@ class PPO(Agent):
         low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
         return jnp.clip(action, low, high)
 
+    def _check_choices(self) -> None:
+        for name, field in static_fields(self).items():
+            given, choices = getattr(self, name), field.metadata["choices"]
+            if choices and not callable(given) and given not in choices:
+                raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
+
     def _check_sizes(self) -> None:
         for name in ("num_envs", "num_steps", "num_epochs", "num_minibatches"):
             if getattr(self, name) < 1:
@@ -329,14 +340,6 @@ class PPO(Agent):
 
 def _mask_policy(policy: Distribution, mask: Any) -> Distribution:
     return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))
-
-
-def _named(given: str | Callable, known: dict[str, Callable], field: str) -> Callable:
-    if callable(given):
-        return given
-    if given not in known:
-        raise ValueError(f"{field}={given!r} is unknown. Choose one of {', '.join(known)}, or pass a function.")
-    return known[given]
 
 
 def _only_boxes(space: Space) -> bool:

@@ -177,7 +177,7 @@ class MatchingAction(Cued):
 @env("Probe-Termination-v0", max_steps=None, terminates_after=5)
 @struct
 class Horizon(Env):
-    """Probe 6 and its twin: reward 1 every step, five steps; the observation is the share of them taken, 0 to 1.
+    """Probe 6 and its twin: reward 1 every step, five steps; the observation is a clock: 0, 0.2, ... 0.8, and 0 again.
 
     TimeLimit is cut off after `max_steps` but never terminates, so the value must look past the cut:
         V = 1 / (1 - g) at every step (10 for g = 0.9).
@@ -190,7 +190,7 @@ class Horizon(Env):
 
     @property
     def observation_space(self) -> Box:
-        """The share of five steps taken."""
+        """The clock."""
         return Box(0.0, 1.0, (1,))
 
     @property
@@ -210,8 +210,8 @@ class Horizon(Env):
         return state, jnp.float32(1), ends, {}
 
     def observe(self, state: State) -> Float[Array, "1"]:
-        """Steps taken, in fifths."""
-        return jnp.minimum(state.time.astype(jnp.float32) / 5, 1.0)[None]
+        """Fifths of a turn; the end looks like the start, so that its value is one the agent has learned."""
+        return ((state.time % 5).astype(jnp.float32) / 5)[None]
 
 
 @env("Probe-Memory-v0")

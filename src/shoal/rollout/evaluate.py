@@ -22,7 +22,7 @@ class Evaluation(Struct):
 
 @struct
 class Episode(Struct):
-    """One episode, step by step, padded to the horizon: rows after the end repeat the last state and have `valid` False."""
+    """One episode, step by step. Rows between its end and the horizon repeat the last state and have `valid` False."""
 
     state: State  # [T + 1], from the first to the last
     obs: Observation  # [T], what the policy saw

@@ -48,7 +48,6 @@ class Trajectory(Struct):
     last_obs: Observation  # [E], what the policy would see next
     final_obs: Observation  # [F, E], the last observation of truncated episodes, in order
     final_slot: Int[Array, "T E"]  # which row of final_obs belongs to a truncated step
-    resets_used: Int[Array, "E"]  # how many fresh states each environment took
     bank_size: int = static()
 
     @property
@@ -59,7 +58,8 @@ class Trajectory(Struct):
     def episodes(self) -> EpisodeStats:
         """Statistics of the episodes that ended."""
         stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
-        return stats.replace(resets_reused=jnp.sum(jnp.maximum(self.resets_used - self.bank_size, 0)))
+        resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
+        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.bank_size, 0)))
 
 
 @struct
@@ -106,12 +106,13 @@ class Rollout(Struct):
         k_noise, k_fresh = jax.random.split(key)
         env_noise = draw_noise(env, k_noise, (self.num_steps, self.num_envs))
         fresh = self._fresh_states(env, k_fresh)
-        none = jnp.zeros(self.num_envs, jnp.int32)
+        # Where in the bank each environment finds its next state: its own column, a row further after every reset.
+        place = jnp.arange(self.num_envs, dtype=jnp.int32)
         # Final states, not observations: observed after the loop, in one batch.
         finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), worlds.state)
 
         def step(loop, xs):
-            worlds, carry, resets, cuts, finals = loop
+            worlds, carry, place, cuts, finals = loop
             t, policy_noise, step_noise = xs
             obs = jax.vmap(env.observe)(worlds.state)
             mask = jax.vmap(env.action_mask)(worlds.state)
@@ -135,19 +136,18 @@ class Rollout(Struct):
             }
             finals = _write_rows(finals, state, cut, cuts)
             after = Worlds(
-                state=_where(done, self._next_state(env, fresh, state, resets, t), state),
+                state=_where(done, self._next_state(env, fresh, state, place, t), state),
                 episode_return=jnp.where(done, 0, episode_return),
             )
-            return (after, carry, resets + done.astype(jnp.int32), cuts + cut.astype(jnp.int32), finals), record
+            return (after, carry, self._next_place(place, done), cuts + cut.astype(jnp.int32), finals), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        start = (worlds, carry, none, none, finals)
-        (worlds, carry, resets, _, finals), record = jax.lax.scan(step, start, (steps, noise, env_noise))
+        start = (worlds, carry, place, jnp.zeros_like(place), finals)
+        (worlds, carry, _, _, finals), record = jax.lax.scan(step, start, (steps, noise, env_noise))
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(worlds.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(finals),
-            resets_used=resets,
             bank_size=self._rows,
         )
         return worlds, trajectory, carry
@@ -160,13 +160,18 @@ class Rollout(Struct):
         # Exact mode has a row of states for every step; the bank has R for each environment, used in turn.
         return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self._rows, self.num_envs)))
 
-    def _next_state(self, env: Env, fresh: State, ended: State, resets: Int[Array, "E"], t: Int[Array, ""]) -> State:
+    def _next_state(self, env: Env, fresh: State, ended: State, place: Int[Array, "E"], t: Int[Array, ""]) -> State:
         if self.reset == "exact":
             state = jax.tree.map(lambda x: x[t], fresh)
         else:
-            row, column = resets % self._rows, jnp.arange(self.num_envs, dtype=jnp.int32)
-            state = jax.tree.map(lambda x: x[row, column], fresh)
+            state = jax.tree.map(lambda x: _flat(x).at[place].get(mode="promise_in_bounds"), fresh)
         return jax.vmap(env.carry_over)(ended, state)
+
+    def _next_place(self, place: Int[Array, "E"], done: Bool[Array, "E"]) -> Int[Array, "E"]:
+        # A comparison instead of a remainder: integer division is slow where there are no vectors of it.
+        below = place + self.num_envs
+        below = jnp.where(below >= self._rows * self.num_envs, below - self._rows * self.num_envs, below)
+        return jnp.where(done, below, place)
 
 
 def successor_value(
@@ -202,6 +207,10 @@ def draw_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
     for _ in shape:
         noise = jax.vmap(noise)
     return noise(jax.random.split(key, shape))
+
+
+def _flat(bank: Array) -> Array:
+    return bank.reshape(bank.shape[0] * bank.shape[1], *bank.shape[2:])
 
 
 def _where(flag: Bool[Array, "E"], yes: Any, no: Any) -> Any:

@@ -1,0 +1,155 @@
+"""What every registered agent must do, on worlds whose values are known by hand.
+
+An agent is found by being registered; `SETTINGS` says how to make it learn quickly.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, make
+from shoal.core.struct import hyper_fields, to_arrays
+from shoal.nn.torsos import CNN
+from shoal.rollout.evaluate import evaluate
+
+DISCOUNT = 0.9
+UPDATES = 200
+# What makes an agent learn a probe within seconds; `Probe-Image-v0` gets a small network of its own.
+SETTINGS = {
+    "ppo": {
+        "learning_rate": 1e-2,
+        "discount": DISCOUNT,
+        "gae_lambda": 1.0,
+        "max_grad_norm": 100.0,
+        "horizon": 200 * 160,
+        "num_envs": 8,
+        "num_steps": 20,
+        "hidden": (16,),
+        "entropy_coef": 0.0,
+        "value_loss": "squared",
+    }
+}
+IMAGE = {"network": CNN(channels=(4,), hidden=(16,)), "learning_rate": 3e-3}
+VALUES = {
+    "Probe-ConstantReward-v0": {0.0: 1.0},
+    "Probe-ObservationReward-v0": {1.0: 1.0, -1.0: -1.0},
+    "Probe-DiscountedReward-v0": {0.0: DISCOUNT, 1.0: 1.0},
+    "Probe-TimeLimit-v0": {t / 5: 10.0 for t in range(5)},
+    "Probe-Termination-v0": {t / 5: (1 - DISCOUNT ** (5 - t)) / (1 - DISCOUNT) for t in range(5)},
+}
+BEST_RETURNS = {
+    "Probe-ActionReward-v0": 1.0,
+    "Probe-MatchingAction-v0": 1.0,
+    "Probe-ContinuousAction-v0": 1.0,
+    "Probe-ContinuousMatching-v0": 1.0,
+    "Probe-MultiDiscrete-v0": 1.0,
+    "Probe-Image-v0": 1.0,
+}
+
+
+def learn(agent_name, env_name):
+    """A member trained on a probe: (agent, state, env)."""
+    fields = SETTINGS[agent_name] | (IMAGE if env_name == "Probe-Image-v0" else {})
+    env = make(env_name)
+    agent = to_arrays(AGENTS[agent_name].build(**fields).bind(env))
+
+    @jax.jit
+    def train(key):
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, UPDATES, lambda i, s: agent.update(s, env, i)[0], state)
+
+    return agent, train(make_key(0)), env
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("probe", sorted(VALUES))
+def test_values_are_those_computed_by_hand(name, probe):
+    agent, state, _ = learn(name, probe)
+    for obs, expected in VALUES[probe].items():
+        value = agent.value(state, jnp.asarray([obs], jnp.float32))
+        np.testing.assert_allclose(value, expected, atol=0.05 * max(1.0, abs(expected)), err_msg=f"at {obs}")
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("probe", sorted(BEST_RETURNS))
+def test_policies_find_the_best_actions(name, probe):
+    agent, state, env = learn(name, probe)
+    result = evaluate(agent, state, to_arrays(env), make_key(1), episodes=64, horizon=5)
+    np.testing.assert_allclose(result.episode_return, BEST_RETURNS[probe], atol=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_a_member_among_others_equals_a_member_alone(name):
+    fields = SETTINGS[name]
+    env = make("Probe-MatchingAction-v0")
+    agent = to_arrays(AGENTS[name].build(**fields).bind(env))
+
+    def train(key):
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, 3, lambda i, s: agent.update(s, env, i)[0], state)
+
+    keys = jax.random.split(make_key(0), 4)
+    together = jax.jit(jax.vmap(train))(keys)
+    alone = jax.jit(train)(keys[2])
+    for many, one in zip(_numbers(together), _numbers(alone), strict=True):
+        np.testing.assert_allclose(many[2], one, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_changing_numbers_never_recompiles(name):
+    fields = SETTINGS[name]
+    env = make("Probe-ActionReward-v0")
+    traces = []
+
+    @jax.jit
+    def one_update(agent, env, state):
+        traces.append(1)
+        return agent.update(state, env, jnp.int32(0))[0]
+
+    agent = AGENTS[name].build(**fields).bind(env)
+    state = agent.init(make_key(0), env)
+    one_update(to_arrays(agent), to_arrays(env), state)
+    for field, description in hyper_fields(agent).items():
+        low = description.metadata["search"].low if description.metadata["search"] else description.default
+        one_update(to_arrays(agent.replace(**{field: low})), to_arrays(env), state)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_keys_are_never_used_twice(name):
+    fields = SETTINGS[name]
+    env = make("Probe-MatchingAction-v0")
+    agent = to_arrays(AGENTS[name].build(**fields).bind(env))
+    with jax.debug_key_reuse(True):
+        state = jax.jit(agent.init)(make_key(0), env)
+        jax.jit(agent.update)(state, env, jnp.int32(0))
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_the_policy_alone_acts_like_the_whole_state(name):
+    fields = SETTINGS[name]
+    env = make("Probe-MatchingAction-v0")
+    agent = to_arrays(AGENTS[name].build(**fields).bind(env))
+    state = agent.init(make_key(0), env)
+    for greedy in (True, False):
+        whole = agent.act(state, jnp.ones(1), None, make_key(1), greedy)
+        part = agent.act(agent.policy_state(state), jnp.ones(1), None, make_key(1), greedy)
+        assert whole[0] == part[0]
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_the_state_keeps_its_structure(name):
+    fields = SETTINGS[name]
+    env = make("CartPole-v1")
+    agent = to_arrays(AGENTS[name].build(**fields).bind(env))
+    before = jax.eval_shape(agent.init, make_key(0), env)
+    after, _ = jax.eval_shape(agent.update, before, env, jnp.int32(0))
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+
+
+def _numbers(tree):
+    return [x for x in jax.tree.leaves(tree) if not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)]

@@ -1,0 +1,201 @@
+"""PPO's own arithmetic against NumPy, its options, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.agents.ppo import PPO, Batch
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.spaces import Discrete
+from shoal.core.struct import struct, to_arrays
+from shoal.envs.probes import ActionReward
+
+
+def bound(env="CartPole-v1", **fields):
+    env = make(env) if isinstance(env, str) else env
+    return to_arrays(PPO(**{"hidden": (8, 8), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
+
+
+def numpy_forward(weights, obs, head):
+    torso = weights["actor" if head == "policy" else "critic"]["params"]
+    for layer in ("Dense_0", "Dense_1"):
+        obs = np.tanh(obs @ np.asarray(torso[layer]["kernel"], np.float64) + np.asarray(torso[layer]["bias"]))
+    return obs @ np.asarray(weights[head]["kernel"], np.float64) + np.asarray(weights[head]["bias"])
+
+
+def test_the_loss_equals_a_numpy_version():
+    agent, env = bound(entropy_coef=0.02, value_coef=0.7, clip=0.1)
+    state = agent.init(make_key(0), env)
+    random = np.random.default_rng(0)
+    obs = random.normal(size=(32, 4)).astype(np.float32)
+    action = random.integers(0, 2, 32)
+    old_log_prob, old_value, target, advantage = random.normal(size=(4, 32)).astype(np.float32) * 0.3
+    old_log_prob -= 0.7
+    weights = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), state.weights)
+    rows = Batch(
+        jnp.asarray(obs),
+        None,
+        jnp.asarray(action, jnp.int32),
+        *map(jnp.asarray, (old_log_prob, old_value, advantage, target)),
+    )
+    loss, parts = agent._loss(weights, rows)
+
+    logits = numpy_forward(weights, obs, "policy")
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    ratio = np.exp(log_p[np.arange(32), action] - old_log_prob)
+    scaled = (advantage - advantage.mean()) / advantage.std()
+    policy_loss = np.maximum(-ratio * scaled, -np.clip(ratio, 0.9, 1.1) * scaled).mean()
+    value = numpy_forward(weights, obs, "value")[:, 0]
+    held = old_value + np.clip(value - old_value, -0.1, 0.1)
+    value_loss = 0.5 * np.maximum((value - target) ** 2, (held - target) ** 2).mean()
+    entropy = -(np.exp(log_p) * log_p).sum(1).mean()
+    np.testing.assert_allclose(parts["policy_loss"], policy_loss, rtol=1e-4)
+    np.testing.assert_allclose(parts["value_loss"], value_loss, rtol=1e-4)
+    np.testing.assert_allclose(parts["entropy"], entropy, rtol=1e-4)
+    np.testing.assert_allclose(loss, policy_loss + 0.7 * value_loss - 0.02 * entropy, rtol=1e-4)
+    np.testing.assert_allclose(parts["clip_fraction"], (np.abs(ratio - 1) > 0.1).mean())
+
+
+def test_gradients_are_clipped_by_their_norm_together():
+    agent, _ = bound(max_grad_norm=0.5)
+    slope = jnp.asarray([3.0, 4.0])
+    optimizer = agent._optimizer
+    clipped, _ = optimizer.update(slope, optimizer.init(slope))
+    # Clipped to norm 0.5, (0.3, 0.4); Adam's first step divides by its own size: sign, up to epsilon.
+    np.testing.assert_allclose(clipped, [0.3 / (0.3 + 1e-5), 0.4 / (0.4 + 1e-5)], rtol=1e-4)
+
+
+def test_the_learning_rate_falls_linearly_to_its_share():
+    agent, _ = bound(learning_rate=1e-2, horizon=640, num_envs=4, num_steps=16, anneal=1.0)
+    rates = [float(agent._learning_rate(jnp.int32(age))) for age in (0, 5, 9, 10, 20)]
+    np.testing.assert_allclose(rates, [1e-2, 5e-3, 1e-3, 0, 0], atol=1e-8)
+    half = agent.replace(anneal=jnp.float32(0.5))
+    np.testing.assert_allclose(half._learning_rate(jnp.int32(10)), 5e-3, rtol=1e-5)
+
+
+def test_first_epoch_ratios_are_one():
+    agent, env = bound(num_epochs=1, num_minibatches=1, learning_rate=0.0)
+    _, metrics = agent.update(agent.init(make_key(0), env), env, jnp.int32(0))
+    np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-7)
+    assert metrics.losses["clip_fraction"] == 0
+
+
+@pytest.mark.parametrize("shuffle", ["arithmetic", "exact", "envs"])
+def test_every_sample_is_learned_from_once_an_epoch(shuffle):
+    agent, _ = bound(shuffle=shuffle, num_envs=12, num_steps=16, num_minibatches=4, num_epochs=3)
+    index = np.asarray(agent._minibatches(make_key(0)))
+    assert index.shape == (12, 48)
+    for epoch in index.reshape(3, -1):
+        assert sorted(epoch.tolist()) == list(range(192))
+    if shuffle == "envs":  # whole environments stay together
+        assert len(set((index[0] % 12).tolist())) == 3
+
+
+def test_observation_statistics_do_not_change_within_an_update():
+    agent, env = bound("Pendulum-v1", normalize_observation=True, num_epochs=1, num_minibatches=1, learning_rate=0.0)
+    state = agent.init(make_key(0), env)
+    for i in range(3):
+        state, metrics = agent.update(state, env, jnp.int32(i))
+        np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-6)
+    assert state.obs_stats.count == 3 * agent.steps_per_update
+
+
+def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
+    agent, env = bound("Probe-TimeLimit-v0", normalize_reward=True, num_envs=2, num_steps=10, num_minibatches=2)
+    state = agent.init(make_key(0), env)
+    _, trajectory, _ = agent.rollout.collect(
+        env, state.worlds, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
+    )
+    scaled, stats, total = agent._scaled_reward(state, trajectory)
+    # Rewards of 1, cut every five steps: 1, 1.99, ... by the recursion; never centered, so the sign stays.
+    sums = np.array([sum(0.99**k for k in range(n)) for n in (1, 2, 3, 4, 5)] * 4)
+    np.testing.assert_allclose(stats.std(), sums.std(), rtol=1e-5)
+    np.testing.assert_allclose(scaled, 1 / sums.std(), rtol=1e-4)
+    np.testing.assert_allclose(total, 0)
+
+
+def test_correlated_noise_has_unit_variance_and_its_correlation():
+    agent, _ = bound("Pendulum-v1", noise_correlation=0.8, num_envs=64, num_steps=400, num_minibatches=1)
+    noise = np.asarray(agent._noise(make_key(0)))[..., 0]
+    assert abs(noise.std() - 1) < 0.02
+    assert abs(np.corrcoef(noise[1:].ravel(), noise[:-1].ravel())[0, 1] - 0.8) < 0.02
+    assert abs(np.corrcoef(noise[5:].ravel(), noise[:-5].ravel())[0, 1] - 0.8**5) < 0.05
+
+
+def test_continuous_actions_reach_the_world_within_its_bounds():
+    agent, env = bound("Pendulum-v1", log_std_init=3.0)
+    state = agent.init(make_key(0), env)
+    _, trajectory, _ = agent.rollout.collect(
+        env, state.worlds, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
+    )
+    raw, _ = trajectory.kept
+    assert np.abs(trajectory.action).max() == 2.0 and np.abs(raw).max() > 2.0
+
+
+def test_a_policy_never_takes_a_masked_action():
+    @struct
+    class Half(ActionReward):
+        """Only action 0 is allowed."""
+
+        def action_mask(self, state):
+            """Not 1."""
+            return jnp.asarray([True, False])
+
+    agent, env = bound(Half(), num_steps=32)
+    state = agent.init(make_key(0), env)
+    state, metrics = agent.update(state, env, jnp.int32(0))
+    assert metrics.episodes.return_max == -1.0 and all(np.isfinite(x) for x in metrics.losses.values())
+    assert agent.act(state, jnp.zeros(1), None, make_key(0), True, jnp.asarray([False, True]))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_envs": 12, "num_steps": 128, "num_minibatches": 10}, "1536 samples .*=10 does not divide. Try 8 or 12"),
+        ({"num_envs": 6, "shuffle": "envs", "num_minibatches": 4}, "6 environments to shuffle, .* Try 2 or 3"),
+        ({"num_epochs": 0}, "num_epochs=0 must be at least 1"),
+        ({"surrogate": "clip"}, "surrogate='clip' is unknown. Choose one of clipped, dpo, unclipped"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0 is out of range"),
+        ({"shuffle": "none"}, "shuffle='none' is unknown"),
+        ({"activation": "sigmoid"}, "activation='sigmoid' is unknown"),
+    ],
+)
+def test_mistakes_are_named_before_anything_compiles(fields, message):
+    with pytest.raises(ValueError, match=message):
+        bound(**fields)
+
+
+def test_normalizing_choices_is_refused():
+    @struct
+    class Choosing(ActionReward):
+        """Observes a choice."""
+
+        @property
+        def observation_space(self):
+            """One of three."""
+            return Discrete(3)
+
+    with pytest.raises(ValueError, match="needs observations that are arrays"):
+        bound(Choosing(), normalize_observation=True)
+
+
+def test_a_network_and_losses_of_your_own_plug_in():
+    import flax.linen as nn
+
+    class Wide(nn.Module):
+        """One layer."""
+
+        @nn.compact
+        def __call__(self, x):
+            return nn.relu(nn.Dense(7)(x))
+
+    def surrogate(ratio, advantage, clip):
+        return -ratio * advantage + clip * (ratio - 1) ** 2
+
+    agent, env = bound(network=Wide(), surrogate=surrogate, shared=True)
+    state = agent.init(make_key(0), env)
+    assert state.weights["actor"]["params"]["Dense_0"]["kernel"].shape == (4, 7) and "critic" not in state.weights
+    _, metrics = agent.update(state, env, jnp.int32(0))
+    assert np.isfinite(metrics.losses["loss"])
