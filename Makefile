@@ -1,0 +1,60 @@
+# `make demo` trains and shows results; `make test` runs the tests. Each sets the environment up first when it is
+# missing or stale (`./setup`). VENV and PYTHON may be given, as in `make test PYTHON=python3.13 VENV=.venv-313`.
+
+SHELL := /bin/sh
+VENV ?= .venv
+export VENV
+BIN = $(VENV)/bin
+DEMO = runs/demo
+
+# Rooms and files that pyright finds nothing in. It only grows.
+TYPED = src/shoal/core src/shoal/ops src/shoal/nn src/shoal/canvas src/shoal/rollout src/shoal/agents/presets \
+    src/shoal/viz/curves.py src/shoal/viz/gif.py src/shoal/train/spec.py src/shoal/train/folder.py \
+    src/shoal/train/result.py src/shoal/train/program.py src/shoal/train/host.py src/shoal/train/placement.py
+
+# Small tests gain nothing from many threads, and lose much to waiting for each other.
+THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
+
+.PHONY: help setup demo test test-newest lint docs lock peers clean
+
+help:  ## say what there is
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
+
+setup:  ## make or update the environment
+	@./setup
+
+demo: setup  ## train 32 agents on CartPole and draw them, in about a minute
+	@rm -rf $(DEMO)
+	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 32 --name demo
+	@echo
+	@echo "Learning curves: $(DEMO)/figures/"
+	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
+	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
+
+test: setup  ## the tests, without those marked long
+	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-newest:  ## the same tests under Python 3.13 and the newest JAX it gets
+	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
+	@$(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not long"
+
+lint: setup  ## ruff, formatting, types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright --pythonpath $(BIN)/python $(TYPED)
+
+docs:  ## the generated pages, then the site, into site/
+	@./setup docs
+	@$(BIN)/python docs/generate.py
+	@$(BIN)/zensical build --clean
+
+lock:  ## resolve all versions anew into constraints.txt (needs uv; uv.lock is a by-product and not kept in git)
+	uv lock --upgrade
+	uv export --no-hashes --all-extras --no-emit-project -o constraints.txt
+
+peers:  ## .venv-peers: the libraries that benchmarks/run.py compares with
+	VENV=.venv-peers sh benchmarks/peers/setup.sh
+
+clean:  ## remove what make and the tests made, except environments and runs
+	rm -rf site dist .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
