@@ -275,6 +275,38 @@ def test_the_doctor_names_devices_and_cache(capsys):
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
 
 
+@pytest.mark.parametrize(
+    ("jaxlib", "threads", "expected"),
+    [
+        ("0.10.2", "2", True),
+        ("0.10.2", "16", False),
+        ("0.11.0", "", True),
+        ("0.11.1", "2", False),
+        ("0.9.2", "2", False),
+    ],
+)
+def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected):
+    from shoal.cli.doctor import can_deadlock
+
+    assert can_deadlock(jaxlib, threads) is expected
+
+
+def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():
+    code = (
+        "import os, shoal\n"
+        "shoal.prepare(cores=3)\n"
+        "import jax\n"
+        "print(len(jax.devices()), os.environ['NPROC'], jax.config.jax_compilation_cache_dir)\n"
+    )
+    given = {**os.environ, "NPROC": "5", "JAX_COMPILATION_CACHE_DIR": "/nowhere", "XLA_FLAGS": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["3", "5", "/nowhere"], done.stderr
+    import shoal
+
+    with pytest.raises(RuntimeError, match="must come before JAX is imported"):
+        shoal.prepare()
+
+
 # Dying.
 
 

@@ -16,7 +16,7 @@ PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "p
 
 
 def doctor(words: list[str]) -> int:
-    """Print the facts, then advice. Returns 1 when something needs attention."""
+    """Print the facts, then advice."""
     Parser(prog="shoal doctor", description="Devices, cache, known bugs, what to install.").parse_all(words)
     import jax
 
@@ -33,21 +33,27 @@ def doctor(words: list[str]) -> int:
     print("\n".join(f"{name:10} {text}" for name, text in rows))
     advice = list(_advice(devices[0].platform))
     print("\n" + "\n".join(f"! {line}" for line in advice) if advice else "\nnothing needs attention")
-    return 1 if advice else 0
+    return 0
 
 
 def _advice(seen: str) -> Iterator[str]:
     if nvidia_present() and seen == "cpu":
         yield "an NVIDIA GPU is here, but JAX does not see it: pip install 'shoal[cuda12]' (or [cuda13])"
-    version = tuple(int(part) for part in _version("jaxlib").split(".")[:3] if part.isdigit())
-    if seen == "cpu" and DEADLOCK[0] <= version <= DEADLOCK[1]:
-        threads = os.environ.get("NPROC", "0")
-        guarded = threads.isdigit() and int(threads) >= DEADLOCK_GUARD_THREADS
-        remedy = "guarded against" if guarded else f"set NPROC={DEADLOCK_GUARD_THREADS} or more"
-        if not guarded:
-            yield f"jaxlib {_version('jaxlib')} can wait forever in batched linear algebra on CPU: {remedy}"
+    if seen == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
+        yield (
+            f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "
+            f"shoal has none; a network of your own that has (flax's orthogonal initializer) needs `--threads "
+            f"{DEADLOCK_GUARD_THREADS}`"
+        )
         if sys.version_info >= (3, 12):
             yield "a jaxlib without that bug is out for this Python: pip install --upgrade jax"
+
+
+def can_deadlock(jaxlib: str, threads: str) -> bool:
+    """Whether this version has the bug, and the thread pool is not large enough to avoid it."""
+    version = tuple(int(part) for part in jaxlib.split(".")[:3] if part.isdigit())
+    guarded = threads.isdigit() and int(threads) >= DEADLOCK_GUARD_THREADS
+    return DEADLOCK[0] <= version <= DEADLOCK[1] and not guarded
 
 
 def nvidia_present() -> bool:

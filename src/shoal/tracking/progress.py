@@ -2,23 +2,23 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from io import TextIOBase
+from typing import Any
 
 from shoal.tracking.reporter import Reporter
 
 
-def reporter_for_terminal(stream: TextIO | None = None) -> Reporter:
+def reporter_for_terminal(stream: TextIOBase | None = None) -> Reporter:
     """A live bar where a person is watching, plain lines where a file or a pipe is."""
-    stream = stream or sys.stderr
-    return LiveBar(stream) if stream.isatty() else PlainLines(stream)
+    return LiveBar(stream) if (stream or sys.stderr).isatty() else PlainLines(stream)
 
 
 class PlainLines(Reporter):
     """One line for each record, for log files."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIOBase | None = None) -> None:
         """Write to a stream; standard error by default."""
-        self.stream = stream or sys.stderr
+        self.stream: Any = stream or sys.stderr
         self.plan: Any = None
 
     def compiling(self, plan: Any) -> None:
@@ -46,9 +46,9 @@ class PlainLines(Reporter):
 class LiveBar(Reporter):
     """A bar that says what it is doing: compiling, with seconds; then returns, steps per second and time left."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIOBase | None = None) -> None:
         """Draw on a terminal; standard error by default."""
-        self.stream = stream or sys.stderr
+        self.stream: Any = stream or sys.stderr
         self.plan: Any = None
         self._bar: Any = None
 

@@ -7,7 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-# jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool (batched linear algebra inside loops).
+# jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool and batched LAPACK calls (`qr`,
+# `solve`) meet in one program. shoal has none, and a larger pool slows training (PPO on two cores: 105k steps/s with 2
+# threads, 65k with 16), so this many is only advised to those whose own network has some.
 DEADLOCK_GUARD_THREADS = 16
 DEVICE_COUNT = "--xla_force_host_platform_device_count"
 
@@ -15,9 +17,9 @@ DEVICE_COUNT = "--xla_force_host_platform_device_count"
 def prepare(*, cache: bool = True, cores: int = 0, threads: int = 0) -> None:
     """Let JAX see every CPU core as a device and keep compiled programs between runs. Call it before using JAX.
 
-    `cores=0` is all of them; `threads=0` sizes XLA's thread pool by itself. The `shoal` command does this on its own;
-    a script or notebook that trains populations on a CPU should do it in its first lines. Raises RuntimeError when JAX
-    has already been imported, because then part of it would be ignored.
+    `cores=0` is all of them; `threads=0` gives XLA's pool as many threads as there are cores. The `shoal` command does
+    this on its own; a script or notebook that trains populations on a CPU should do it in its first lines. Raises
+    RuntimeError when JAX has already been imported, because then part of it would be ignored.
 
         import shoal
 
@@ -30,7 +32,7 @@ def prepare(*, cache: bool = True, cores: int = 0, threads: int = 0) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} {DEVICE_COUNT}={cores or usable_cores()}".strip()
     if threads:
         os.environ["NPROC"] = str(threads)
-    os.environ.setdefault("NPROC", str(max(DEADLOCK_GUARD_THREADS, usable_cores())))
+    os.environ.setdefault("NPROC", str(usable_cores()))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
     if cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))

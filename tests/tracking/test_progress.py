@@ -1,0 +1,68 @@
+"""Progress, as lines and as a live bar."""
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from shoal.tracking.progress import LiveBar, PlainLines, duration, rate, reporter_for_terminal, returns
+
+DEVICE = SimpleNamespace(platform="cpu")
+PLAN = SimpleNamespace(
+    spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100),
+    members=2,
+    steps=128,
+    updates=4,
+    waves=[slice(0, 2)],
+    placement=SimpleNamespace(mesh=SimpleNamespace(size=2, devices=np.array([DEVICE, DEVICE]))),
+)
+LINE = {"env_steps": 64, "train_return": {"mean": 21.5, "p05": 20.0, "p95": 23.0}}
+
+
+def test_lines_say_what_runs_and_how_well():
+    stream = io.StringIO()
+    reporter = PlainLines(stream)
+    reporter.compiling(PLAN)
+    reporter.compiled(1.25)
+    reporter.record(2, LINE, 12_345.0, 61.0)
+    assert stream.getvalue().splitlines() == [
+        "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 cpu devices",
+        "compiled in 1.2 s",
+        " 50%            64 steps  return 21.5 (20 to 23)  12.3k steps/s  1:01 left",
+    ]
+
+
+def test_the_bar_passes_from_compiling_to_training():
+    stream = io.StringIO()
+    reporter = LiveBar(stream)
+    reporter.message("before")
+    reporter.compiling(PLAN)
+    reporter.compiled(1.0)
+    reporter.record(4, LINE, 12_345.0, 0.0)
+    reporter.message("member 1 [x] stopped")
+    reporter.close()
+    reporter.close()
+    text = stream.getvalue()
+    assert (
+        text.startswith("before") and "training" in text and "12.3k steps/s" in text and "member 1 [x] stopped" in text
+    )
+
+
+def test_files_and_pipes_get_lines():
+    assert isinstance(reporter_for_terminal(io.StringIO()), PlainLines)
+
+
+def test_a_record_in_which_nothing_ended_says_so():
+    assert returns({"env_steps": 1}) == "no episode ended"
+    assert returns({"eval_return": {"mean": 5.0, "p05": 5.0, "p95": 5.0}}) == "evaluation 5"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1:01"), (7445, "2:04:05")])
+def test_durations_read_like_a_clock(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(12, "12 steps/s"), (1.25e6, "1.25M steps/s"), (2e9, "2G steps/s")])
+def test_rates_have_three_digits(value, text):
+    assert rate(value) == text
