@@ -101,7 +101,7 @@ def test_jax_random_key_agrees_for_every_integer_dtype():
 
 
 def test_published_numbers_stay():
-    """Computed once by hand-written integer arithmetic; a change here changes every result ever published."""
+    """Written down when the hash was settled: a change here changes every result ever published."""
     assert jax.random.bits(make_key(0), (3,)).tolist() == [2748758286, 1483013700, 1254397363]
 
 
