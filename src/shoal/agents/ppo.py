@@ -220,10 +220,7 @@ class PPO(Agent):
     def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> Batch:
         action, policy = trajectory.kept
         obs = self._normalize(state, trajectory.obs)
-        value = self._nets.value(state.weights, obs)
-        last_value = self._nets.value(state.weights, self._normalize(state, trajectory.last_obs))
-        final_value = self._nets.value(state.weights, self._normalize(state, trajectory.final_obs))
-        next_value = successor_value(trajectory, value, last_value, final_value)
+        value, next_value = self._values(state, trajectory)
 
         def estimate(reward, value, next_value, terminated, done):
             return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
@@ -239,6 +236,18 @@ class PPO(Agent):
             advantage=advantage,
             target=advantage + value,
         )
+
+    def _values(self, state: PPOState, trajectory: Trajectory) -> tuple[Float[Array, "T E"], Float[Array, "T E"]]:
+        # One forward pass for everything that needs a value: [T + 1 + F, E].
+        seen = jax.tree.map(
+            lambda obs, last, final: jnp.concatenate([obs, last[None], final]),
+            trajectory.obs,
+            trajectory.last_obs,
+            trajectory.final_obs,
+        )
+        value = self.value(state, seen)
+        steps = self.num_steps
+        return value[:steps], successor_value(trajectory, value[:steps], value[steps], value[steps + 1 :])
 
     def _descend(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
         samples = jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)

@@ -26,17 +26,18 @@ class ActorCritic(NamedTuple):
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Fresh weights, from one observation (any leading axes). `key` is consumed."""
-        k_actor, k_critic, k_policy, k_value = jax.random.split(key, 4)
+        k_torsos, k_policy, k_value = jax.random.split(key, 3)
         features = self.features(obs)
-        actor = self.torso.init(k_actor, features)
-        width = jax.eval_shape(self.torso.apply, actor, features).shape[-1]
+        names = ("actor",) if self.shared else ("actor", "critic")
+        # Drawn together: half the program for the compiler to read.
+        torsos = jax.vmap(lambda k: self.torso.init(k, features))(jax.random.split(k_torsos, len(names)))
+        torsos = {name: jax.tree.map(lambda x, i=i: x[i], torsos) for i, name in enumerate(names)}
+        width = jax.eval_shape(self.torso.apply, torsos["actor"], features).shape[-1]
         weights = {
-            "actor": actor,
+            **torsos,
             "policy": _dense(k_policy, width, head_size(self.action_space), scale=0.01),
             "value": _dense(k_value, width, 1, scale=1.0),
         }
-        if not self.shared:
-            weights["critic"] = self.torso.init(k_critic, features)
         if isinstance(self.action_space, Box):
             weights["log_std"] = jnp.zeros(self.action_space.shape)
         return weights

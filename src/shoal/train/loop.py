@@ -110,6 +110,13 @@ class Run:
             "total_seconds": time.perf_counter() - self.started,
         }
 
+    def policies(self) -> Any:
+        """The policies of all members as they are now, on the host; evaluated or not."""
+        if self.last_policy is not None:
+            return self.last_policy
+        members = self._all_members()
+        return jax.vmap(type(self.plan.agent).policy_state)(self.plan.agent, members.state)
+
     # One chunk, in order.
 
     def _chunk(self) -> None:
@@ -168,7 +175,7 @@ class Run:
         checkpoint.save(self.folder.best, self.best_policy, about)
 
     def _save(self, record: int) -> None:
-        members = _joined([self._host(span, self.members[w]) for w, span in enumerate(self.plan.waves)])
+        members = self._all_members()
         about = {
             "updates": self.updates_done,
             "records": record + 1,
@@ -268,6 +275,9 @@ class Run:
 
     def _spread(self, tree: Any, span: slice) -> Any:
         return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree))
+
+    def _all_members(self) -> Any:
+        return _joined([self._host(span, self.members[w]) for w, span in enumerate(self.plan.waves)])
 
     def _host(self, span: slice, tree: Any) -> Any:
         count = span.stop - span.start

@@ -35,13 +35,14 @@ def train_chunk(
     An update whose losses are not finite is undone, and the member rests from then on: its state stays the last good
     one. `updates` is traced, so that chunks of any length share one program.
     """
-    shapes = jax.eval_shape(lambda: agent.update(member.state, env, clock)[1])
+    update = jax.jit(type(agent).update)  # traced once, for its shapes and for the loop
+    shapes = jax.eval_shape(update, agent, member.state, env, clock)[1]
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     nothing = nothing.replace(episodes=type(nothing.episodes).zero())
 
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
-        state, metrics = agent.update(member.state, env, clock + i)
+        state, metrics = update(agent, member.state, env, clock + i)
         alive = member.alive & all_finite(metrics.losses)
         kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state, member.state)
         losses = jax.tree.map(jnp.add, total.losses, metrics.losses)
