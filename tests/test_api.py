@@ -401,3 +401,16 @@ def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeyp
 def test_a_preset_that_is_misspelled_is_refused(text, message, tmp_path):
     with pytest.raises((ValueError, TypeError), match=message):
         presets.read(write_presets(tmp_path, text), "ppo")
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluations, tmp_path):
+    few = {**QUICK, "evaluations": evaluations, "records": 2, "seeds": 1}
+    made = shoal.train(
+        PPO(**SMALL), shoal.make("CartPole-v1", max_steps=10), folder=tmp_path / "p", progress=False, **few
+    )
+    video = made.folder / "videos" / "best.gif"
+    first = video.read_bytes()
+    video.unlink()
+    shoal.train(resume=made.folder, progress=False)
+    assert video.read_bytes() == first

@@ -1,7 +1,7 @@
 """The Python face of shoal: train, load, evaluate, roll out, compare. The command line is made of the same calls.
 
 result = shoal.train("ppo", "CartPole-v1", seeds=16)
-shoal.evaluate(result.folder, episodes=100, env_sweep={"gravity": [5, 10, 15]})
+shoal.evaluate(result.folder, episodes=100, env_fields={"gravity": 15})
 """
 
 import dataclasses
@@ -322,7 +322,7 @@ class _Studio(Reporter):
         camera = self._camera.result()
         plot_run(self.folder.path)
         if camera is not None:
-            draw_members(self.plan, run.last_policy, Result(self.folder.path).ranking(), self.folder.videos, camera)
+            draw_members(self.plan, run.policies(), Result(self.folder.path).ranking(), self.folder.videos, camera)
 
     def _prepare(self) -> Any:
         from shoal.viz.curves import preload
