@@ -70,7 +70,7 @@ class Canvas:
         self._paint(middle, r, lambda column, row: np.hypot(column - x, row - y) - r, fill)
 
     def line(self, points: Points, fill: Color, width: Real) -> None:
-        """A line through all points, with round ends and corners. It is never thinner than a pixel, so 0 is a hairline."""
+        """A line through all points, with round ends and corners, never thinner than a pixel: 0 is a hairline."""
         path = self._in_pixels(points)
         half = max(self._length(width), 1.0) / 2
         self._paint(path, half, functools.partial(_path_distance, path.tolist(), half), fill)
