@@ -23,9 +23,9 @@ help:  ## say what there is
 setup:  ## make or update the environment
 	@./setup
 
-demo: setup  ## train 32 agents on CartPole and draw them, in about a minute
+demo: setup  ## train 16 agents on CartPole and draw them, in about a minute
 	@rm -rf $(DEMO)
-	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 32 --name demo
+	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 16 --name demo
 	@echo
 	@echo "Learning curves: $(DEMO)/figures/"
 	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"

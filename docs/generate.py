@@ -1,0 +1,172 @@
+"""Write the pages that follow from the code: environments.md, agents.md, measurements.md. Run by `make docs`.
+
+`tests/test_docs.py` fails when a page is stale.
+"""
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from shoal.agents.presets import presets
+from shoal.core.registry import AGENTS, ENVS, Entry
+from shoal.core.struct import hyper_fields, static_fields
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS.parent / "benchmarks" / "results"
+NOTICE = "*Made by `docs/generate.py`: change the code, then run `make docs`.*"
+SUITES = {
+    "classic": (
+        "Environment steps",
+        "Random actions, automatic resets; observations folded into a checksum, or written.",
+    ),
+    "ppo": ("PPO on CartPole", "500,000 steps a seed: training alone, and the whole process from start to end."),
+    "peers": ("Called from Python", "Gymnasium's vectorized CartPole, and CleanRL's PPO recipe on torch."),
+}
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by file name."""
+    return {"environments.md": environments(), "agents.md": agents(), "measurements.md": measurements()}
+
+
+def environments() -> str:
+    """A table of all names, then a manual page for each class; probes, which are for testing agents, come last."""
+    classes: dict[type, list[Entry]] = {}
+    for entry in ENVS.values():
+        classes.setdefault(entry.cls, []).append(entry)
+    worlds = {cls: entries for cls, entries in classes.items() if not entries[0].name.startswith("Probe-")}
+    probes = {cls: entries for cls, entries in classes.items() if cls not in worlds}
+    parts = ["# Environments", NOTICE, _names(worlds)]
+    parts += [_world(cls, entries) for cls, entries in worlds.items()]
+    parts += ["## Probes", "Tiny worlds with known answers, each of which breaks one kind of mistake in an agent."]
+    parts.append(_names(probes))
+    return _page(parts)
+
+
+def agents() -> str:
+    """A manual page for each agent: fields that are numbers, fields that shape the program, presets."""
+    parts = ["# Agents", NOTICE]
+    for entry in AGENTS.values():
+        parts += [f"## {entry.name}", _prose(entry.cls)]
+        parts += ["Numbers: they may be swept, and changing them never recompiles.", _numbers(entry.cls)]
+        parts += ["Choices that shape the program: each combination is compiled for itself.", _choices(entry.cls)]
+        known = presets(entry.name)
+        if known:
+            rows = [[f"`{p.name}`", f"{p.steps:,}", _fields(p.fields), p.evidence] for p in known.values()]
+            parts += ["Presets:", _table(("name", "steps", "fields", "evidence"), rows)]
+    return _page(parts)
+
+
+def measurements() -> str:
+    """The tables that benchmarks/run.py wrote, each under the command that makes it again."""
+    parts = [
+        "# Measurements",
+        NOTICE,
+        "`make peers` installs what is compared with. [How it is fast](how-it-is-fast.md).",
+    ]
+    for suite, (title, what) in SUITES.items():
+        parts += [f"## {title}", what, f"```sh\n.venv-peers/bin/python benchmarks/run.py {suite}\n```"]
+        table = RESULTS / f"{suite}.md"
+        parts.append(table.read_text().strip() if table.is_file() else "Not measured yet for this version.")
+    others = sorted(p for p in RESULTS.glob("*.md") if p.stem not in SUITES)
+    for path in others:
+        parts += [f"## {path.stem}", path.read_text().strip()]
+    return _page(parts)
+
+
+def _names(classes: dict[type, list[Entry]]) -> str:
+    rows = []
+    for entries in classes.values():
+        for entry in entries:
+            world = entry.build()
+            limit = "none" if world.max_steps is None else str(world.max_steps)
+            spaces = (_space(world.observation_space), _space(world.action_space))
+            rows.append([f"`{entry.name}`", *spaces, limit, _first_line(entry.cls)])
+    return _table(("name", "observation", "action", "time limit", "what it is"), rows)
+
+
+def _world(cls: type, entries: list[Entry]) -> str:
+    names = ", ".join(f"`{entry.name}`" for entry in entries)
+    shaping, comments = static_fields(cls), _comments(cls)
+    rows = []
+    for field in dataclasses.fields(cls):
+        kind = f"shapes the program: {_one_of(field)}" if field.name in shaping else "number"
+        rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name, "")])
+    fields = _table(("field", "default", "kind", ""), rows)
+    picture = "It has pictures." if "render" in vars(cls) else ""
+    return "\n\n".join(part for part in (f"## {cls.__name__}", names, _prose(cls), picture, fields) if part)
+
+
+def _prose(cls: type) -> str:
+    # Labels such as "Reward: ..." begin paragraphs of their own.
+    text = inspect.getdoc(cls) or ""
+    labels = r"^(Action|Observation|Reward|Start|End|Noise|Differences?[\w ]*): *"
+    return re.sub(r"\n{3,}", "\n\n", re.sub(labels, r"\n**\1.** ", text, flags=re.M))
+
+
+def _comments(cls: type) -> dict[str, str]:
+    """What the source says beside a field: its unit or meaning."""
+    found = re.findall(r"^    (\w+): [^#\n]*= [^#\n]*#(?! type| noqa) (.*)$", inspect.getsource(cls), flags=re.M)
+    return {name: comment.replace("|", "\\|") for name, comment in found}
+
+
+def _space(space: Any) -> str:
+    kind, shape = type(space).__name__, getattr(space, "shape", None)
+    size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
+    words = size if isinstance(size, int) else " x ".join(str(n) for n in size or ())
+    return f"{kind} {words}" + (f", {space.dtype}" if kind == "Box" else "")
+
+
+def _numbers(cls: type) -> str:
+    rows = []
+    for name, field in hyper_fields(cls).items():
+        rows.append([f"`{name}`", _value(field.default), _range(field, "valid"), _range(field, "search"), _help(field)])
+    return _table(("field", "default", "valid", "worth searching", ""), rows)
+
+
+def _choices(cls: type) -> str:
+    fields = [field for field in static_fields(cls).values() if field.default is not None or field.metadata["help"]]
+    rows = [[f"`{f.name}`", _value(f.default), _one_of(f), _help(f)] for f in fields]
+    return _table(("field", "default", "one of", ""), rows)
+
+
+def _range(field: dataclasses.Field, which: str) -> str:
+    found = field.metadata[which]
+    return f"{found.low:g} to {found.high:g}{', log' if found.log else ''}" if found else ""
+
+
+def _one_of(field: dataclasses.Field) -> str:
+    return ", ".join(_value(choice) for choice in field.metadata.get("choices") or ())
+
+
+def _help(field: dataclasses.Field) -> str:
+    return field.metadata.get("help", "")
+
+
+def _fields(fields: dict[str, Any]) -> str:
+    return ", ".join(f"`{name}={value}`" for name, value in fields.items())
+
+
+def _value(value: Any) -> str:
+    return f"`{value:.6g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0].replace("|", "\\|")
+
+
+def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _page(parts: list[str]) -> str:
+    return "\n\n".join(parts).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (DOCS / name).write_text(text)
+        print(f"docs/{name}")

@@ -1,0 +1,146 @@
+"""The documentation is true: its examples run, its notebook runs, its generated pages are those of the code.
+
+The Python blocks of a page share one namespace and an empty folder, in order; a block that begins with the comment
+`# name.py` is saved as that file instead. Every `shoal ...` line of a `console` block runs in between, where it stands.
+"""
+
+import importlib.util
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from shoal.cli.main import main
+from shoal.core.registry import AGENTS, ENVS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# (\w+\.py)\n")
+NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page that run."""
+    text = page.read_text()
+    found = [Block(m[1], m[2], text[: m.start()].count("\n") + 1) for m in FENCE.finditer(text)]
+    return [block for block in found if block.language in ("python", "console")]
+
+
+def generated() -> dict[str, str]:
+    """What docs/generate.py would write."""
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs(tmp_path_factory):
+    """Pages train the same small programs: compile each once."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """Someone in an empty folder, in a fresh process as far as one can tell."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)  # JAX is running already
+    entries = [(registry, {name: registry[name] for name in registry}) for registry in (ENVS, AGENTS)]
+    modules = set(sys.modules)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as users have it
+        yield tmp_path
+    for registry, known in entries:
+        registry._entries = known
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def run_python(block: Block, page: Path, namespace: dict) -> None:
+    saved_as = FILE_NAME.match(block.text)
+    if saved_as:
+        Path(saved_as[1]).write_text(block.text)
+        return
+    code = "\n" * block.line + block.text  # so that a traceback shows the line of the page
+    exec(compile(code, str(page), "exec"), namespace)
+
+
+def run_console(block: Block, page: Path) -> None:
+    for line in block.text.splitlines():
+        words = shlex.split(line)
+        assert words[0] == "shoal", f"{page.name}: {line} is not a command of shoal's: mark its block sh"
+        assert main(words[1:]) in NEEDS_ATTENTION.get(words[1], (0,)), f"{page.name}: {line}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_every_example_of_a_page_runs(page, reader):
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language == "python":
+            run_python(block, page, namespace)
+        else:
+            run_console(block, page)
+
+
+def test_the_notebook_runs(tmp_path):
+    notebook = nbformat.read(DOCS / "quickstart.ipynb", as_version=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Jupyter's own parts
+        NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert (tmp_path / "runs" / "ppo-CartPole-v1" / "summary.json").is_file()
+
+
+def test_the_notebook_is_kept_without_outputs():
+    notebook = nbformat.read(DOCS / "quickstart.ipynb", as_version=4)
+    assert not [cell for cell in notebook.cells if cell.get("outputs") or cell.get("execution_count")]
+
+
+@pytest.mark.parametrize("name", ["environments.md", "agents.md", "measurements.md"])
+def test_generated_pages_are_those_of_the_code(name):
+    assert (DOCS / name).read_text() == generated()[name], f"docs/{name} is stale: run `python docs/generate.py`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    missing = [page.name for page in DOCS.glob("*.md") if f": {page.name}" not in navigation]
+    assert missing == []
+
+
+def test_a_page_is_cut_into_the_blocks_that_run(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# T\n```python\nx = 1\n```\n```sh\nrm -rf /\n```\ntext\n```console\nshoal envs\n```\n")
+    assert blocks(page) == [Block("python", "x = 1\n", 2), Block("console", "shoal envs\n", 9)]
