@@ -7,6 +7,7 @@ The Python blocks of a page share one namespace and an empty folder, in order; a
 import importlib.util
 import re
 import shlex
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_every_example_of_a_page_runs(page, reader):
             run_python(block, page, namespace)
         else:
             run_console(block, page)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "\nshoal.prepare()" in page.read_text()], ids=lambda p: p.stem
+)
+def test_pages_prepare_before_anything_imports_jax(page):
+    code = "".join(block.text for block in blocks(page) if block.language == "python")
+    before, call, _ = re.split(r"^(shoal\.prepare\(\)).*$", code, maxsplit=1, flags=re.MULTILINE)
+    subprocess.run([sys.executable, "-c", before + call], check=True, timeout=60)
 
 
 def test_the_notebook_runs(tmp_path):
