@@ -1,4 +1,4 @@
-"""Test environment: CPU, strict promotion, threads pinned. Set before NumPy and JAX are imported."""
+"""Test environment: a CPU seen as two devices, strict promotion, threads pinned. Set before JAX is imported."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ.setdefault("NPROC", "2")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -147,7 +147,6 @@ def run_job(
         folder.create()
     studio = _Studio(plan, folder, reporter) if figures else None
     try:
-        _say_unused_cores(plan, reporter)
         run = Run(plan, folder, studio or reporter)
         run.train(resume=resume)
         if studio is not None:
@@ -399,17 +398,6 @@ def _reporter(progress: bool | Reporter) -> Reporter:
     from shoal.tracking.progress import reporter_for_terminal
 
     return reporter_for_terminal()
-
-
-def _say_unused_cores(plan: Plan, reporter: Reporter) -> None:
-    from shoal.train.host import usable_cores
-
-    idle = plan.placement.mesh.devices.flat[0].platform == "cpu" and len(jax.local_devices()) == 1
-    if idle and plan.members > 1 and usable_cores() > 1:
-        reporter.message(
-            f"JAX sees 1 CPU device, so {plan.members} members share one of {usable_cores()} cores. "
-            f"Call shoal.prepare() in the first lines of a script to use them all."
-        )
 
 
 # Evaluation and rollouts.

@@ -300,13 +300,13 @@ def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected)
 def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():
     code = (
         "import os, shoal\n"
-        "shoal.prepare(cores=3)\n"
+        "shoal.prepare()\n"
         "import jax\n"
-        "print(len(jax.devices()), os.environ['NPROC'], jax.config.jax_compilation_cache_dir)\n"
+        "print(os.environ['NPROC'], jax.config.jax_compilation_cache_dir)\n"
     )
     given = {**os.environ, "NPROC": "5", "JAX_COMPILATION_CACHE_DIR": "/nowhere", "XLA_FLAGS": ""}
     done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["3", "5", "/nowhere"], done.stderr
+    assert done.stdout.split() == ["5", "/nowhere"], done.stderr
     import shoal
 
     with pytest.raises(RuntimeError, match="must come before JAX is imported"):
@@ -319,10 +319,7 @@ def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():
 def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
     """SIGKILL at a random moment after the first record; what follows is what an undisturbed run gives."""
     words = ["train", "ppo", "CartPole-v1", *TINY, "--seeds", "2", "--learning-rate", "1e-3,1e-2", "--no-figures"]
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli.main", *words, "--name", "r"], cwd=tmp_path, env=environment
-    )
+    process = subprocess.Popen([sys.executable, "-m", "shoal.cli.main", *words, "--name", "r"], cwd=tmp_path)
     folder = tmp_path / "runs" / "r"
     deadline = time.monotonic() + 200
     while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:

@@ -34,7 +34,7 @@ def _one(plan: Plan, root: Path) -> str:
             "records",
             f"{len(plan.boundaries)}, {len(plan.eval_records)} of them evaluated on {spec.eval_episodes} episodes",
         ),
-        ("devices", f"{place.mesh.size} x {place.mesh.devices.flat[0].device_kind}, blocks of {place.block}"),
+        ("devices", place.describe()),
         ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
         ("time", _time(plan, root)),
     ]

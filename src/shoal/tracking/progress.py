@@ -92,14 +92,11 @@ class LiveBar(Reporter):
 
 def headline(plan: Any) -> str:
     """What runs, in a line."""
-    place = plan.placement
-    kind = place.mesh.devices.flat[0].platform
-    devices = f"{place.mesh.size} {kind} device{'s' * (place.mesh.size > 1)}"
     waves = f", {len(plan.waves)} parts one after another to fit into memory" if len(plan.waves) > 1 else ""
     rounded = f" ({plan.spec.steps:,} asked for, rounded up to whole updates)" if plan.steps != plan.spec.steps else ""
     return (
         f"{plan.spec.agent} on {plan.spec.env}: {plan.members} member{'s' * (plan.members > 1)} x "
-        f"{plan.steps:,} steps{rounded} on {devices}{waves}"
+        f"{plan.steps:,} steps{rounded} on {plan.placement.describe()}{waves}"
     )
 
 

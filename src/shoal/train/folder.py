@@ -90,7 +90,7 @@ def unused_path(root: Path, stem: str) -> Path:
     return path
 
 
-def provenance(block: int, devices: list[Any]) -> dict[str, Any]:
+def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
     """Where and how a run was made."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -101,6 +101,7 @@ def provenance(block: int, devices: list[Any]) -> dict[str, Any]:
         "cpu": _cpu_name(),
         "devices": [f"{d.platform}: {d.device_kind}" for d in devices],
         "block": block,
+        "workers": workers,
         "commit": _commit(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }

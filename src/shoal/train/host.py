@@ -1,4 +1,4 @@
-"""What must be decided before JAX starts: how many devices a CPU counts as, thread pools, the compilation cache.
+"""What must be decided before JAX starts: the size of its thread pool, and where compiled programs are kept.
 
 Everything already set in the environment is honored. Nothing here imports JAX.
 """
@@ -11,15 +11,14 @@ from pathlib import Path
 # `solve`) meet in one program. shoal has none, and a larger pool slows training (PPO on two cores: 105k steps/s with 2
 # threads, 65k with 16), so this many is only advised to those whose own network has some.
 DEADLOCK_GUARD_THREADS = 16
-DEVICE_COUNT = "--xla_force_host_platform_device_count"
 
 
-def prepare(*, cache: bool = True, cores: int = 0, threads: int = 0) -> None:
-    """Let JAX see every CPU core as a device and keep compiled programs between runs. Call it before using JAX.
+def prepare(*, cache: bool = True, threads: int = 0) -> None:
+    """Keep compiled programs between runs, and size XLA's thread pool. Call it before JAX is imported.
 
-    `cores=0` is all of them; `threads=0` gives XLA's pool as many threads as there are cores. The `shoal` command does
-    this on its own; a script or notebook that trains populations on a CPU should do it in its first lines. Raises
-    RuntimeError when JAX has already been imported, because then part of it would be ignored.
+    `threads=0` is one for each core. The `shoal` command does this on its own; a script or notebook that does it in its
+    first lines starts faster the next time. Raises RuntimeError when JAX has already been imported, because then part
+    of it would be ignored.
 
         import shoal
 
@@ -27,9 +26,6 @@ def prepare(*, cache: bool = True, cores: int = 0, threads: int = 0) -> None:
     """
     if "jax" in sys.modules:
         raise RuntimeError("shoal.prepare() must come before JAX is imported: move it to the first lines, or restart.")
-    flags = os.environ.get("XLA_FLAGS", "")
-    if DEVICE_COUNT not in flags and "JAX_NUM_CPU_DEVICES" not in os.environ:
-        os.environ["XLA_FLAGS"] = f"{flags} {DEVICE_COUNT}={cores or usable_cores()}".strip()
     if threads:
         os.environ["NPROC"] = str(threads)
     os.environ.setdefault("NPROC", str(usable_cores()))

@@ -22,6 +22,7 @@ from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder, provenance
+from shoal.train.placement import is_key
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
 from shoal.train.records import Records, score_summary
@@ -144,11 +145,11 @@ class Run:
 
     def _train(self, updates: int) -> tuple[Metrics, np.ndarray]:
         parts = []
+        clock = (np.int32(self.updates_done), np.int32(updates))
         for wave, span in enumerate(self.plan.waves):
-            member, agent, env = self._on_device(wave, span)
-            member, metrics = self.programs.train(member, agent, env, np.int32(self.updates_done), np.int32(updates))
-            self._keep(wave, member)
-            parts.append(self._host(span, (metrics, member.alive)))
+            done = self.plan.placement.call(self.programs.train, self._on_device(wave, span), clock)
+            self._keep(wave, [member for member, _ in done])
+            parts.append(self._host(span, [(metrics, member.alive) for member, metrics in done]))
         return _joined(parts)
 
     def _evaluate(self, record: int) -> Evaluation:
@@ -156,9 +157,8 @@ class Run:
         key = jax.random.fold_in(stream(self.key, "evaluate"), record)
         parts = []
         for wave, span in enumerate(self.plan.waves):
-            member, agent, env = self._on_device(wave, span)
-            result = self.programs.evaluate(member, agent, env, self._spread(self.plan.seed_index, span), key)
-            parts.append(self._host(span, result))
+            mine = (*self._on_device(wave, span), self._spread(self.plan.seed_index, span))
+            parts.append(self._host(span, self.plan.placement.call(self.programs.evaluate, mine, (key,))))
         evaluation, policy = _joined(parts)
         self._keep_best(evaluation, policy)
         self.last_evaluation, self.last_policy = evaluation, policy
@@ -203,37 +203,31 @@ class Run:
         self.reporter.compiling(self.plan)
         begun = time.perf_counter()
         place, plan = self.plan.placement, self.plan
-        agent, env = self._spread(plan.agent, plan.waves[0]), self._spread(plan.env, plan.waves[0])
-        seeds = self._spread(plan.seed_index, plan.waves[0])
+        first = plan.waves[0]
+        agent, env, seed = (self._spread(x, first)[0] for x in (plan.agent, plan.env, plan.seed_index))
         to_begin = jax.jit(place.over_members(begin, 3))
-        member = jax.eval_shape(to_begin, agent, env, seeds, self.key)
-        member = jax.tree.map(
-            lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), member, self._shards(member)
-        )
-        run_eval = evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True)
+        to_train = jax.jit(place.over_members(train_chunk, 3), donate_argnums=0)
+        to_evaluate = jax.jit(place.over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
+        member = self._member_shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
         lowered = [
-            lambda: jax.jit(place.over_members(train_chunk, 3), donate_argnums=0).lower(
-                member, agent, env, clock, clock
-            ),
-            lambda: to_begin.lower(agent, env, seeds, self.key),
-            lambda: jax.jit(place.over_members(run_eval, 4)).lower(member, agent, env, seeds, self.key),
+            lambda: to_train.lower(member, agent, env, clock, clock),
+            lambda: to_begin.lower(agent, env, seed, self.key),
+            lambda: to_evaluate.lower(member, agent, env, seed, self.key),
         ]
         with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock, so the three overlap
-            train, start, evaluate = (f.result() for f in [pool.submit(low().compile) for low in lowered])
+            compiling = [pool.submit(low().compile, place.compiler_options) for low in lowered]
+            train, start, evaluate = (c.result() for c in compiling)
         seconds = time.perf_counter() - begun
         self.reporter.compiled(seconds)
         return Programs(start, train, evaluate, seconds)
 
     def _begin(self) -> list[Any]:
         plan = self.plan
-        members = []
+        self.members = [None] * len(plan.waves)
         for wave, span in enumerate(plan.waves):
-            agent, env = self._spread(plan.agent, span), self._spread(plan.env, span)
-            member = self.programs.begin(agent, env, self._spread(plan.seed_index, span), self.key)
-            members.append(member)
-            self.members = members
-            self._keep(wave, member)
+            mine = [self._spread(x, span) for x in (plan.agent, plan.env, plan.seed_index)]
+            self._keep(wave, plan.placement.call(self.programs.begin, mine, (self.key,)))
         return self.members
 
     def _restore(self) -> None:
@@ -242,12 +236,10 @@ class Run:
             self.folder.replace("metrics.jsonl", lambda path: path.write_text(""))
             return
         about = checkpoint.read_about(found)
-        like = jax.eval_shape(lambda: _joined([self._host_shapes(w) for w in range(len(self.plan.waves))]))
-        members = checkpoint.restore(found, like)
+        members = checkpoint.restore(found, self._all_members())
         for wave, span in enumerate(self.plan.waves):
-            self.members[wave] = jax.tree.map(lambda x, s=span: x[s], members)
-            if len(self.plan.waves) == 1:
-                self.members[wave] = self.plan.placement.spread(self.members[wave])
+            mine = jax.tree.map(lambda x, s=span: x[s], members)
+            self.members[wave] = mine if len(self.plan.waves) > 1 else self.plan.placement.spread(mine)
         self.records = Records.load(self.folder, self.plan.members, about["records"])
         self.updates_done = about["updates"]
         self.train_seconds, self.eval_seconds = about["train_seconds"], about["eval_seconds"]
@@ -263,54 +255,42 @@ class Run:
 
     # Moving members between host and device.
 
-    def _on_device(self, wave: int, span: slice) -> tuple[Any, Any, Any]:
-        member = self.members[wave]
+    def _on_device(self, wave: int, span: slice) -> tuple[list[Any], list[Any], list[Any]]:
+        members = self.members[wave]
         if len(self.plan.waves) > 1:
-            member = self.plan.placement.spread(member)
-        return member, self._spread(self.plan.agent, span), self._spread(self.plan.env, span)
+            members = self.plan.placement.spread(members)
+        return members, self._spread(self.plan.agent, span), self._spread(self.plan.env, span)
 
-    def _keep(self, wave: int, member: Any) -> None:
-        span = self.plan.waves[wave]
-        self.members[wave] = member if len(self.plan.waves) == 1 else self._host(span, member)
+    def _keep(self, wave: int, parts: list[Any]) -> None:
+        self.members[wave] = parts if len(self.plan.waves) == 1 else self._host(self.plan.waves[wave], parts)
 
-    def _spread(self, tree: Any, span: slice) -> Any:
+    def _spread(self, tree: Any, span: slice) -> list[Any]:
         return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree))
 
     def _all_members(self) -> Any:
-        return _joined([self._host(span, self.members[w]) for w, span in enumerate(self.plan.waves)])
+        if len(self.plan.waves) > 1:
+            return _joined(self.members)
+        return self._host(self.plan.waves[0], self.members[0])
 
-    def _host(self, span: slice, tree: Any) -> Any:
-        count = span.stop - span.start
-        return jax.tree.map(lambda x: host_array(x)[:count], tree)
+    def _host(self, span: slice, parts: list[Any]) -> Any:
+        return self.plan.placement.gather(parts, span.stop - span.start)
 
-    def _host_shapes(self, wave: int) -> Any:
-        span = self.plan.waves[wave]
-        count = span.stop - span.start
-        return jax.tree.map(
-            lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype) if not _is_key(x) else x[:count], self.members[wave]
-        )
-
-    def _shards(self, tree: Any) -> Any:
-        sharding = jax.sharding.NamedSharding(self.plan.placement.mesh, jax.sharding.PartitionSpec("members"))
-        return jax.tree.map(lambda _: sharding, tree)
+    def _member_shapes(self, member: Any) -> Any:
+        mesh = self.plan.placement.mesh
+        if mesh is None:
+            return member
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("members"))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), member)
 
     def _provenance(self) -> dict[str, Any]:
         place = self.plan.placement
-        made = provenance(place.block, list(place.mesh.devices.flat))
+        devices = list(place.mesh.devices.flat) if place.mesh else jax.local_devices()[:1]
+        made = provenance(place.block, place.workers, devices)
         return {**made, "only_in_python": opaque_fields(self.plan.spec)}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])
         return float(seconds[-1]) if seconds else 0.0
-
-
-def _is_key(x: Any) -> bool:
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def host_array(x: Any) -> Any:
-    """A NumPy array; typed keys stay keys, for NumPy cannot hold them."""
-    return x if _is_key(x) else np.asarray(x)
 
 
 @contextmanager
@@ -333,12 +313,10 @@ def stop_requests() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _joined(parts: list[Any]) -> Any:
-    return (
-        parts[0]
-        if len(parts) == 1
-        else jax.tree.map(lambda *xs: jnp.concatenate(xs) if _is_key(xs[0]) else np.concatenate(xs), *parts)
-    )
+def _joined(waves: list[Any]) -> Any:
+    if len(waves) == 1:
+        return waves[0]
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs) if is_key(xs[0]) else np.concatenate(xs), *waves)
 
 
 def _rows_where(flag: np.ndarray, new: Any, old: Any) -> Any:

@@ -1,0 +1,141 @@
+"""A member's numbers belong to it: not to its neighbors, the devices, the memory or how often it is evaluated."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder
+from shoal.train.loop import Run
+from shoal.train.placement import place
+from shoal.train.plan import make_plan
+from shoal.train.spec import RunSpec
+
+SPEC = {
+    "agent": "ppo",
+    "env": "CartPole-v1",
+    "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
+    "steps": 6 * 32,
+    "records": 3,
+    "evaluations": 1,
+    "eval_episodes": 4,
+    "eval_max_steps": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Train a variant of SPEC and return (plan, final members as host arrays, curves)."""
+
+    def run(devices=0, memory_limit=0, on_mesh=False, **changes):
+        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+        folder.create()
+        with jax.numpy_dtype_promotion("standard"):
+            plan = make_plan(RunSpec(**{**SPEC, **changes}), devices=devices, memory_limit=memory_limit)
+            if on_mesh:
+                plan = dataclasses.replace(plan, placement=place(plan.members, on_mesh=True))
+            job = Run(plan, folder)
+            job.train()
+        with np.load(checkpoint.newest(folder.checkpoints) / checkpoint.ARRAYS) as file:
+            return plan, {name: file[name] for name in file.files}, job.records.arrays()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(train):
+    """Three members on one device."""
+    return train(seeds=3, devices=1)
+
+
+def assert_same(left, right, members):
+    """Bitwise equal in the first `members` members."""
+    assert left.keys() == right.keys() and len(left) > 10
+    for name in left:
+        np.testing.assert_array_equal(left[name][:members], right[name][:members], err_msg=name)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_member_does_not_depend_on_how_many_others_there_are(seeds, train, alone):
+    _, members, _ = train(seeds=seeds, devices=1)
+    assert_same(members, alone[1], seeds)
+
+
+def test_a_member_does_not_depend_on_the_devices(train, alone):
+    plan, members, _ = train(seeds=3, devices=2)
+    assert plan.placement.workers == 2
+    assert_same(members, alone[1], 3)
+
+
+def test_a_population_that_does_not_fit_is_trained_in_waves_with_the_same_numbers(train, alone):
+    plan, members, _ = train(seeds=3, devices=1, memory_limit=2 * alone[0].member_bytes)
+    assert [w.stop - w.start for w in plan.waves] == [2, 1]
+    assert_same(members, alone[1], 3)
+
+
+def test_evaluating_more_often_does_not_change_training(train, alone):
+    _, members, curves = train(seeds=3, devices=1, evaluations=3)
+    assert np.isfinite(curves["eval_return"]).all()
+    assert_same(members, alone[1], 3)
+
+
+def test_recording_more_often_does_not_change_training(train, alone):
+    _, members, curves = train(seeds=3, devices=1, records=6)
+    assert len(curves["env_steps"]) == 6
+    assert_same(members, alone[1], 3)
+
+
+def test_settings_share_seeds(train, alone):
+    plan, members, _ = train(seeds=2, devices=1, sweep={"learning_rate": [2.5e-4, 1e-2]})
+    assert plan.member_names()[2:] == ["learning_rate=0.01 seed=0", "learning_rate=0.01 seed=1"]
+    assert_same(members, alone[1], 2)  # the first setting is the default
+    np.testing.assert_array_equal(members["state/key"][:2], members["state/key"][2:])
+    weights = members["state/weights/policy/kernel"]
+    assert not np.allclose(weights[0], weights[2], atol=1e-4)
+
+
+def test_members_in_blocks_agree_to_rounding(train, alone):
+    plan, members, _ = train(seeds=3, devices=1, block=2)
+    assert plan.placement.block == 2 and plan.placement.padded == 4
+    np.testing.assert_array_equal(members["state/key"], alone[1]["state/key"])
+    for name in members:
+        if "weights" in name:
+            np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
+
+
+def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone):
+    plan, members, _ = train(seeds=3, on_mesh=True)
+    assert plan.placement.mesh.size == 2 and plan.placement.padded == 4
+    np.testing.assert_array_equal(members["state/key"], alone[1]["state/key"])
+    for name in members:
+        if "weights" in name:
+            np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
+
+
+def test_seeds_and_generators_change_everything(train, alone):
+    for changes in ({"seed": 1}, {"prng": "threefry2x32"}):
+        _, members, _ = train(seeds=1, devices=1, **changes)
+        assert not np.allclose(members["state/weights/policy/kernel"], alone[1]["state/weights/policy/kernel"][:1])
+
+
+def test_one_member_too_large_for_memory_is_refused():
+    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB at hand"):
+        make_plan(RunSpec(**SPEC), memory_limit=1000)
+
+
+def test_more_devices_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="devices=64 were asked for, but JAX sees"):
+        make_plan(RunSpec(**SPEC), devices=64)
+
+
+def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
+    plan = make_plan(RunSpec(**{**SPEC, "steps": 33}))
+    assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon.tolist() == [64.0]
+    assert make_plan(RunSpec(**{**SPEC, "steps": 10**10})).steps == 10**10
+
+
+def test_time_limits_of_a_sweep_are_all_respected():
+    plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
+    assert plan.agent.rollout.final_slots == 2 and plan.env.max_steps.tolist() == [500, 8]
