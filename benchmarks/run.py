@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 WORKERS = HERE / "workers"
+MANY = 8  # seeds, above which a whole process is only its training
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
+
+
+# One XLA thread: with two, small kernels are split over both and gymnax's CartPole is a third slower (9.7 M steps/s
+# against 15.2 on the machine in results/). shoal turns that off itself and gives each core its share of environments.
+GYMNAX_AT_ITS_BEST = (("NPROC", "1"),)
 
 
 class Side(NamedTuple):
@@ -29,6 +35,7 @@ class Side(NamedTuple):
     name: str
     worker: str
     arguments: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()  # of its environment
 
 
 class Contest(NamedTuple):
@@ -47,7 +54,7 @@ def classic_contests(options: argparse.Namespace) -> list[Contest]:
     for env in options.envs or CLASSIC:
         for mode, extra in (("checksum", ()), ("trajectory", ("--trajectory",))):
             size = ("--env", env, "--envs", str(options.num_envs), *extra)
-            sides = (Side("gymnax", "step_gymnax", size), Side("shoal", "step_shoal", size))
+            sides = (Side("gymnax", "step_gymnax", size, GYMNAX_AT_ITS_BEST), Side("shoal", "step_shoal", size))
             contests.append(Contest(f"{env}, {options.num_envs} envs, {mode}", sides, stepping_rate, "M steps/s"))
     return contests
 
@@ -60,6 +67,8 @@ def ppo_contests(options: argparse.Namespace) -> list[Contest]:
         peer = Side("PureJaxRL's recipe", "ppo_gymnax", size)
         alone = (peer, Side("shoal", "ppo_shoal", (*size, "--evaluations", "0", "--records", "1")))
         contests.append(Contest(f"PPO, {seeds} seeds, running alone", alone, training_rate, "k steps/s"))
+        if seeds > MANY:
+            continue
         whole = (peer, Side("shoal", "ppo_shoal", size))
         for cache in ("empty", "filled"):
             name = f"PPO, {seeds} seeds, whole process, {cache} cache"
@@ -122,7 +131,9 @@ def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
     """One fresh process of one side: its line of JSON, and its seconds seen from outside. Raises RuntimeError."""
     command = [python, str(WORKERS / f"{side.worker}.py"), *side.arguments]
     begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(cache), check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(cache) | dict(side.variables), check=False
+    )
     outer_s = time.perf_counter() - begin
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}:\n{done.stderr[-2000:]}")

@@ -35,21 +35,19 @@ def compile_phases(function: Callable, *arguments: Any) -> tuple[Callable, dict[
     return compiled, {**phases, **seconds}
 
 
-def repeat(program: Callable, carry: Any, times: int) -> tuple[Any, dict[str, list[float]]]:
-    """Call `carry, _ = program(*carry)` once unmeasured, then `times` measured; the last carry and the seconds.
+def repeat(advance: Callable[[], None], times: int) -> dict[str, list[float]]:
+    """Call `advance` once unmeasured, then `times` measured; it must wait for its own result.
 
     Processor seconds stand beside the wall's: on a machine that does other work too they are the steadier of the two.
     """
-    import jax
-
-    carry, _ = jax.block_until_ready(program(*carry))
+    advance()
     walls, cpus = [], []
     for _ in range(times):
         wall, cpu = time.perf_counter(), time.process_time()
-        carry, _ = jax.block_until_ready(program(*carry))
+        advance()
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-    return carry, {"wall_s": walls, "cpu_s": cpus}
+    return {"wall_s": walls, "cpu_s": cpus}
 
 
 def report(**numbers: Any) -> None:

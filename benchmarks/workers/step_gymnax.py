@@ -54,5 +54,12 @@ key = jax.random.key(0)
 obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, args.envs), params)
 carry = (obs, state, jnp.zeros_like(obs), key)
 program, phases = measure.compile_phases(rollout, *carry)
-carry, seconds = measure.repeat(program, carry, args.repeats)
+
+
+def advance():
+    global carry
+    carry, _ = jax.block_until_ready(program(*carry))
+
+
+seconds = measure.repeat(advance, args.repeats)
 measure.report(steps=args.envs * args.steps, checksum=float(carry[2].sum()), **phases, **seconds)

@@ -19,10 +19,13 @@ parser.add_argument("--repeats", type=int, default=5)
 parser.add_argument("--trajectory", action="store_true")
 args = parser.parse_args()
 
-from shoal.cli.bench import HORIZON, make_stepper, total  # noqa: E402
+import time  # noqa: E402
+
+from shoal.cli.bench import HORIZON, make_fleet  # noqa: E402
 from shoal.core.registry import ENVS  # noqa: E402
 
-stepper = make_stepper(
+begin = time.perf_counter()
+fleet = make_fleet(
     ENVS[args.env].build(),
     args.envs,
     rounds=args.steps // HORIZON,
@@ -30,13 +33,13 @@ stepper = make_stepper(
     trajectory=args.trajectory,
     prng=args.random,
 )
-program, phases = measure.compile_phases(stepper.run, *stepper.carry)
-carry, seconds = measure.repeat(program, stepper.carry, args.repeats)
+compile_s = time.perf_counter() - begin
+seconds = measure.repeat(fleet.advance, args.repeats)
 measure.report(
-    steps=stepper.steps,
-    checksum=total(carry[1]),
-    resets_reused=int(carry[3]),
-    bank_size=stepper.bank_size,
-    **phases,
+    steps=fleet.steps,
+    checksum=fleet.checksum,
+    resets_reused=fleet.resets_reused,
+    bank_size=fleet.bank_size,
+    compile_s=compile_s,
     **seconds,
 )

@@ -16,9 +16,12 @@ from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollout.rollout import Rollout
+from shoal.train.host import usable_cores
+from shoal.train.placement import Placement, place
 
 POLICIES = ("random", "mlp")
 HORIZON = 100  # steps between refills of the bank
+FEWEST_A_CORE = 64  # environments; fewer are not worth a thread of their own
 
 
 class Throughput(NamedTuple):
@@ -64,18 +67,52 @@ def default_sizes() -> list[int]:
 
 def measure(name: str, env: Env, num_envs: int, policy: str, seconds: float) -> Throughput:
     """Compile once, run once unmeasured, then for as long as asked; the rate is that of the median call."""
-    stepper = make_stepper(env, num_envs, policy=policy)
     begin = time.perf_counter()
-    program = jax.jit(stepper.run).lower(*stepper.carry).compile()
+    fleet = make_fleet(env, num_envs, policy=policy)
     compile_seconds = time.perf_counter() - begin
-    carry, _ = jax.block_until_ready(program(*stepper.carry))
+    fleet.advance()
     took: list[float] = []
     while len(took) < 3 or sum(took) < seconds:
         begin = time.perf_counter()
-        carry, _ = jax.block_until_ready(program(*carry))
+        fleet.advance()
         took.append(time.perf_counter() - begin)
-    rate = stepper.steps / sorted(took)[len(took) // 2]
-    return Throughput(name, num_envs, policy, rate, compile_seconds, int(carry[3]), total(carry[1]))
+    rate = fleet.steps / sorted(took)[len(took) // 2]
+    return Throughput(name, num_envs, policy, rate, compile_seconds, fleet.resets_reused, fleet.checksum)
+
+
+class Fleet:
+    """The same compiled stepper on every core, each with its share of the environments (see `train/placement.py`)."""
+
+    def __init__(self, program: Any, carries: list[tuple], placement: Placement, stepper: Stepper) -> None:
+        """Made by `make_fleet`."""
+        self._program, self._placement, self._carries = program, placement, carries
+        self.steps = stepper.steps * len(carries)  # of one `advance`
+        self.bank_size = stepper.bank_size
+
+    def advance(self) -> None:
+        """Step every environment through all rounds."""
+        done = self._placement.call(self._program, [list(column) for column in zip(*self._carries, strict=True)])
+        self._carries = [carry for carry, _ in done]
+
+    @property
+    def resets_reused(self) -> int:
+        """Resets that took a state of the bank for the second time; a comparison needs it to be 0."""
+        return sum(int(carry[3]) for carry in self._carries)
+
+    @property
+    def checksum(self) -> float:
+        """All observations so far, added up."""
+        return sum(total(carry[1]) for carry in self._carries)
+
+
+def make_fleet(env: Env, num_envs: int, **how: Any) -> Fleet:
+    """A fleet of `num_envs` environments, compiled. `how` goes to `make_stepper`."""
+    cores = usable_cores() if jax.default_backend() == "cpu" else 1
+    shares = cores if num_envs >= FEWEST_A_CORE * cores and num_envs % cores == 0 else 1
+    steppers = [make_stepper(env, num_envs // shares, seed=i, **how) for i in range(shares)]
+    placement = place(shares, block=1)
+    program = jax.jit(steppers[0].run).lower(*steppers[0].carry).compile(placement.compiler_options)
+    return Fleet(program, [stepper.carry for stepper in steppers], placement, steppers[0])
 
 
 def make_stepper(
@@ -87,6 +124,7 @@ def make_stepper(
     bank_size: int = 0,
     trajectory: bool = False,
     prng: str = "mix32",
+    seed: int = 0,
 ) -> Stepper:
     """A program that steps `num_envs` environments for `rounds` horizons, refilling the reset bank before each.
 
@@ -109,7 +147,7 @@ def make_stepper(
     def run(*carry: Any) -> tuple[tuple, Any]:
         return jax.lax.scan(collect, carry, None, rounds)
 
-    k_worlds, k_run = jax.random.split(make_key(0, prng))
+    k_worlds, k_run = jax.random.split(make_key(seed, prng))
     worlds = rollout.init(env, k_worlds)
     obs = jax.eval_shape(jax.vmap(env.observe), worlds.state)
     checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, _sum_dtype(x.dtype)), obs)
