@@ -10,7 +10,7 @@ from scipy import stats
 
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
-from shoal.core.registry import make
+from shoal.core.registry import ENVS, make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.rollout.rollout import Rollout, final_slots, successor_value
@@ -186,3 +186,25 @@ def test_impossible_sizes_are_refused(sizes):
 def test_an_unknown_reset_mode_is_refused():
     with pytest.raises(ValueError, match="Choose 'bank' or 'exact'"):
         Rollout.for_env(Counter(), 2, 2, "always")
+
+
+@pytest.mark.parametrize("name", [n for n in ENVS if not n.startswith("Probe-")])
+def test_a_random_policy_hardly_ever_empties_the_bank(name):
+    env = make(name)
+    rollout = Rollout.for_env(env, 64, 128)
+    act = lambda obs, mask, key, carry: (jax.vmap(env.action_space.sample)(key), None, carry)  # noqa: E731
+
+    @jax.jit
+    def run(key):
+        def collect(worlds, key):
+            k_act, k_worlds = jax.random.split(key)
+            keys = jax.random.split(k_act, (128, 64))
+            worlds, trajectory, _ = rollout.collect(env, worlds, act, keys, k_worlds)
+            return worlds, trajectory.episodes()
+
+        k_init, k_run = jax.random.split(key)
+        return jax.lax.scan(collect, rollout.init(env, k_init), jax.random.split(k_run, 30))[1]
+
+    episodes = run(make_key(0))
+    assert episodes.count.sum() > 64
+    assert episodes.resets_reused.sum() < 0.01 * episodes.count.sum()

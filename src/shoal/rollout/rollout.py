@@ -87,7 +87,7 @@ class Rollout(Struct):
             raise ValueError(f"num_envs={num_envs} and num_steps={num_steps} must both be at least 1.")
         if reset not in ("bank", "exact"):
             raise ValueError(f"reset={reset!r} is unknown. Choose 'bank' or 'exact'.")
-        bank = bank_size or math.ceil(num_steps / env.reset_every) + 1
+        bank = bank_size or math.ceil(num_steps / min(env.reset_every, _shortest_limit(env, env.reset_every))) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
     def init(self, env: Env, key: Key) -> Worlds:
@@ -192,11 +192,14 @@ def successor_value(
 
 def final_slots(env: Env, num_steps: int) -> int:
     """How many time limits one environment can reach within T steps: they lie at least `max_steps` apart."""
-    if env.max_steps is None:
-        return 0
-    if not is_concrete(env.max_steps):
-        return num_steps
-    return math.ceil(num_steps / max(1, int(np.min(np.asarray(env.max_steps)))))
+    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest_limit(env, otherwise=1))
+
+
+def _shortest_limit(env: Env, otherwise: int) -> int:
+    # A population's limit may be an array; one that is being traced could be anything.
+    if env.max_steps is None or not is_concrete(env.max_steps):
+        return otherwise
+    return max(1, int(np.min(np.asarray(env.max_steps))))
 
 
 def draw_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:

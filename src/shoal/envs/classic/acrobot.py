@@ -4,7 +4,7 @@ Source: Sutton 1996; Sutton and Barto 2018; Gymnasium `classic_control/acrobot.p
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,8 @@ class Acrobot(Env):
     `equations="nips"` leaves out a term, as the 1996 paper's text does; its results used the book's.
     Differences from Gymnasium: none in the dynamics. `gravity` and `target_height` are fields here.
     """
+
+    reset_every: ClassVar[int] = 200
 
     dt: Number = 0.2  # seconds a step, one Runge-Kutta step of fourth order
     gravity: Number = 9.8  # m/s^2

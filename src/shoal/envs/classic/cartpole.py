@@ -4,7 +4,7 @@ Source: Barto, Sutton and Anderson 1983; Gymnasium `classic_control/cartpole.py`
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,8 @@ class CartPole(Env):
     Differences from Gymnasium: none in the dynamics. Gymnasium goes on from a terminated state with reward 0; here a
     rollout resets first.
     """
+
+    reset_every: ClassVar[int] = 10
 
     gravity: Number = 9.8  # m/s^2
     mass_cart: Number = 1.0  # kg

@@ -6,7 +6,7 @@ step for step.
 
 import functools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,8 @@ class MountainCar(Env):
     The left wall takes all speed out of a car that hits it; the right edge only holds its position.
     Differences from Gymnasium: none.
     """
+
+    reset_every: ClassVar[int] = 200
 
     min_position: Number = -1.2
     max_position: Number = 0.6

@@ -3,7 +3,7 @@
 Source: Moore 1990; Gymnasium `classic_control/continuous_mountain_car.py` (MountainCarContinuous-v0), step for step.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,8 @@ class MountainCarContinuous(Env):
     The left wall takes all speed out of a car that hits it; the right edge only holds its position.
     Differences from Gymnasium: none. (gymnax lets the car stick to the left wall; returns on it do not compare.)
     """
+
+    reset_every: ClassVar[int] = 500
 
     min_action: float = static(-1.0)  # static: these two are the action space
     max_action: float = static(1.0)

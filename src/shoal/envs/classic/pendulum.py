@@ -4,7 +4,7 @@ Source: Gymnasium `classic_control/pendulum.py` (Pendulum-v1), step for step.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,8 @@ class Pendulum(Env):
     End: never terminated; truncated after `max_steps` (200).
     Differences from Gymnasium: none.
     """
+
+    reset_every: ClassVar[int] = 200
 
     g: Number = 10.0  # m/s^2
     mass: Number = 1.0  # kg
