@@ -123,7 +123,7 @@ def make_job(
         found = presets.find(agent, env, preset or "") if preset is not None else None
         if found is not None:
             fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
-            steps = steps or found.steps
+            steps = found.steps if steps is None else steps
     if steps is not None:
         options["steps"] = steps
     spec = spec_for(agent, env, fields=fields, sweep=sweep, **options)

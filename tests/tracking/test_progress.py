@@ -3,19 +3,18 @@
 import io
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from shoal.tracking.progress import LiveBar, PlainLines, duration, rate, reporter_for_terminal, returns
+from shoal.train.placement import Placement
 
-DEVICE = SimpleNamespace(platform="cpu")
 PLAN = SimpleNamespace(
     spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100),
     members=2,
     steps=128,
     updates=4,
     waves=[slice(0, 2)],
-    placement=SimpleNamespace(mesh=SimpleNamespace(size=2, devices=np.array([DEVICE, DEVICE]))),
+    placement=Placement(members=2, block=1, workers=2),
 )
 LINE = {"env_steps": 64, "train_return": {"mean": 21.5, "p05": 20.0, "p95": 23.0}}
 
@@ -27,7 +26,8 @@ def test_lines_say_what_runs_and_how_well():
     reporter.compiled(1.25)
     reporter.record(2, LINE, 12_345.0, 61.0)
     assert stream.getvalue().splitlines() == [
-        "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 cpu devices",
+        "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 CPU cores, "
+        "one member at a time on each",
         "compiled in 1.2 s",
         " 50%            64 steps  return 21.5 (20 to 23)  12.3k steps/s  1:01 left",
     ]
