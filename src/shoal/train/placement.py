@@ -62,8 +62,7 @@ class Placement(NamedTuple):
 
         def part(rows: Any) -> Any:
             chosen = [
-                a[rows] if impl is None else jax.random.wrap_key_data(a[rows], impl=impl)
-                for a, impl in zip(arrays, impls, strict=True)
+                a[rows] if impl is None else _as_keys(a[rows], impl) for a, impl in zip(arrays, impls, strict=True)
             ]
             return jax.tree.unflatten(structure, chosen)
 
@@ -82,9 +81,7 @@ class Placement(NamedTuple):
 
         def one(*leaves: Any) -> Any:
             joined = join([key_words(x) for x in leaves])[:count]
-            return (
-                jax.random.wrap_key_data(joined, impl=jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
-            )
+            return _as_keys(joined, jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
 
         return jax.tree.map(one, *parts)
 
@@ -141,9 +138,13 @@ def place(members: int, block: int = 0, devices: int = 0, on_mesh: bool | None =
 
 def is_key(x: Any) -> bool:
     """Whether an array holds typed random keys."""
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def key_words(x: Any) -> np.ndarray:
     """An array on the host; typed keys as their words, for NumPy cannot hold them."""
     return np.asarray(jax.random.key_data(x)) if is_key(x) else np.asarray(x)
+
+
+def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
+    return jax.random.wrap_key_data(jax.numpy.asarray(words), impl=impl)
