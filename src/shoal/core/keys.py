@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.core.mix32 import MIX32, key_of_seed
 
-# Selectable generators. `mix32` is ours: several times faster on CPU, not cryptographic. `threefry2x32` is JAX's.
+# Selectable generators. `mix32` is ours: faster on CPU, not cryptographic. `threefry2x32` is JAX's.
 IMPLEMENTATIONS = {"mix32": MIX32, "threefry2x32": "threefry2x32"}
 DEFAULT = "mix32"
 

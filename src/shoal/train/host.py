@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 # jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool and batched LAPACK calls (`qr`,
-# `solve`) meet in one program. shoal has none, and a larger pool slows training (PPO on two cores: 105k steps/s with 2
-# threads, 65k with 16), so this many is only advised to those whose own network has some.
+# `solve`) meet in one program. shoal has none, and a larger pool slows training, so this many is only advised to those
+# whose own network has some.
 DEADLOCK_GUARD_THREADS = 16
 
 
