@@ -8,7 +8,8 @@ BIN = $(VENV)/bin
 DEMO = runs/demo
 
 # Rooms and files that pyright finds nothing in. It only grows.
-TYPED = src/shoal/core src/shoal/ops src/shoal/nn src/shoal/canvas src/shoal/rollout src/shoal/agents/presets \
+TYPED = src/shoal/core src/shoal/ops src/shoal/nn src/shoal/canvas src/shoal/rollout src/shoal/agents/ppo.py \
+    src/shoal/agents/presets src/shoal/envs/classic \
     src/shoal/viz/curves.py src/shoal/viz/gif.py src/shoal/train/spec.py src/shoal/train/folder.py \
     src/shoal/train/result.py src/shoal/train/program.py src/shoal/train/host.py src/shoal/train/placement.py
 

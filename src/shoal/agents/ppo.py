@@ -96,18 +96,18 @@ class PPO(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     network: Any = static(None, help="a torso of your own")
     shared: bool = static(False, choices=(False, True), help="one torso for policy and value")
-    surrogate: str | Callable = static("clipped", choices=tuple(SURROGATES))
-    value_loss: str | Callable = static("clipped", choices=tuple(VALUE_LOSSES))
+    surrogate: Any = static("clipped", choices=tuple(SURROGATES))
+    value_loss: Any = static("clipped", choices=tuple(VALUE_LOSSES))
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = static(False, choices=(False, True))
     normalize_reward: bool = static(False, choices=(False, True))
     shuffle: str = static("arithmetic", choices=("arithmetic", "exact", "envs"))
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`.
-    observation_space: Space | None = static(None)
-    action_space: Space | None = static(None)
-    rollout: Rollout | None = static(None)
+    # Filled in by `bind`: two spaces and a Rollout; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+    rollout: Any = static(None)
 
     def bind(self, env: Env) -> "PPO":
         """This agent for this environment. Raises ValueError where they cannot work together."""
@@ -119,8 +119,8 @@ class PPO(Agent):
                 f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
             )
         return self.replace(
-            surrogate=SURROGATES.get(self.surrogate, self.surrogate),
-            value_loss=VALUE_LOSSES.get(self.value_loss, self.value_loss),
+            surrogate=_by_name(SURROGATES, self.surrogate),
+            value_loss=_by_name(VALUE_LOSSES, self.value_loss),
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -205,7 +205,7 @@ class PPO(Agent):
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
         # Divided by the deviation of the discounted return, never centered: that would change the task.
-        if not self.normalize_reward:
+        if state.return_stats is None:
             return trajectory.reward, None, None
 
         def add(total, inputs):
@@ -303,7 +303,7 @@ class PPO(Agent):
         return ActorCritic(self.network, self.observation_space, self.action_space, self.shared)
 
     @property
-    def _optimizer(self) -> optax.GradientTransformation:
+    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
         # The learning rate is applied in `_descend`: inside the transformation it would hide in a closure.
         return optax.scale_by_adam(eps=self.adam_eps)
 
@@ -355,8 +355,14 @@ def clip_norm(gradient: Float[Array, "P"], largest: Number) -> Float[Array, "P"]
     return gradient * jnp.minimum(1.0, largest / jnp.maximum(jnp.linalg.norm(gradient), 1e-12))
 
 
+def _by_name(table: dict[str, Callable], choice: str | Callable) -> Callable:
+    return choice if callable(choice) else table[choice]
+
+
 def _mask_policy(policy: Distribution, mask: Any) -> Distribution:
-    return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))
+    if mask is None:
+        return policy
+    return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only choices have masks
 
 
 def _only_boxes(space: Space) -> bool:

@@ -8,7 +8,7 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -17,7 +17,11 @@ from jax.core import Tracer
 from shoal.core.errors import unknown_field
 
 # A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
-Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
+# A type checker sees only what arithmetic with it means inside `jit`.
+if TYPE_CHECKING:
+    Number = float | jax.Array
+else:
+    Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
@@ -66,7 +70,8 @@ class Struct:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # the same
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(static, hyper, dataclasses.field))
+# `static` and `hyper` are no specifiers to a type checker: it would not see a default that is given by position.
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def struct(cls: Cls) -> Cls:
     """Turn a class into a frozen dataclass that is a JAX pytree.
 
