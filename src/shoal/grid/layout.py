@@ -1,0 +1,81 @@
+"""Laying out a level: walls, and things put down at random in the cells of a mask.
+
+MiniGrid draws a position and draws again while it does not suit. That is a uniform draw from the cells that suit, which
+is what `choose` makes in one step.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, UInt16
+
+from shoal.core.keys import Key
+from shoal.grid.actions import at
+from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
+
+# Numbers of the colors in the order of their names, in which MiniGrid draws them.
+ALPHABETICAL = np.array([COLORS.index(name) for name in sorted(COLORS)], np.int32)
+
+
+def empty_room(width: int, height: int) -> UInt16[np.ndarray, "W H"]:
+    """Nothing, with a wall around it."""
+    return walled(np.full((width, height), EMPTY, np.uint16), 0, 0, width, height)
+
+
+def walled(grid: UInt16[np.ndarray, "W H"], x: int, y: int, width: int, height: int) -> UInt16[np.ndarray, "W H"]:
+    """The grid with the outline of a rectangle as wall."""
+    grid = grid.copy()
+    grid[x : x + width, [y, y + height - 1]] = WALL
+    grid[[x, x + width - 1], y : y + height] = WALL
+    return grid
+
+
+def rectangle(
+    shape: tuple[int, int],
+    x: Int[Array, ""] | int,
+    y: Int[Array, ""] | int,
+    width: Int[Array, ""] | int,
+    height: Int[Array, ""] | int,
+) -> Bool[Array, "W H"]:
+    """Which cells lie in a rectangle; what juts out of the grid is cut off."""
+    columns, rows = np.arange(shape[0], dtype=np.int32)[:, None], np.arange(shape[1], dtype=np.int32)[None, :]
+    return jnp.asarray((columns >= x) & (columns < x + width) & (rows >= y) & (rows < y + height))
+
+
+def column(shape: tuple[int, int], x: Int[Array, ""] | int) -> Bool[Array, "W H"]:
+    """Which cells lie in a column."""
+    return rectangle(shape, x, 0, 1, shape[1])
+
+
+def row(shape: tuple[int, int], y: Int[Array, ""] | int) -> Bool[Array, "W H"]:
+    """Which cells lie in a row."""
+    return rectangle(shape, 0, y, shape[0], 1)
+
+
+def choose(key: Key, mask: Bool[Array, "W H"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """A cell (x, y) of a mask, each as likely as any other; (0, 0) where the mask is empty. `key` is consumed."""
+    numbers = mask.size
+    width = max(1, (numbers - 1).bit_length())
+    # The highest lot wins; a cell's own number stands in its low bits, so that one maximum finds both.
+    lots = jax.random.bits(key, (numbers,), jnp.uint32) >> width << width | np.arange(numbers, dtype=np.uint32)
+    winner = jnp.max(jnp.where(mask.reshape(-1), lots, 0)) & np.uint32((1 << width) - 1)
+    index = winner.astype(jnp.int32)
+    return index // mask.shape[1], index % mask.shape[1]
+
+
+def place(
+    key: Key, grid: UInt16[Array, "W H"], new: Cell, where: Bool[Array, "W H"] | None = None
+) -> tuple[UInt16[Array, "W H"], Int[Array, ""], Int[Array, ""]]:
+    """The grid with a thing put down in an empty cell (of `where`), and its position. `key` is consumed.
+
+    Where no such cell exists the grid comes back as it was: check `jnp.any(...)` first if that can happen.
+    """
+    free = grid == EMPTY if where is None else (grid == EMPTY) & where
+    x, y = choose(key, free)
+    width, height = grid.shape
+    return jnp.where(at((width, height), x, y) & free, new, grid), x, y
+
+
+def random_color(key: Key, shape: tuple[int, ...] = ()) -> Int[Array, "*shape"]:
+    """Numbers of random colors. `key` is consumed."""
+    return jax.random.randint(key, shape, 0, len(COLORS), jnp.int32)

@@ -1,0 +1,184 @@
+"""The base of every tile world: what MiniGrid's `MiniGridEnv` does, as a value. A level adds a generator and a task."""
+
+import abc
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+
+from shoal.core.env import Env, Key, State
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
+from shoal.core.struct import Number, static, struct
+from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
+from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
+from shoal.grid.view import partial_view
+from shoal.grid.words import VOCABULARY, decode, encode
+
+
+@struct
+class GridState(State):
+    """A grid and the agent in it. `x` grows to the right, `y` downwards."""
+
+    grid: UInt16[Array, "W H"]  # packed cells, see `grid/cells.py`
+    x: Int[Array, ""]
+    y: Int[Array, ""]
+    direction: Int[Array, ""]  # 0 right, 1 down, 2 left, 3 up
+    carrying: UInt16[Array, ""]  # EMPTY when the hand is
+
+
+@struct
+class Level(Env):
+    """A tile world. Write `init` (a generator), `shape`, `time_limit`, and what applies of `judge` and `mission`.
+
+    Action: Discrete(7): left, right, forward, pickup, drop, toggle, done. In compiled code an action outside of this
+    does nothing but let time pass.
+
+    Observation: a dict.
+
+    | name      | space                                  | meaning                                                  |
+    |-----------|----------------------------------------|----------------------------------------------------------|
+    | image     | uint8 [view_size, view_size, 3]        | cells in front, [column, row, (object, color, state)]    |
+    | direction | Discrete(4), uint8                     | 0 right, 1 down, 2 left, 3 up                            |
+    | mission   | MultiDiscrete, uint8                   | word numbers, see `grid/words.py`                        |
+
+    Reward: 1 - 0.9 * time / max_steps on success, 0 otherwise.
+    End: terminated on the goal, in lava, or when the level's own task is decided; truncated after `max_steps`.
+    Source: MiniGrid 3.2.0, `minigrid_env.py`.
+    """
+
+    reset_every: ClassVar[int] = 16
+    # Whether anything in the grid can change while an agent acts. Where it cannot, a step writes no cells.
+    changes: ClassVar[bool] = True
+    # The task in words; a level whose task differs from episode to episode writes `mission` instead.
+    task: ClassVar[str] = ""
+    see_through_walls: ClassVar[bool] = False
+
+    view_size: int = static(7, help="cells to a side of what the agent sees: odd, at least 3")
+    max_steps: Number | None = None  # the level's own where it is None
+
+    def __post_init__(self) -> None:
+        if self.view_size < 3 or self.view_size % 2 == 0:
+            raise ValueError(f"view_size={self.view_size} must be odd and at least 3, so that the agent has a middle.")
+        if self.max_steps is None:
+            object.__setattr__(self, "max_steps", self.time_limit)
+
+    @abc.abstractmethod
+    def init(self, key: Key) -> GridState:
+        """The generator: a level and the agent's place in it. `key` is consumed."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Width and height of the grid."""
+
+    @property
+    @abc.abstractmethod
+    def time_limit(self) -> int:
+        """How many steps an episode may take where `max_steps` does not say."""
+
+    def judge(
+        self, before: GridState, after: GridState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """(reward, terminated) of the level's own task, on top of goal and lava. Default: there is none."""
+        del before, after, action
+        return jnp.float32(0), jnp.bool_(False)
+
+    def mission(self, state: GridState) -> UInt8[Array, "L"]:
+        """The task as word numbers; `mission_text` is the same in words."""
+        del state
+        return jnp.asarray(encode(self.task))
+
+    def others_move(self, state: GridState, noise: Any) -> GridState:
+        """The grid after what moves by itself has moved, before the agent acts. Default: nothing does."""
+        del noise
+        return state
+
+    # What follows is the same in every level.
+
+    @property
+    def action_space(self) -> Discrete:
+        """MiniGrid's seven actions; `ACTIONS` names them."""
+        return Discrete(len(ACTIONS))
+
+    @property
+    def observation_space(self) -> Dict:
+        """Image, direction and mission."""
+        return Dict(
+            {
+                "image": Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8"),
+                "direction": Discrete(4, "uint8"),
+                "mission": MultiDiscrete((len(VOCABULARY),) * self.mission_length, "uint8"),
+            }
+        )
+
+    @property
+    def mission_length(self) -> int:
+        """How many word numbers a mission of this level has."""
+        return jax.eval_shape(lambda key: self.mission(self.init(key)), jax.random.key(0)).shape[0]
+
+    def mission_text(self, state: GridState) -> str:
+        """The task in words, as MiniGrid says it. Runs on the host."""
+        return decode(self.mission(state))
+
+    def observe(self, state: GridState) -> dict[str, Array]:
+        """What the agent sees, its direction, and its task."""
+        pose = (state.x, state.y, state.direction)
+        return {
+            "image": partial_view(state.grid, *pose, state.carrying, self.view_size, self.see_through_walls),
+            "direction": state.direction.astype(jnp.uint8),
+            "mission": self.mission(state),
+        }
+
+    def transition(
+        self, state: GridState, action: Int[Array, ""], noise: Any
+    ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """Others move, the agent acts, the level judges."""
+        after = self.act(self.others_move(state, noise), action)
+        ahead = is_moved(state, after)
+        standing = cell_at(after.grid, after.x, after.y, WALL)
+        at_goal, in_lava = ahead & is_a(standing, "goal"), ahead & is_a(standing, "lava")
+        reward, decided = self.judge(state, after, action)
+        reward = jnp.where(at_goal, self.success(after), 0) + reward
+        return after, reward, at_goal | in_lava | decided, {}
+
+    def act(self, state: GridState, action: Int[Array, ""]) -> GridState:
+        """The state after the agent's action, which sees and changes only the cell in front of it."""
+        x, y = in_front(state)
+        front = cell_at(state.grid, x, y, WALL)
+        walks = (action == FORWARD) & is_walkable(front)
+        state = state.replace(
+            x=jnp.where(walks, x, state.x), y=jnp.where(walks, y, state.y), direction=turned(state.direction, action)
+        )
+        if not self.changes:
+            return state
+        front, carrying = handled(front, state.carrying, action)
+        return state.replace(grid=with_cell(state.grid, x, y, front), carrying=carrying)
+
+    def success(self, state: GridState) -> Float[Array, ""]:
+        """The reward of success now: 1 at the start, 0.1 at the time limit."""
+        return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.max_steps))
+
+
+def in_front(state: GridState) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """The position (x, y) in front of the agent."""
+    dx, dy = heading(state.direction)
+    return state.x + dx, state.y + dy
+
+
+def is_moved(before: GridState, after: GridState) -> Bool[Array, ""]:
+    """Whether the agent left its cell."""
+    return (before.x != after.x) | (before.y != after.y)
+
+
+def begin(
+    grid: UInt16[Array, "W H"] | UInt16[np.ndarray, "W H"],
+    x: Int[Array, ""] | int,
+    y: Int[Array, ""] | int,
+    direction: Int[Array, ""] | int,
+) -> dict[str, Any]:
+    """The fields of a state at the start of an episode, with an empty hand: `GridState(**begin(grid, x, y, 0))`."""
+    whole = {"time": 0, "x": x, "y": y, "direction": direction}
+    fields = {name: jnp.asarray(value).astype(jnp.int32) for name, value in whole.items()}
+    return {**fields, "grid": jnp.asarray(grid), "carrying": jnp.asarray(EMPTY)}

@@ -1,0 +1,58 @@
+"""Missions as text and as numbers: the vocabulary, and templates with slots.
+
+A mission is a row of word numbers, padded with 0 at its end, so it can be made inside `jit`. The numbers are those of
+MiniGrid's `DictObservationSpaceWrapper`, in whose order the words stand.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt8
+
+from shoal.grid.cells import COLORS, OBJECTS
+
+PADDING = ""
+VOCABULARY = (
+    PADDING,
+    *("red", "green", "blue", "yellow", "purple", "grey"),
+    *("unseen", "empty", "wall", "floor", "box", "key", "ball", "door", "goal", "agent", "lava"),
+    *("pick", "avoid", "get", "find", "put", "use", "open", "go", "fetch", "reach", "unlock", "traverse"),
+    *("up", "the", "a", "at", ",", "square", "and", "then", "to", "of", "rooms", "near", "opening", "must", "you"),
+    *("matching", "end", "hallway", "object", "from", "room", "maze"),
+)
+
+_COLOR_WORDS = np.array([VOCABULARY.index(name) for name in COLORS], np.uint8)
+_OBJECT_WORDS = np.array([VOCABULARY.index(name) for name in OBJECTS], np.uint8)
+
+
+def color_word(color: Int[Array, ""]) -> UInt8[Array, ""]:
+    """The word of a color number."""
+    return jnp.asarray(_COLOR_WORDS).at[color].get(mode="promise_in_bounds")
+
+
+def object_word(number: Int[Array, ""]) -> UInt8[Array, ""]:
+    """The word of an object number."""
+    return jnp.asarray(_OBJECT_WORDS).at[number].get(mode="promise_in_bounds")
+
+
+def encode(text: str, length: int | None = None) -> UInt8[np.ndarray, "L"]:
+    """Word numbers of a text, padded to `length`; a slot `{}` is 0. Raises ValueError for a word that is not known."""
+    words = text.replace(",", " , ").split()
+    for word in words:
+        if word not in VOCABULARY and word != "{}":
+            raise ValueError(f"mission {text!r}: the word {word!r} is not in the vocabulary (shoal/grid/words.py).")
+    numbers = [0 if word == "{}" else VOCABULARY.index(word) for word in words]
+    return np.array(numbers + [0] * ((length or max(1, len(words))) - len(numbers)), np.uint8)
+
+
+def fill(text: str, *slots: UInt8[Array, ""], length: int | None = None) -> UInt8[Array, "L"]:
+    """Word numbers of a template, with the given words in its slots: `fill("go to the {} door", color_word(c))`."""
+    numbers = jnp.asarray(encode(text, length))
+    places = [i for i, word in enumerate(text.replace(",", " , ").split()) if word == "{}"]
+    for place, word in zip(places, slots, strict=True):
+        numbers = jnp.where(np.arange(numbers.shape[0]) == place, word, numbers)
+    return numbers
+
+
+def decode(numbers: UInt8[Array, "L"] | UInt8[np.ndarray, "L"]) -> str:
+    """The text of a mission. Runs on the host."""
+    return " ".join(VOCABULARY[i] for i in np.asarray(numbers) if i).replace(" ,", ",")
