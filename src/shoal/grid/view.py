@@ -2,17 +2,24 @@
 
 Source: MiniGrid 3.2.0 `minigrid_env.py` (`gen_obs_grid`) and `core/grid.py` (`process_vis`), whose nested loops over
 cells are bit operations on whole rows here.
+
+The functions below take any trailing axes `*n`, and `partial_view` puts the axis of a `vmap` there: cells of many
+environments side by side fill a processor's vectors, rows of seven do not. Two short scans keep XLA on CPU from
+computing the cells again for everything that reads them.
 """
 
-from functools import reduce
+import functools
+from collections.abc import Callable
 from operator import or_
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
 from shoal.grid.actions import heading
-from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, Cell, is_transparent
+from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
 
 
 def partial_view(
@@ -23,24 +30,45 @@ def partial_view(
     carrying: UInt16[Array, ""],
     size: int,
     see_through_walls: bool,
-) -> UInt8[Array, "size size 3"]:
+) -> UInt8[Array, "{size} {size} 3"]:
     """The `size` x `size` cells in front of an agent, indexed [column, row, channel] as MiniGrid has it.
 
     The agent looks up from the middle of the last row. Its own cell shows what it carries. Cells outside the grid are
     walls; cells that it cannot see are zeros.
     """
-    cells = _square(grid, x, y, direction, size)
-    if not see_through_walls:
-        cells = jnp.where(visible(is_transparent(cells)), cells, UNSEEN)
-    return channels(jnp.where(_hand(size), carrying, cells))
+    return channels(visible_cells(size, see_through_walls)(grid, x, y, direction, carrying))
 
 
-def channels(cells: Cell) -> UInt8[Array, "*cells 3"]:
+def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
     """Object, color and state of cells, side by side."""
-    return (jnp.asarray(cells)[..., None] >> SHIFTS & MASKS).astype(jnp.uint8)
+    return (cells[..., None] >> SHIFTS & MASKS).astype(jnp.uint8)
 
 
-def visible(transparent: Bool[Array, "V V"]) -> Bool[Array, "V V"]:
+@functools.cache
+def visible_cells(size: int, see_through_walls: bool) -> Callable[..., UInt16[Array, "V V"]]:
+    """A function (grid, x, y, direction, carrying) -> packed cells that the agent sees, 0 where it does not see."""
+
+    def look(grid, x, y, direction, carrying):
+        cells = _square(grid, x, y, direction, size)
+        if not see_through_walls:
+            cells = jnp.where(visible(is_transparent(cells)), cells, UNSEEN)
+        hand = np.zeros((size, size) + (1,) * x.ndim, bool)
+        hand[size // 2, size - 1] = True
+        return jnp.where(hand, carrying[None, None], cells)
+
+    batched = custom_vmap(look)
+
+    @batched.def_vmap
+    def side_by_side(axis_size, is_batched, *inputs):
+        full = (
+            x if has else jnp.broadcast_to(x, (axis_size, *x.shape)) for x, has in zip(inputs, is_batched, strict=True)
+        )
+        return jnp.moveaxis(look(*full), -1, 0), True
+
+    return batched
+
+
+def visible(transparent: Bool[Array, "V V *n"]) -> Bool[Array, "V V *n"]:
     """Which cells of a view an agent sees, given which of them it sees through.
 
     Light starts in the agent's cell and goes up row by row: sideways through transparent cells, first to the right,
@@ -48,50 +76,47 @@ def visible(transparent: Bool[Array, "V V"]) -> Bool[Array, "V V"]:
     of the sweep. A row is a number with a bit for each cell, the leftmost lowest.
     """
     size = transparent.shape[0]
-    rows = reduce(or_, (transparent[i].astype(jnp.int32) << i for i in range(size)))
-    all_cells, first, last = (1 << size) - 1, 1, 1 << size - 1
-    lit = jnp.int32(1 << size // 2)
-    seen = []
-    for j in reversed(range(size)):
-        clear = rows[j]
-        right = lit | _flood(lit & clear, clear, 1) << 1 & all_cells
-        left = right | _flood(right & clear, clear, -1) >> 1
-        seen.append(left)
-        rightward, leftward = right & clear & ~last, left & clear & ~first
-        lit = rightward | rightward << 1 | leftward | leftward >> 1
-    columns = jnp.stack(seen[::-1]) >> np.arange(size, dtype=np.int32)[:, None]
-    return columns & 1 == 1
+    rows = functools.reduce(or_, (transparent[i].astype(jnp.int32) << i for i in range(size)))
+    leftmost, rightmost, everywhere = 1, 1 << size - 1, (1 << size) - 1
+
+    def light_row(lit, clear):
+        after_right = lit | _flood(lit & clear, clear, 1, size) << 1 & everywhere
+        after_both = after_right | _flood(after_right & clear, clear, -1, size) >> 1
+        rightward, leftward = after_right & clear & ~rightmost, after_both & clear & ~leftmost
+        return rightward | rightward << 1 | leftward | leftward >> 1, after_both
+
+    _, seen = jax.lax.scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
+    columns = np.arange(size, dtype=np.int32).reshape(size, *(1,) * seen.ndim)
+    return seen[None] >> columns & 1 == 1
 
 
-def _flood(lit: Int[Array, ""], clear: Int[Array, ""], way: int) -> Int[Array, ""]:
+def _flood(lit: Int[Array, "*n"], clear: Int[Array, "*n"], way: int, size: int) -> Int[Array, "*n"]:
     # Kogge-Stone: light runs through 1, 2, 4, ... clear cells at a time.
     reach = 1
-    while reach < 32:
+    while reach < size:
         lit = lit | clear & _shift(lit, way * reach)
         clear = clear & _shift(clear, way * reach)
         reach *= 2
     return lit
 
 
-def _shift(bits: Int[Array, ""], by: int) -> Int[Array, ""]:
+def _shift(bits: Int[Array, "*n"], by: int) -> Int[Array, "*n"]:
     return bits << by if by > 0 else bits >> -by
 
 
 def _square(
-    grid: UInt16[Array, "W H"], x: Int[Array, ""], y: Int[Array, ""], direction: Int[Array, ""], size: int
-) -> UInt16[Array, "V V"]:
-    width, height = grid.shape
-    ahead = np.arange(size - 1, -1, -1, dtype=np.int32)[None, :]
-    aside = np.arange(size, dtype=np.int32)[:, None] - size // 2
+    grid: UInt16[Array, "*n W H"], x: Int[Array, "*n"], y: Int[Array, "*n"], direction: Int[Array, "*n"], size: int
+) -> UInt16[Array, "V V *n"]:
+    width, height = grid.shape[-2:]
+    cells = grid.reshape(-1)
+    start = jnp.arange(x.size, dtype=jnp.int32).reshape(x.shape) * (width * height)
     dx, dy = heading(direction)
-    column = x + ahead * dx - aside * dy
-    row = y + ahead * dy + aside * dx
-    is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    index = jnp.where(is_inside, column * height + row, 0)
-    return jnp.where(is_inside, grid.reshape(-1).at[index].get(mode="promise_in_bounds"), WALL)
+    ahead = np.arange(size - 1, -1, -1, dtype=np.int32).reshape(size, *(1,) * x.ndim)
 
+    def one_column(_, aside):
+        column, row = x + ahead * dx - aside * dy, y + ahead * dy + aside * dx
+        is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        index = start + jnp.where(is_inside, column * height + row, 0)
+        return None, jnp.where(is_inside, cells.at[index].get(mode="promise_in_bounds"), WALL)
 
-def _hand(size: int) -> Bool[np.ndarray, "V V"]:
-    where = np.zeros((size, size), bool)
-    where[size // 2, size - 1] = True
-    return where
+    return jax.lax.scan(one_column, None, jnp.arange(size, dtype=jnp.int32) - size // 2)[1]
