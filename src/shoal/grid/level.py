@@ -48,7 +48,7 @@ class Level(Env):
     Source: MiniGrid 3.2.0, `minigrid_env.py`.
     """
 
-    reset_every: ClassVar[int] = 16
+    reset_every: ClassVar[int] = 64
     # Whether anything in the grid can change while an agent acts. Where it cannot, a step writes no cells.
     changes: ClassVar[bool] = True
     # The task in words; a level whose task differs from episode to episode writes `mission` instead.
