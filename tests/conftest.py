@@ -1,13 +1,24 @@
-"""Test environment: a CPU seen as two devices, strict promotion, threads pinned. Set before JAX is imported."""
+"""Test environment: a CPU seen as two devices, strict promotion, threads pinned. Set before JAX is imported.
 
+Programs worth a moment of compiling are kept for the session, apart from the user's own; commands that tests start in
+other processes find them too.
+"""
+
+import atexit
 import contextlib
 import os
+import shutil
+import tempfile
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ.setdefault("NPROC", "2")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -15,10 +15,8 @@ import pytest
 from shoal.cli.main import main
 from shoal.core.registry import ENVS
 from shoal.train import checkpoint
+from tiny import FLAGS
 
-SMALL = ["--num-envs", "4", "--num-steps", "16", "--hidden", "8", "--records", "4", "--evaluations", "2"]
-SMALL += ["--eval-episodes", "3", "--eval-max-steps", "20"]
-TINY = [*SMALL, "--steps", "256", "--preset", "none", "--no-progress"]
 MY_ENV = '''
 import jax.numpy as jnp
 
@@ -67,7 +65,7 @@ def run(tmp_path_factory):
     """A small finished run: two settings, two seeds."""
     root = tmp_path_factory.mktemp("runs")
     words = ["--seeds", "2", "--learning-rate", "1e-3,1e-2", "--root", str(root), "--name", "small", "--no-figures"]
-    assert main(["train", "ppo", "CartPole-v1", *TINY, *words]) == 0
+    assert main(["train", "ppo", "CartPole-v1", *FLAGS, *words]) == 0
     return root / "small"
 
 
@@ -112,6 +110,9 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("trian", "unknown command 'trian'. Did you mean train?"),
         ("train pppo CartPole-v1", "agent 'pppo' is not registered. Did you mean ppo?"),
         ("train ppo CartPol-v1", "env 'CartPol-v1' is not registered. Did you mean CartPole-v1"),
+        ("train CartPole-v1 ppo", "the agent comes first: shoal train ppo CartPole-v1"),
+        ("train ppo os.path:join", "os.path:join is no env: name a class that has @struct above it"),
+        ("train ppo CartPole-v1 --lr 1", "Did you mean --learning-rate? `shoal train ppo CartPole-v1 --help` lists"),
         ("train ppo CartPole-v1 --lerning-rate 1", "unknown flag --lerning-rate. Did you mean --learning-rate"),
         ("train ppo CartPole-v1 --env.gravty 1", "unknown flag --env.gravty. Did you mean --env.gravity"),
         ("train ppo CartPole-v1 Pendulum-v1", "'Pendulum-v1' was not expected"),
@@ -121,7 +122,16 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --discount high", "--discount high is not a number. The default is 0.99."),
         ("train ppo CartPole-v1 --num-envs 1.5", "--num-envs 1.5 is not a whole number"),
         ("train ppo CartPole-v1 --shared maybe", "--shared maybe is not true or false"),
-        ("train ppo CartPole-v1 --steps many", "argument --steps: invalid whole_number value: 'many'"),
+        ("train ppo CartPole-v1 --steps many", "argument --steps: many is not a whole number"),
+        ("train ppo CartPole-v1 --seeds 1.5", "argument --seeds: 1.5 is not a whole number"),
+        ("train ppo CartPole-v1 --seed 99999999999999999999", "seed=99999999999999999999 does not fit in 64 bits"),
+        ("train ppo CartPole-v1 --steps 1e99", "steps must be at most 1,000,000,000,000,000"),
+        ("train ppo CartPole-v1 --num-envs inf", "--num-envs inf is not a whole number"),
+        ("train ppo CartPole-v1 --env.gravity nan", "--env.gravity nan is not a number"),
+        ("train ppo CartPole-v1 --env.max-steps 9,0", "max_steps=0 is no time limit: it must be a whole number"),
+        ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),
+        ("train ppo CartPole-v1 --memory-limit-gb -1", "the memory limit must not be negative"),
+        ("train ppo CartPole-v1 --memory-limit-gb x", "argument --memory-limit-gb: x is not a number"),
         ("train ppo CartPole-v1 --steps 0", "steps=0 must be at least 1"),
         ("train ppo CartPole-v1 --steps", "argument --steps: expected one argument"),
         ("train ppo CartPole-v1 --prng dice", "prng='dice' is unknown. Choose one of: mix32"),
@@ -134,6 +144,8 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo nothing.py:MyEnv", "nothing.py does not exist"),
         ("train --resume nothing", "nothing is not a run folder: it has no spec.json"),
         ("eval nothing", "nothing is not a run folder"),
+        ("bench nothing", "env 'nothing' is not registered"),
+        ("bench CartPole-v1 --sizes few", "--sizes few is not a list of whole numbers"),
         ("plot nothing", "nothing"),
         ("compare nothing nothing", "nothing is not a run folder"),
         ("render CartPol-v1", "env 'CartPol-v1' is not registered"),
@@ -150,19 +162,45 @@ def test_debug_shows_where_an_error_comes_from():
 
 
 def test_an_existing_run_is_not_overwritten(run, capsys):
-    words = ["train", "ppo", "CartPole-v1", *TINY, "--root", run.parent, "--name", "small"]
+    words = ["train", "ppo", "CartPole-v1", *FLAGS, "--root", run.parent, "--name", "small"]
     assert "already holds a run. Continue it with `shoal train --resume" in refused(capsys, *words)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     (tmp_path / "file").touch()
-    words = ["train", "ppo", "CartPole-v1", *TINY, "--root", tmp_path / "file"]
+    words = ["train", "ppo", "CartPole-v1", *FLAGS, "--root", tmp_path / "file"]
     assert "cannot be written" in refused(capsys, *words)
 
 
 def test_resuming_with_changed_flags_says_what_changed(run, capsys):
     err = refused(capsys, "train", "--resume", run, "--steps", "512", "--clip", "0.3")
-    assert "cannot be resumed with changes (" in err and "steps: 256 -> 512" in err and "'clip': 0.3" in err
+    assert "cannot be resumed with changes (steps: 256 -> 512; clip: the default -> 0.3)" in err
+
+
+@pytest.mark.parametrize("option", ["--name", "--root", "--preset", "--suite"])
+def test_resuming_refuses_flags_of_a_new_run(option, run, capsys):
+    assert f"{option} is for a new run" in refused(capsys, "train", "--resume", run, option, "classic")
+
+
+def test_a_dry_run_of_a_resumed_run_trains_nothing(run, capsys):
+    before = (run / "provenance.json").stat().st_mtime_ns, (run / "summary.json").stat().st_mtime_ns
+    status, out, _ = say(capsys, "train", "--resume", run, "--dry-run")
+    assert status == 0 and "members     4 = 2 setting(s) x 2 seed(s)" in out
+    assert before == ((run / "provenance.json").stat().st_mtime_ns, (run / "summary.json").stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--member 9", "member 9 does not exist: the population has members 0 to 3"),
+        ("--member worst", "--member worst is unknown: give a number, `best` or `all`"),
+        ("--episodes 0", "episodes=0 must be at least 1"),
+        ("--env.gravty 3", "unknown flag --env.gravty. Did you mean --env.gravity?"),
+        ("--env.integrator euler,semi-implicit", "integrator shapes the program: give one value at a time"),
+    ],
+)
+def test_a_mistake_about_a_run_is_answered_in_one_line(words, answer, run, capsys):
+    assert answer in refused(capsys, "eval", run, *words.split())
 
 
 def flip_a_bit(file):
@@ -206,6 +244,7 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     jax.monitoring.clear_event_listeners()
     assert status == 0 and not [name for name in compiled if "backend_compile" in name]
     assert "members     16 = 2 setting(s) x 8 seed(s)" in out
+    assert "Box((-4.8, -inf, -0.41887903, -inf), (4.8, inf, 0.41887903, inf), (4,))" in out  # not 4.800000190734863
     assert "196 x 512 steps = 100,352 steps a member" in out  # 100,000 / (4 x 128), rounded up
     assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
     assert not Path("runs").exists()
@@ -232,7 +271,7 @@ def test_a_suite_is_a_run_for_each_of_its_worlds(capsys):
 
 def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
     (tmp_path / "my_env.py").write_text(MY_ENV)
-    words = [*TINY, "--env.bonus", "2,3", "--root", tmp_path / "runs"]
+    words = [*FLAGS, "--env.bonus", "2,3", "--root", tmp_path / "runs"]
     status, out, err = say(capsys, "train", "ppo", "my_env.py:MyEnv", *words)
     assert status == 0, err
     assert "env.bonus=2" in out and " 10 " in out and " 15 " in out  # five steps of 2 and of 3
@@ -318,7 +357,7 @@ def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():
 
 def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
     """SIGKILL at a random moment after the first record; what follows is what an undisturbed run gives."""
-    words = ["train", "ppo", "CartPole-v1", *TINY, "--seeds", "2", "--learning-rate", "1e-3,1e-2", "--no-figures"]
+    words = ["train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--learning-rate", "1e-3,1e-2", "--no-figures"]
     process = subprocess.Popen([sys.executable, "-m", "shoal.cli.main", *words, "--name", "r"], cwd=tmp_path)
     folder = tmp_path / "runs" / "r"
     deadline = time.monotonic() + 200
@@ -346,8 +385,9 @@ def test_ctrl_c_ends_with_130_and_says_how_to_resume(tmp_path, capsys, monkeypat
         save(self, *arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Records, "save", save_and_interrupt)
-    status, _, err = say(capsys, "train", "ppo", "CartPole-v1", *TINY, "--no-figures", "--name", "r")
+    with monkeypatch.context() as once:
+        once.setattr(Records, "save", save_and_interrupt)
+        status, _, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--no-figures", "--name", "r")
     assert status == 130 and "Continue with: shoal train --resume runs/r" in err
-    monkeypatch.undo()
+    assert main(["train", "--resume", "runs/r", "--no-progress", "--no-figures"]) == 0
     assert checkpoint.newest(tmp_path / "runs" / "r" / "checkpoints") is not None

@@ -32,6 +32,12 @@ def test_both_flags_may_be_true():
     assert bool(terminated) and bool(truncated)
 
 
+@pytest.mark.parametrize("limit", [0, -5, 2.5, float("inf"), float("nan"), np.array([7, 0])])
+def test_a_limit_that_is_no_number_of_steps_is_refused(limit):
+    with pytest.raises(ValueError, match="Tally.max_steps=.* must be a whole number of steps, at least 1"):
+        Tally(max_steps=limit)
+
+
 def test_without_a_limit_nothing_is_truncated():
     env = Tally(max_steps=None)
     state = env.init(KEY).replace(time=jnp.int32(10**6))
@@ -73,7 +79,7 @@ def test_changing_a_constant_does_not_retrace():
 )
 def test_a_wrong_action_is_named_with_its_space(action, says):
     env = Tally()
-    with pytest.raises(ValueError, match=f"{says}.*The action space of Tally is Discrete.n=3"):
+    with pytest.raises(ValueError, match=f"{says}.*The action space of Tally is Discrete.3"):
         env.step(KEY, env.init(KEY), action)
 
 

@@ -11,6 +11,14 @@ def test_the_nearest_names_come_first_whatever_the_case():
     assert did_you_mean("zzz", ["CartPole-v1"]) == ""
 
 
+def test_initials_name_what_they_stand_for():
+    assert did_you_mean("--lr", ["--root", "--learning-rate"]) == " Did you mean --learning-rate?"
+
+
+def test_names_far_behind_the_nearest_are_not_offered():
+    assert did_you_mean("env.gravty", ["env.gravity", "env.tau", "env.integrator"]) == " Did you mean env.gravity?"
+
+
 def test_an_unknown_name_is_a_value_error_with_a_hint():
     error = unknown_name("env", "CartPole-v2", ["CartPole-v1"], "`shoal envs` lists every name.")
     assert isinstance(error, UnknownNameError) and isinstance(error, ValueError)

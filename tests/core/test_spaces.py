@@ -201,3 +201,18 @@ def test_explain_looks_at_numbers_while_a_program_is_traced():
     reasons = []
     jax.jit(lambda: reasons.append(explain(Discrete(3), np.int32(7))))()
     assert reasons == ["it=7 is out of bounds"]
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (Discrete(3), "Discrete(3)"),
+        (Discrete(3, np.uint8), "Discrete(3, uint8)"),
+        (MultiDiscrete((2, 3)), "MultiDiscrete((2, 3))"),
+        (Box(0, 255, (2, 2), np.uint8), "Box(0, 255, (2, 2), uint8)"),
+        (Box(-INF, np.float32(4.8), (3,)), "Box(-inf, 4.8, (3,))"),
+        (Box((0.0, np.float32(0.1)), 1.0, (2,)), "Box((0.0, 0.1), 1.0, (2,))"),
+    ],
+)
+def test_a_space_prints_as_it_is_written(space, text):
+    assert repr(space) == text

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import parse_number, whole_number
+from shoal.cli.parser import parse_number
 from shoal.core.struct import hyper_fields, static_fields
 
 
@@ -96,7 +96,9 @@ def _parse(flag: Flag, text: str) -> Any:
             return None
         number = parse_number(text)
         if flag.static and isinstance(default, int):
-            return whole_number(text)
+            if isinstance(number, float) and not number.is_integer():
+                raise ValueError(text)
+            return int(number)
         return float(number) if isinstance(default, float) else number
     except ValueError:
         raise ValueError(f"{flag.option} {text} is not {_kind(flag)}. The default is {_word(default)}.") from None

@@ -68,9 +68,9 @@ def _dispatch(words: list[str]) -> int:
         print(_help())
         return 0
     if words[0] in ("-V", "--version"):
-        from importlib.metadata import version
+        import shoal
 
-        print(f"shoal {version('shoal')}")
+        print(f"shoal {shoal.__version__}")
         return 0
     name = words.pop(0)
     if name not in COMMANDS:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from shoal.cli.parser import Parser, whole_number
+from shoal.cli.parser import Parser, real_number, whole_number
 
 
 def measure(words: list[str]) -> None:
@@ -18,18 +18,24 @@ def measure(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="ENV", help="environments (default: all that are registered)")
     parser.add_argument("--policy", default="random", choices=("random", "mlp"), help="who acts (default random)")
     parser.add_argument("--sizes", default="", metavar="N,N", help="numbers of parallel environments")
-    parser.add_argument("--seconds", type=float, default=0.5, metavar="X", help="of each measurement (default 0.5)")
+    parser.add_argument(
+        "--seconds", type=real_number, default=0.5, metavar="X", help="of each measurement (default 0.5)"
+    )
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX prefers)")
     parser.add_argument("--out", default="bench.json", metavar="FILE", help="JSON to write (default bench.json)")
     arguments = parser.parse_all(words)
     try:
         sizes = [whole_number(part) for part in arguments.sizes.split(",") if part.strip()]
-    except ValueError:
+    except argparse.ArgumentTypeError:
         raise ValueError(f"--sizes {arguments.sizes} is not a list of whole numbers, as in 1,64,4096.") from None
 
     import jax
 
     from shoal.cli.bench import bench, report
+    from shoal.core.registry import ENVS
+
+    for name in arguments.names:
+        ENVS[name].build()  # every mistake before any measurement
 
     if arguments.device:
         try:

@@ -1,6 +1,7 @@
 """argparse with the manners of shoal: one line for a mistake, nearest names for an unknown flag. Imports no JAX."""
 
 import argparse
+import math
 from typing import Any
 
 from shoal.core.errors import did_you_mean
@@ -26,19 +27,33 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse_number(text: str) -> int | float:
-    """`500_000`, `1e-4`, `inf`; whole when written whole. Raises ValueError."""
+    """`500_000`, `1e-4`, `inf`; whole when written whole. Raises ValueError, for `nan` too."""
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if math.isnan(number):
+        raise ValueError(f"{text} is not a number")
+    return number
 
 
 def whole_number(text: str) -> int:
-    """A whole number, however written: `500000`, `500_000`, `5e5`. Raises ValueError (argparse reports it)."""
-    number = parse_number(text)
-    if number != int(number):
-        raise ValueError(text)
+    """A whole number, however written: `500000`, `500_000`, `5e5`. Raises what argparse reports."""
+    try:
+        number = parse_number(text)
+    except ValueError:
+        number = math.nan
+    if isinstance(number, float) and not number.is_integer():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number")
     return int(number)
+
+
+def real_number(text: str) -> float:
+    """A number, however written. Raises what argparse reports."""
+    try:
+        return float(parse_number(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number") from None
 
 
 def _hyphened(word: str) -> str:

@@ -21,7 +21,8 @@ def score_cells(score: Mapping[str, Any]) -> list[Any]:
     """Members, mean, 5th percentile, interquartile mean and its interval, of a summary's score."""
     if not score.get("members"):
         return [0, None, None, None, "none evaluated"]
-    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]"
+    known = score["members"] > 1
+    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]" if known else "-"
     return [score["members"], score["mean"], score["percentile_5"], score["iqm"], interval]
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import Parser, whole_number
+from shoal.cli.parser import Parser, real_number, whole_number
 
 EXAMPLES = """examples:
   shoal train ppo CartPole-v1
@@ -19,6 +19,7 @@ EXAMPLES = """examples:
 
 `shoal train AGENT ENV --help` also lists every hyperparameter and every constant of the world.
 """
+ONLY_NEW = ("name", "root", "preset", "suite")  # options that mean nothing to a run that exists
 SPEC_OPTIONS = ("steps", "seed", "seeds", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng", "block")
 
 
@@ -76,7 +77,7 @@ def _parser() -> Parser:
     what.add_argument("--dry-run", action="store_true", help="print sizes, memory and schedule; compile nothing")
     out = parser.add_argument_group("what to write")
     out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
-    out.add_argument("--root", default="runs", metavar="DIR", help="where run folders lie (default runs)")
+    out.add_argument("--root", metavar="DIR", help="where run folders lie (default runs)")
     out.add_argument(
         "--records", type=whole_number, metavar="N", help="points on the curves, each a checkpoint (default 20)"
     )
@@ -89,7 +90,7 @@ def _parser() -> Parser:
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
     how.add_argument("--block", type=whole_number, metavar="N", help="members that run together (default by device)")
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    how.add_argument("--memory-limit-gb", type=float, default=0, metavar="X", help="split the population to fit")
+    how.add_argument("--memory-limit-gb", type=real_number, default=0, metavar="X", help="split the population to fit")
     how.add_argument("--threads", type=whole_number, metavar="N", help="size of XLA's thread pool on CPU")
     how.add_argument("--no-cache", action="store_true", help="compile everything anew")
     how.add_argument("--debug", action="store_true", help="show where an error comes from")
@@ -104,7 +105,10 @@ def _full_parser(agent: str, env: str, rest: list[str]) -> tuple[Parser, dict[st
     if "--resume" in rest or any(word.startswith("--resume=") for word in rest):
         agent, env = _names_of_run(rest, agent, env)
     parser, flags = _parser(), {"agent": [], "env": []}
+    parser.prog = " ".join(word for word in ("shoal train", agent, env) if word)
     if agent:
+        if agent in ENVS and env in AGENTS:
+            raise ValueError(f"the agent comes first: shoal train {env} {agent}")
         entry = AGENTS[agent]
         flags["agent"] = flags_of(entry.cls, entry.preset)
         add_flags(parser, f"hyperparameters of {agent}", flags["agent"])
@@ -177,12 +181,12 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
+    root = Path(arguments.root or "runs")
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
-        print(describe(plans, Path(arguments.root)))
+        print(describe(plans, root))
         return 0
-    root = Path(arguments.root)
     stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
     base = root / arguments.name if arguments.name else unused_path(root, stem)
     folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
@@ -201,11 +205,21 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
     from shoal import api
     from shoal.train.folder import RunFolder
 
+    for name in ONLY_NEW:
+        if getattr(arguments, name):
+            raise ValueError(
+                f"--{name} is for a new run; --resume continues {arguments.resume} as it is. Leave it out."
+            )
     asked = {**options}
     for kind, prefix in (("agent", ""), ("env", "env_")):
         parts = {f"{prefix}fields": given[kind].fixed, f"{prefix}sweep": {**given[kind].sweep, **given[kind].variants}}
         asked |= {name: values for name, values in parts.items() if values}
     job = api.job_to_resume(arguments.resume, agent or None, env or None, asked)
+    if arguments.dry_run:
+        from shoal.cli.dry_run import describe
+
+        print(describe([job.plan(arguments.devices, arguments.memory_limit_gb)], Path(arguments.resume).parent))
+        return 0
     return 0 if _run(arguments, job, RunFolder(arguments.resume), resume=True) is not None else 130
 
 
@@ -261,9 +275,15 @@ def _print_table(tasks: list[Task], results: list[Any]) -> None:
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
 
     rows = [
-        [task.label, setting_words(s["setting"]), *score_cells(s)]
+        [
+            task.label,
+            setting_words(s["setting"]),
+            result.summary["steps_per_member"],
+            *score_cells(s),
+            round(result.summary["total_seconds"]),
+        ]
         for task, result in zip(tasks, results, strict=True)
         for s in result.summary["settings"]
     ]
     print()
-    print(table(("run", "setting", *SCORE_HEAD), rows))
+    print(table(("run", "setting", "steps", *SCORE_HEAD, "seconds"), rows))

@@ -6,10 +6,12 @@ many steps at once, outside its hot loop.
 """
 
 import abc
+import math
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.keys import Key
@@ -40,6 +42,17 @@ class Env(Struct, abc.ABC):
     reset_every: ClassVar[int] = 8
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.max_steps
+        if limit is None or not is_concrete(limit):
+            return
+        wrong = [x for x in np.ravel(limit).tolist() if not (x >= 1 and math.isfinite(x) and x == int(x))]
+        if wrong:
+            raise ValueError(
+                f"{type(self).__name__}.max_steps={wrong[0]} is no time limit: it must be a whole number of steps, at "
+                f"least 1."
+            )
 
     @abc.abstractmethod
     def init(self, key: Key) -> State:

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from types import ModuleType
 
@@ -33,9 +34,22 @@ def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """` Did you mean A or B?`, or nothing when no known name is near."""
-    spelled = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), spelled, n=3, cutoff=0.55)
+    wanted = name.lower().lstrip("-")
+    spelled = {k.lower().lstrip("-"): k for k in known}
+    near = [k for k in spelled if _initials(k) == wanted] or _alike(wanted, list(spelled))
     return f" Did you mean {' or '.join(spelled[n] for n in near)}?" if near else ""
+
+
+def _initials(name: str) -> str:
+    """`lr` of `learning-rate`."""
+    return "".join(word[:1] for word in re.split(r"[-_. ]+", name))
+
+
+def _alike(wanted: str, known: list[str]) -> list[str]:
+    """The most similar names; none that is far behind the best."""
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.55)
+    likeness = [difflib.SequenceMatcher(a=name, b=wanted).ratio() for name in near]
+    return [name for name, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.15]
 
 
 def need(package: str, extra: str, purpose: str) -> ModuleType:

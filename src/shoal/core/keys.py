@@ -36,7 +36,7 @@ def make_key(seed: object, implementation: str = DEFAULT) -> Key:
         raise ValueError(
             f"random number generator {implementation!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}."
         )
-    bits = _checked_seed(seed) % 2**64
+    bits = check_seed(seed) % 2**64
     high, low = np.uint32(bits >> 32), np.uint32(bits & 0xFFFFFFFF)
     if implementation == "mix32":
         data = key_of_seed(jax.numpy.asarray(high), jax.numpy.asarray(low))
@@ -60,7 +60,8 @@ def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
     return jax.random.fold_in(stream(run_key, "member"), seed_index)
 
 
-def _checked_seed(seed: object) -> int:
+def check_seed(seed: object) -> int:
+    """A seed as an integer. Raises ValueError for one of more than 64 bits, TypeError for what is no integer."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, SupportsIndex):
         raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
     number = operator.index(seed)

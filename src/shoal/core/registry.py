@@ -4,6 +4,7 @@ Modules below `shoal.envs` and `shoal.agents` are imported when a name is first 
 through the entry-point groups `shoal.envs` and `shoal.agents`, each naming a module that registers when imported.
 """
 
+import dataclasses
 import importlib
 import importlib.util
 import pkgutil
@@ -60,7 +61,10 @@ class Registry(Mapping[str, Entry]):
         return decorate
 
     def __getitem__(self, name: str) -> Entry:
-        """The entry of a name, of `module:Class` or of `file.py:Class`. Raises UnknownNameError (a ValueError)."""
+        """The entry of a name, of `module:Class` or of `file.py:Class`.
+
+        Raises UnknownNameError (a ValueError), and ValueError for what is no class of values.
+        """
         if ":" in name:
             return self._from_path(name)
         self._discover()
@@ -102,7 +106,10 @@ class Registry(Mapping[str, Entry]):
         if not hasattr(module, attribute):
             classes = [k for k, v in vars(module).items() if isinstance(v, type)]
             raise unknown_name("name", attribute, classes, f"It was looked for in {place}.")
-        return Entry(path, getattr(module, attribute), {})
+        found = getattr(module, attribute)
+        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            raise ValueError(f"{path} is no {self.kind}: name a class that has @struct above it.")
+        return Entry(path, found, {})
 
 
 def _import_module(place: str) -> Any:

@@ -45,6 +45,9 @@ class Discrete:
             return jnp.asarray(False)
         return jnp.asarray((x >= 0) & (x <= self.n - 1))
 
+    def __repr__(self) -> str:
+        return f"Discrete({self.n}{_unless(np.int32, self.dtype)})"
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscrete:
@@ -73,6 +76,9 @@ class MultiDiscrete:
         if not _fits(x, self.shape, self.dtype):
             return jnp.asarray(False)
         return jnp.all((x >= 0) & (x <= self._last()))
+
+    def __repr__(self) -> str:
+        return f"MultiDiscrete({self.nvec}{_unless(np.int32, self.dtype)})"
 
     def _last(self) -> np.ndarray:
         return (np.asarray(self.nvec) - 1).astype(_canonical(self.dtype))
@@ -127,6 +133,10 @@ class Box:
             return jnp.asarray(True)
         low, high = self.bounds()
         return jnp.all((x >= low) & (x <= high))
+
+    def __repr__(self) -> str:
+        low, high = (_shortest(side, self.dtype) for side in (self.low, self.high))
+        return f"Box({low}, {high}, {self.shape}{_unless(np.float32, self.dtype)})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,6 +284,17 @@ def _hashable(side: Any) -> Any:
     if array.size and (array == array.flat[0]).all():
         return array.flat[0].item()  # one number for all, so that equal boxes compare equal
     return _nested(array.tolist())
+
+
+def _unless(usual: Any, dtype: np.dtype) -> str:
+    return "" if dtype == usual else f", {dtype}"
+
+
+def _shortest(side: Any, dtype: np.dtype) -> Any:
+    """A bound in the fewest digits that tell it from its neighbors: float32 holds 4.8 as 4.800000190734863."""
+    if isinstance(side, tuple):
+        return tuple(_shortest(part, dtype) for part in side)
+    return float(str(np.asarray(side, dtype))) if np.issubdtype(dtype, np.floating) else side
 
 
 def _nested(value: Any) -> Any:

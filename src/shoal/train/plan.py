@@ -66,6 +66,9 @@ def make_plan(
     `agent` and `env` stand in for those named in the spec when they hold what only Python can (a network, a class of
     a notebook). `memory_limit` in bytes; 0 asks the device. Raises ValueError or TypeError in the user's words.
     """
+    if devices < 0 or memory_limit < 0:
+        what = f"devices={devices}" if devices < 0 else "the memory limit"
+        raise ValueError(f"{what} must not be negative; 0 means all there is.")
     template, world = _build(AGENTS, spec.agent, spec.fields, agent), _build(ENVS, spec.env, spec.env_fields, env)
     _check_traced(template, spec.sweep, spec.agent)
     _check_traced(world, spec.env_sweep, spec.env)
@@ -180,7 +183,7 @@ def _waves(members: int, member_bytes: int, limit: int) -> list[slice]:
 
 def _bytes(tree: Any) -> int:
     def size(leaf: Any) -> int:
-        width = 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
+        width = 8 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
         return math.prod(leaf.shape) * width
 
     return sum(size(leaf) for leaf in jax.tree.leaves(tree))

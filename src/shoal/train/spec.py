@@ -10,11 +10,12 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.keys import IMPLEMENTATIONS
+from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct, static_fields
 
 PLAIN = (str, bool, int, float, type(None))
+MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,9 @@ class RunSpec:
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.steps > MOST_STEPS:
+            raise ValueError(f"steps must be at most {MOST_STEPS:,}, which no run gets near.")
+        check_seed(self.seed)
         for name in ("evaluations", "eval_max_steps", "block"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
@@ -72,9 +76,14 @@ class RunSpec:
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
-    """What changed between two specs, a line each."""
-    before, after = old.to_json(), new.to_json()
-    return [f"{name}: {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
+    """What changed between two specs: `steps: 256 -> 512`, `env.gravity: the default -> 5.0`."""
+    before, after = _flat(old), _flat(new)
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        f"{name}: {before.get(name, 'the default')} -> {after.get(name, 'the default')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
 
 
 def opaque_fields(spec: RunSpec) -> list[str]:
@@ -124,6 +133,13 @@ def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
         parts[f"{prefix}fields"] = {**fixed, **options.pop(f"{prefix}fields", {})}
         parts[f"{prefix}sweep"] = {**swept, **options.pop(f"{prefix}sweep", {})}
     return RunSpec(**parts, **options)
+
+
+def _flat(spec: RunSpec) -> dict[str, Any]:
+    flat = spec.to_json()
+    for part, prefix in (("fields", ""), ("sweep", ""), ("env_fields", "env."), ("env_sweep", "env.")):
+        flat |= {f"{prefix}{name}": value for name, value in flat.pop(part).items()}
+    return flat
 
 
 def _plain(value: Any) -> Any:
