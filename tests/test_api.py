@@ -21,30 +21,13 @@ from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.loop import Stopped
 from shoal.train.policy import fit_observation
-
-SMALL = {"num_envs": 4, "num_steps": 16, "hidden": (8,)}
-QUICK = {"steps": 256, "records": 4, "evaluations": 2, "eval_episodes": 3, "eval_max_steps": 20}
-SILENT = {"progress": False, "figures": False}
+from tiny import FIELDS, OPTIONS, SILENT
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _promotion_as_users_have_it():
     with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_each_program_once(tmp_path_factory):
-    wanted = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in wanted}
-    for name, value in wanted.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 @struct
@@ -73,10 +56,21 @@ class Poisoned(Env):
         return state, reward, jnp.bool_(False), {}
 
 
-class Interrupt(Reporter):
+class Listener(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def message(self, text):
+        self.heard.append(text)
+
+
+class Interrupt(Listener):
     """Presses Ctrl-C when a record was written."""
 
     def __init__(self, after):
+        super().__init__()
         self.left = after
 
     def record(self, done, line, steps_per_second, seconds_left):
@@ -92,11 +86,11 @@ def result(tmp_path_factory):
         "ppo",
         "CartPole-v1",
         seeds=2,
-        fields=SMALL,
+        fields=FIELDS,
         sweep={"learning_rate": [1e-3, 1e-2]},
         preset=None,
         folder=tmp_path_factory.mktemp("runs") / "small",
-        **QUICK,
+        **OPTIONS,
         **SILENT,
     )
 
@@ -207,6 +201,8 @@ def test_evaluation_of_a_run_covers_every_member(result):
 def test_evaluation_in_another_world_changes_it(result):
     heavy = shoal.evaluate(result.policy(0), episodes=3, env_fields={"force_mag": 0.0, "max_steps": 7})
     assert heavy.episode_length.max() <= 7
+    with pytest.raises(ValueError, match="episodes=0 must be at least 1"):
+        shoal.evaluate(result.policy(0), episodes=0)
     with pytest.raises(ValueError, match="was trained with observation_space"):
         shoal.evaluate(result.policy(0), "Pendulum-v1")
 
@@ -244,9 +240,11 @@ def test_an_action_of_the_wrong_shape_is_refused_in_words():
 
 
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(result, tmp_path):
-    again = {"seeds": 2, "sweep": {"learning_rate": [1e-3, 1e-2]}, "fields": SMALL, "preset": None, **QUICK}
+    again = {"seeds": 2, "sweep": {"learning_rate": [1e-3, 1e-2]}, "fields": FIELDS, "preset": None, **OPTIONS}
+    user = Interrupt(after=2)
     with pytest.raises(Stopped, match="--resume"):
-        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=Interrupt(after=2), figures=False, **again)
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=user, figures=False, **again)
+    assert user.heard == ["stopping when this chunk is saved; Ctrl-C again stops at once"]
     assert not (tmp_path / "r" / "summary.json").exists()
     assert len(shoal.load_result(tmp_path / "r").curves["env_steps"]) == 2
     resumed = shoal.train(resume=tmp_path / "r", **SILENT)
@@ -262,34 +260,31 @@ def test_resuming_with_changes_says_what_changed(result):
         shoal.train(resume=result.folder, steps=999)
     with pytest.raises(ValueError, match="env: CartPole-v1 -> Pendulum-v1"):
         shoal.train(env="Pendulum-v1", resume=result.folder)
-    with pytest.raises(ValueError, match=r"'num_envs': 4.* -> .*'num_envs': 8"):
-        shoal.train(resume=result.folder, fields={"num_envs": 8})
+    with pytest.raises(ValueError, match=r"\(num_envs: 4 -> 8; env.gravity: the default -> 5.0\)"):
+        shoal.train(resume=result.folder, fields={"num_envs": 8}, env_fields={"gravity": 5.0})
+    with pytest.raises(ValueError, match=r"gravity: the default -> 5.0"):
+        shoal.train(env=shoal.make("CartPole-v1", gravity=5.0), resume=result.folder)
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         shoal.train(resume=result.folder / "nothing")
 
 
 def test_a_member_that_turns_nan_stops_alone(tmp_path):
-    heard = []
-
-    class Listener(Reporter):
-        def message(self, text):
-            heard.append(text)
-
-    options = {**QUICK, "seeds": 1, "figures": False}
+    listener = Listener()
+    options = {**OPTIONS, "seeds": 1, "figures": False}
     both = shoal.train(
-        PPO(**SMALL),
+        PPO(**FIELDS),
         Poisoned(),
         env_sweep={"poison": [0.0, 1.0]},
         folder=tmp_path / "both",
-        progress=Listener(),
+        progress=listener,
         **options,
     )
     alone = shoal.train(
-        PPO(**SMALL), Poisoned(), env_sweep={"poison": [0.0]}, folder=tmp_path / "a", progress=False, **options
+        PPO(**FIELDS), Poisoned(), env_sweep={"poison": [0.0]}, folder=tmp_path / "a", progress=False, **options
     )
     assert both.curves["alive"].tolist() == [[True, False]] * 4
     assert [m["alive"] for m in both.summary["per_member"]] == [True, False]
-    assert [text for text in heard if "member 1 (env.poison=1.0 seed=0) stopped" in text]
+    assert [text for text in listener.heard if "member 1 (env.poison=1.0 seed=0) stopped" in text]
     for name, array in weights_of(both.folder).items():
         assert array.dtype.kind != "f" or "worlds" in name or np.isfinite(array).all(), name  # the last good weights
         np.testing.assert_array_equal(array[0], weights_of(alone.folder)[name][0], err_msg=name)
@@ -297,20 +292,75 @@ def test_a_member_that_turns_nan_stops_alone(tmp_path):
 
 def test_pictures_are_made_of_three_members(tmp_path):
     made = shoal.train(
-        PPO(**SMALL), shoal.make("CartPole-v1", max_steps=10), seeds=3, folder=tmp_path / "p", progress=False, **QUICK
+        PPO(**FIELDS),
+        shoal.make("CartPole-v1", max_steps=10),
+        seeds=3,
+        folder=tmp_path / "p",
+        progress=False,
+        **OPTIONS,
     )
     files = {path.name for path in [*(made.folder / "figures").iterdir(), *(made.folder / "videos").iterdir()]}
     assert files == {"learning_curves.png", "best.gif", "median.gif", "worst.gif"}
 
 
 def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
-    made = shoal.train(PPO(**SMALL), Poisoned(), folder=tmp_path / "p", progress=False, **QUICK)
+    listener = Listener()
+    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "p", progress=listener, **OPTIONS)
     assert (made.folder / "figures" / "learning_curves.png").is_file() and not (made.folder / "videos").exists()
+    assert [text for text in listener.heard if text.startswith("no videos: ") and "has no picture" in text]
+
+
+@struct
+class Smudged(Poisoned):
+    """Has a picture that cannot be drawn."""
+
+    def render(self, state):
+        raise ZeroDivisionError("no ink")
+
+
+def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
+    listener = Listener()
+    made = shoal.train(PPO(**FIELDS), Smudged(), folder=tmp_path / "p", progress=listener, **OPTIONS)
+    assert made.summary["members"] == 1
+    assert [text for text in listener.heard if "failed with ZeroDivisionError('no ink')" in text]
+
+
+@pytest.mark.parametrize(
+    ("settings", "cache", "expected"),
+    [
+        ({"jax_compilation_cache_dir": None}, True, "own"),
+        ({"jax_compilation_cache_dir": None}, False, None),
+        ({"jax_compilation_cache_dir": "/elsewhere"}, True, "/elsewhere"),
+        ({"jax_compilation_cache_dir": None, "jax_enable_compilation_cache": False}, True, None),
+    ],
+)
+def test_training_keeps_compiled_programs_unless_told_otherwise(settings, cache, expected, tmp_path, monkeypatch):
+    from shoal import api
+
+    kept = ("jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: jax.config.values[name] for name in kept}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    seen = []
+
+    def run_nothing(*given, **options):
+        seen.append(jax.config.values["jax_compilation_cache_dir"])
+        raise Stopped
+
+    monkeypatch.setattr(api, "run_job", run_nothing)
+    try:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        with pytest.raises(Stopped):
+            shoal.train("ppo", "CartPole-v1", cache=cache, root=tmp_path)
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+    assert seen == [str(tmp_path / "shoal" / "programs") if expected == "own" else expected]
 
 
 def test_what_only_python_holds_is_asked_for_again(tmp_path):
     agent = PPO(network=MLP((8,), "relu"), num_envs=4, num_steps=16)
-    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **QUICK, **SILENT)
+    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **OPTIONS, **SILENT)
     assert made.policy()(np.zeros(4)).shape == ()
     with pytest.raises(ValueError, match="with network of its own, which no file can hold: give agent="):
         shoal.load(made.folder)
@@ -322,13 +372,13 @@ def test_what_only_python_holds_is_asked_for_again(tmp_path):
 
 def test_a_finished_folder_is_not_overwritten(result):
     with pytest.raises(FileExistsError, match="already holds a run"):
-        shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=SMALL, **QUICK, **SILENT)
+        shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=FIELDS, **OPTIONS, **SILENT)
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(PermissionError, match="cannot be written"):
-        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=SMALL, **QUICK, **SILENT)
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=FIELDS, **OPTIONS, **SILENT)
 
 
 def test_an_unknown_option_is_answered_with_the_nearest():
@@ -342,7 +392,13 @@ def test_an_unknown_option_is_answered_with_the_nearest():
 
 def test_a_foreign_checkpoint_is_refused(result, tmp_path):
     other = shoal.train(
-        "ppo", "CartPole-v1", fields={**SMALL, "hidden": (16,)}, preset=None, folder=tmp_path / "o", **QUICK, **SILENT
+        "ppo",
+        "CartPole-v1",
+        fields={**FIELDS, "hidden": (16,)},
+        preset=None,
+        folder=tmp_path / "o",
+        **OPTIONS,
+        **SILENT,
     )
     (checkpoint.newest(other.folder / "checkpoints")).rename(other.folder / "checkpoints" / "step-000000099999")
     for path in (result.folder / "spec.json", result.folder / "provenance.json"):
@@ -405,9 +461,9 @@ def test_a_preset_that_is_misspelled_is_refused(text, message, tmp_path):
 
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluations, tmp_path):
-    few = {**QUICK, "evaluations": evaluations, "records": 2, "seeds": 1}
+    few = {**OPTIONS, "evaluations": evaluations, "records": 2, "seeds": 1}
     made = shoal.train(
-        PPO(**SMALL), shoal.make("CartPole-v1", max_steps=10), folder=tmp_path / "p", progress=False, **few
+        PPO(**FIELDS), shoal.make("CartPole-v1", max_steps=10), folder=tmp_path / "p", progress=False, **few
     )
     video = made.folder / "videos" / "best.gif"
     first = video.read_bytes()

@@ -52,22 +52,6 @@ def generated() -> dict[str, str]:
     return module.pages()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_programs(tmp_path_factory):
-    """Pages train the same small programs: compile each once."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
     """Someone in an empty folder, in a fresh process as far as one can tell."""

@@ -60,9 +60,12 @@ def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
         return getattr(importlib.import_module(_HOME_OF[name]), name)
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("shoal")
+        try:
+            return version("shoal")
+        except PackageNotFoundError:  # on PYTHONPATH, never installed
+            return "unknown"
     if name[:1].isupper():
         from shoal.api import agent_class
 

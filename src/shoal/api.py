@@ -26,6 +26,7 @@ from shoal.rollout.evaluate import evaluate as evaluate_one
 from shoal.rollout.rollout import Rollout
 from shoal.tracking.reporter import Reporter
 from shoal.train.folder import RunFolder, unused_path
+from shoal.train.host import keep_programs
 from shoal.train.loop import Run
 from shoal.train.plan import Plan, make_plan
 from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run, without
@@ -73,6 +74,7 @@ def train(
     resume: Path | str | None = None,
     figures: bool = True,
     progress: bool | Reporter = True,
+    cache: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
     **options: Any,
@@ -86,6 +88,9 @@ def train(
 
     Everything is written to `folder`, or a new folder under `root`. `resume="runs/x"` continues a run that was
     stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+
+    Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
+    here, for the rest of the process. `cache=False` leaves it alone.
     """
     given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
     if resume is not None:
@@ -95,6 +100,8 @@ def train(
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
         files = RunFolder(folder or (Path(root) / name if name else unused_path(Path(root), run_name(job.spec))))
+    if cache:
+        keep_programs()
     return run_job(
         job,
         files,
@@ -119,8 +126,8 @@ def make_job(
     """The run that `train` would start with the same arguments."""
     fields, sweep = dict(fields or {}), dict(sweep or {})
     if isinstance(agent, str) and isinstance(env, str):
-        AGENTS[agent], ENVS[env]  # an unknown name is said before anything else
-        found = presets.find(agent, env, preset or "") if preset is not None else None
+        names = AGENTS[agent].name, ENVS[env].name  # an unknown one is said before anything else
+        found = presets.find(*names, preset or "") if preset is not None else None
         if found is not None:
             fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
             steps = found.steps if steps is None else steps
@@ -199,6 +206,8 @@ def evaluate(
     `policy` may be a run folder, which means all its members. `env` (or some `env_fields` of the one it was trained
     in) tries it in another world. `max_steps` ends episodes there; by default the world's time limit does, or 1,000.
     """
+    if episodes < 1:
+        raise ValueError(f"episodes={episodes} must be at least 1.")
     if isinstance(policy, (str, Path)):
         policy = load_policies(policy)[1]
     many = isinstance(policy, Policies)
@@ -320,8 +329,14 @@ class _Studio(Reporter):
 
         camera = self._camera.result()
         plot_run(self.folder.path)
-        if camera is not None:
+        if camera is None:
+            self.message(f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)")
+            return
+        try:
             draw_members(self.plan, run.policies(), Result(self.folder.path).ranking(), self.folder.videos, camera)
+        except Exception as error:  # whatever the user's own `render` raises; the run is whole, and its table follows
+            again = f"`shoal render {self.folder.path} --debug` shows where"
+            self.message(f"no videos: drawing {self.plan.spec.env} failed with {error!r}; {again}")
 
     def _prepare(self) -> Any:
         from shoal.viz.curves import preload
@@ -368,7 +383,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
     changed = differences(old, new)
     for kind, value in zip(("agent", "env"), values, strict=True):
         if value is not None:
-            changed += _value_differences(old, kind, value)
+            changed += differences(old, _with_value(old, kind, value))
     if changed:
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
@@ -377,13 +392,13 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
     return Job(without(old, folder.only_in_python()), *values)
 
 
-def _value_differences(old: RunSpec, kind: str, value: Any) -> list[str]:
+def _with_value(old: RunSpec, kind: str, value: Any) -> RunSpec:
+    """A spec whose agent or environment is another value."""
     prefix = "" if kind == "agent" else "env_"
     parts = (kind, f"{prefix}fields", f"{prefix}sweep")
     pair = {"agent": old.agent, "env": old.env, kind: value}
-    new = spec_for(pair["agent"], pair["env"]).to_json()
-    before = old.to_json()
-    return [f"{name}: {before[name]} -> {new[name]}" for name in parts if before[name] != new[name]]
+    new = spec_for(pair["agent"], pair["env"])
+    return dataclasses.replace(old, **{name: getattr(new, name) for name in parts})
 
 
 def _unless_name(value: Any) -> Any:
@@ -411,7 +426,8 @@ def _evaluate_one(actor: Any, weights: Any, env: Env, key: Key, episodes: int, h
 @partial(jax.jit, static_argnums=(4, 5, 6))
 def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
     def one(parts: tuple) -> Evaluation:
-        return evaluate_one(*parts, key, episodes, horizon, greedy)
+        actor, weights, env = parts
+        return evaluate_one(actor, weights, env, key, episodes, horizon, greedy)
 
     return jax.lax.map(one, (actor, weights, env))
 
@@ -473,18 +489,18 @@ def _env_value(env: str | Env) -> Env:
 
 def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str, Any]) -> Env:
     """The world to play in; for a population every leaf leads with [M]."""
-    many = isinstance(policy, Policies)
+    members = len(policy) if isinstance(policy, Policies) else 0
     if env is None and not fields:
         return to_arrays(policy.env)
     if env is not None:
         world = _env_value(env).replace(**fields)
         _check_same_spaces(policy, world)
         world = to_arrays(world)
-        if not many:
+        if not members:
             return world
-        return jax.tree.map(lambda x: jax.numpy.broadcast_to(x, (len(policy), *x.shape)), world)
-    if many:
-        fields = {k: np.full(len(policy), v, np.asarray(getattr(policy.env, k)).dtype) for k, v in fields.items()}
+        return jax.tree.map(lambda x: jax.numpy.broadcast_to(x, (members, *x.shape)), world)
+    if members:
+        fields = {k: np.full(members, v, np.asarray(getattr(policy.env, k)).dtype) for k, v in fields.items()}
     return to_arrays(policy.env.replace(**fields))
 
 

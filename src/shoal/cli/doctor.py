@@ -26,7 +26,7 @@ def doctor(words: list[str]) -> int:
         ("packages", "  ".join(f"{name} {_version(name)}" for name in PACKAGES)),
         ("system", f"{platform.platform()}, {usable_cores()} usable cores, {_memory()}"),
         ("devices", ", ".join(f"{d.platform}: {d.device_kind}" for d in devices)),
-        ("cache", _cache(jax.config.jax_compilation_cache_dir)),
+        ("cache", _cache(jax.config.values["jax_compilation_cache_dir"])),
         ("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set"),
         ("NPROC", os.environ.get("NPROC", "") or "not set"),
     ]

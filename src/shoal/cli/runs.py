@@ -26,6 +26,8 @@ def evaluate_run(words: list[str]) -> None:
     path, flags = _run_and_world_flags(parser, words)
     arguments = parser.parse_all(words)
 
+    import numpy as np
+
     from shoal import api
     from shoal.cli.fields import read_flags
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
@@ -44,7 +46,7 @@ def evaluate_run(words: list[str]) -> None:
             done = api.evaluate(
                 chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world
             )
-            returns = done.episode_return.reshape(-1, arguments.episodes).mean(axis=1)
+            returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
             rows.append([setting_words(world), "greedy" if greedy else "sampled", *score_cells(score_summary(returns))])
     print(f"mean return of {arguments.episodes} episodes, over members ({arguments.which} weights)")
     print(table(("world", "actions", *SCORE_HEAD), rows))

@@ -28,7 +28,7 @@ def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
     temporary = directory.with_name(directory.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    arrays = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
+    arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
     with open(temporary / ARRAYS, "wb") as file:
         np.savez(file, **arrays)
         _flush(file)
@@ -98,16 +98,16 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 def to_numpy(leaf: Any) -> np.ndarray:
     """A leaf as plain numbers; typed keys as their words."""
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
 def _from_numpy(array: np.ndarray, like: Any) -> Any:
-    if not jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
+    if not jax.numpy.issubdtype(like.dtype, jax.dtypes.prng_key):
         return array
     implementation = next(i for i in IMPLEMENTATIONS.values() if _key_dtype(i) == like.dtype)
-    return jax.random.wrap_key_data(array, impl=implementation)
+    return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=implementation)
 
 
 def _key_dtype(implementation: Any) -> Any:

@@ -96,7 +96,7 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "argv": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "devices": [f"{d.platform}: {d.device_kind}" for d in devices],
@@ -120,6 +120,13 @@ def json_ready(data: Any) -> Any:
     if isinstance(data, float) and not np.isfinite(data):
         return None
     return data
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # on PYTHONPATH, never installed
+        return "unknown"
 
 
 def _commit() -> str:

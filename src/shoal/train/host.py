@@ -1,6 +1,6 @@
 """What must be decided before JAX starts: the size of its thread pool, and where compiled programs are kept.
 
-Everything already set in the environment is honored. Nothing here imports JAX.
+Everything already set in the environment is honored. Only `keep_programs`, which comes later, imports JAX.
 """
 
 import os
@@ -36,6 +36,20 @@ def prepare(*, cache: bool = True, threads: int = 0) -> None:
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
     else:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
+
+def keep_programs() -> None:
+    """Keep compiled programs between runs from here on, in a process that has imported JAX without `prepare`.
+
+    Does nothing where JAX's cache has a directory already, or is turned off (`JAX_ENABLE_COMPILATION_CACHE=false`).
+    """
+    import jax
+
+    settings = jax.config.values
+    if settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def usable_cores() -> int:

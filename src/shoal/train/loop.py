@@ -7,7 +7,7 @@ anywhere goes on from its last chunk, and ends with the same bits as one that wa
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ class Run:
             self.folder.write_json("spec.json", self.plan.spec.to_json())
             self.folder.write_json("provenance.json", self._provenance())
         self.started = started - (self._recorded_seconds() if resume else 0.0)
-        with stop_requests() as stop:
+        with stop_requests(self.reporter.message) as stop:
             while self.updates_done < self.plan.updates:
                 self._chunk()
                 if stop.is_set() and self.updates_done < self.plan.updates:
@@ -294,7 +294,7 @@ class Run:
 
 
 @contextmanager
-def stop_requests() -> Iterator[threading.Event]:
+def stop_requests(say: Callable[[str], None]) -> Iterator[threading.Event]:
     """An event that Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main thread it is never set."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -305,6 +305,8 @@ def stop_requests() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        text = "stopping when this chunk is saved; Ctrl-C again stops at once"
+        threading.Thread(target=say, args=(text,)).start()  # a signal may have come in the middle of a print
 
     before = signal.signal(signal.SIGINT, ask)
     try:

@@ -51,6 +51,8 @@ class Placement(NamedTuple):
             device = self.mesh.devices.flat[0]
             return f"{self.mesh.size} x {device.device_kind}, all members at a time"
         cores = f"{self.workers} CPU core{'s' * (self.workers > 1)}"
+        if self.members == 1:
+            return cores
         return f"{cores}, {'one member' if self.block == 1 else f'{self.block} members'} at a time on each"
 
     def spread(self, tree: Any) -> list[Any]:

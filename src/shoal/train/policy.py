@@ -14,7 +14,7 @@ from shoal.core.agent import Actor, Agent
 from shoal.core.env import Env, Key
 from shoal.core.errors import CheckpointError
 from shoal.core.keys import make_key
-from shoal.core.spaces import Space, misfit
+from shoal.core.spaces import Discrete, Space, misfit
 from shoal.core.struct import static, struct
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
@@ -77,8 +77,8 @@ class Policies:
         """The policy of one member; negative numbers count from the end. Raises IndexError beyond the population."""
         if not -len(self) <= member < len(self):
             raise IndexError(f"member {member} does not exist: the population has members 0 to {len(self) - 1}.")
-        parts = jax.tree.map(lambda x: x[member], (self.actor, self.weights, self.env))
-        return Policy(*parts, self.names[member])
+        actor, weights, env = jax.tree.map(lambda x: x[member], (self.actor, self.weights, self.env))
+        return Policy(actor, weights, env, self.names[member])
 
     def __iter__(self) -> Iterator[Policy]:
         return (self[member] for member in range(len(self)))
@@ -96,7 +96,7 @@ class Chance(Actor):
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
         """A uniform action. `key` is consumed."""
         del state, obs, greedy
-        if mask is None:
+        if mask is None or not isinstance(self.space, Discrete):
             return self.space.sample(key), carry
         return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(self.space.dtype), carry
 

@@ -42,9 +42,11 @@ class Records:
     def save(self, folder: RunFolder, line: dict[str, Any]) -> None:
         """Write the curves, and add a line to `metrics.jsonl`."""
 
+        columns: dict[str, Any] = self.arrays()
+
         def write(path: Any) -> None:
             with open(path, "wb") as file:
-                np.savez(file, **self.arrays())
+                np.savez(file, **columns)
 
         folder.replace("curves.npz", write)
         with open(folder.path / "metrics.jsonl", "a") as file:
@@ -64,11 +66,14 @@ class Records:
 
 
 def score_summary(scores: np.ndarray) -> dict[str, float]:
-    """Mean, 5th percentile, extremes and interquartile mean with its 95 % bootstrap interval, of one score a member."""
+    """Mean, 5th percentile, extremes and interquartile mean with its 95 % bootstrap interval, of one score a member.
+
+    The interval of a single member is NaN.
+    """
     finite = scores[np.isfinite(scores)]
     if finite.size == 0:
         return {"members": 0}
-    low, high = bootstrap_interval(finite, iqm)
+    low, high = bootstrap_interval(finite, iqm) if finite.size > 1 else (np.nan, np.nan)  # one has no spread
     return {
         "members": int(finite.size),
         "mean": float(finite.mean()),

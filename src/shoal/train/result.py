@@ -112,7 +112,9 @@ class Result:
             return f"{what}: not finished, in {self.folder}"
         last = self.summary["last"]
         score = f"mean return {last['mean']:.4g}" if last["members"] else "no evaluation"
-        return f"{what}: {score}, {self.summary['members']} members, in {self.folder}"
+        return (
+            f"{what}: {score}, {self.summary['members']} member{'s' * (self.summary['members'] > 1)}, in {self.folder}"
+        )
 
 
 def _number(member: int | str) -> int:

@@ -22,15 +22,15 @@ class Camera:
         self.actor, self.env, self.horizon, self.greedy = actor, env, horizon, greedy
         self._program: Any = None
 
-    def compile(self, weights: Any, key: Key) -> None:
-        """Compile for weights of these shapes [K, ...]. Nothing runs."""
+    def compile(self, weights: Any, key: Key) -> Any:
+        """Compile for weights of these shapes [K, ...], and return the program. Nothing runs."""
         self._program = jax.jit(self._record).lower(self.actor, weights, self.env, key).compile()
+        return self._program
 
     def record(self, actor: Any, weights: Any, env: Any, key: Key) -> Episode:
         """An episode of each of K members, all from the same random numbers. `key` is consumed."""
-        if self._program is None:
-            self.compile(weights, key)
-        return self._program(actor, weights, env, key)
+        program = self.compile(weights, key) if self._program is None else self._program
+        return program(actor, weights, env, key)
 
     def _record(self, actor: Any, weights: Any, env: Any, key: Key) -> Episode:
         def one(actor: Any, weights: Any, env: Any) -> Episode:
