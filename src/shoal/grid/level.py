@@ -54,6 +54,8 @@ class Level(Env):
     # The task in words; a level whose task differs from episode to episode writes `mission` instead.
     task: ClassVar[str] = ""
     see_through_walls: ClassVar[bool] = False
+    # How many of `ACTIONS` there are, the first ones.
+    num_actions: ClassVar[int] = len(ACTIONS)
 
     view_size: int = static(7, help="cells to a side of what the agent sees: odd, at least 3")
     max_steps: Number | None = None  # the level's own where it is None
@@ -90,6 +92,10 @@ class Level(Env):
         del state
         return jnp.asarray(encode(self.task))
 
+    def meant(self, action: Int[Array, ""]) -> Int[Array, ""]:
+        """The action that an agent takes when it asks for one. Default: that one."""
+        return action
+
     def others_move(self, state: GridState, noise: Any) -> GridState:
         """The grid after what moves by itself has moved, before the agent acts. Default: nothing does."""
         del noise
@@ -99,8 +105,8 @@ class Level(Env):
 
     @property
     def action_space(self) -> Discrete:
-        """MiniGrid's seven actions; `ACTIONS` names them."""
-        return Discrete(len(ACTIONS))
+        """MiniGrid's actions; `ACTIONS` names them."""
+        return Discrete(self.num_actions)
 
     @property
     def observation_space(self) -> Dict:
@@ -135,6 +141,7 @@ class Level(Env):
         self, state: GridState, action: Int[Array, ""], noise: Any
     ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
         """Others move, the agent acts, the level judges."""
+        action = self.meant(action)
         after = self.act(self.others_move(state, noise), action)
         ahead = is_moved(state, after)
         standing = cell_at(after.grid, after.x, after.y, WALL)
