@@ -7,12 +7,6 @@ export VENV
 BIN = $(VENV)/bin
 DEMO = runs/demo
 
-# Rooms and files that pyright finds nothing in. It only grows.
-TYPED = src/shoal/core src/shoal/ops src/shoal/nn src/shoal/canvas src/shoal/rollout src/shoal/agents/ppo.py \
-    src/shoal/agents/presets src/shoal/envs/classic \
-    src/shoal/viz/curves.py src/shoal/viz/gif.py src/shoal/train/spec.py src/shoal/train/folder.py \
-    src/shoal/train/result.py src/shoal/train/program.py src/shoal/train/host.py src/shoal/train/placement.py
-
 # Small tests gain nothing from many threads, and lose much to waiting for each other.
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
 
@@ -42,7 +36,7 @@ test-newest:  ## the same tests under Python 3.13 and the newest JAX it gets
 lint: setup  ## ruff, formatting, types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/pyright --pythonpath $(BIN)/python $(TYPED)
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs:  ## the generated pages, then the site, into site/
 	@./setup docs
