@@ -86,4 +86,5 @@ def with_cell(grid: UInt16[Array, "W H"], x: Int[Array, ""], y: Int[Array, ""], 
 def at(shape: tuple[int, int], x: Int[Array, ""] | int, y: Int[Array, ""] | int) -> Bool[Array, "W H"]:
     """Where a position is."""
     width, height = shape
-    return (np.arange(width, dtype=np.int32)[:, None] == x) & (np.arange(height, dtype=np.int32)[None, :] == y)
+    columns, rows = np.arange(width, dtype=np.int32)[:, None], np.arange(height, dtype=np.int32)[None, :]
+    return jnp.asarray((columns == x) & (rows == y))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, UInt16
+from jaxtyping import Array, Bool, Integer, UInt16
 
 
 class Kind(NamedTuple):
@@ -47,6 +47,7 @@ COLOR_BITS, STATE_BITS = np.uint16(7), np.uint16(3)
 SHIFTS = np.array([0, COLOR_SHIFT, STATE_SHIFT], np.uint16)
 MASKS = np.array([OBJECT_BITS, COLOR_BITS, STATE_BITS], np.uint16)
 
+Whole = Integer[Array, "..."] | Integer[np.ndarray, "..."] | np.integer | int
 Cell = UInt16[Array, "..."] | UInt16[np.ndarray, "..."] | np.uint16
 
 
@@ -65,13 +66,13 @@ KEY, BALL, BOX, DOOR, AGENT = cell("key"), cell("ball"), cell("box"), cell("door
 OPEN, CLOSED, LOCKED = (np.uint16(i) for i in range(3))
 
 
-def painted(cells: Cell, color: Cell) -> Cell:
-    """Red cells in another color, given by its number (any integer dtype)."""
+def painted(cells: Cell, color: Whole) -> Cell:
+    """Red cells in another color, given by its number."""
     return cells | jnp.asarray(color).astype(jnp.uint16) << COLOR_SHIFT
 
 
-def in_state(cells: Cell, state: Cell) -> Cell:
-    """Open cells in another state, given by its number (any integer dtype)."""
+def in_state(cells: Cell, state: Whole) -> Cell:
+    """Open cells in another state, given by its number."""
     return cells | jnp.asarray(state).astype(jnp.uint16) << STATE_SHIFT
 
 

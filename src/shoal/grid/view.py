@@ -41,7 +41,8 @@ def partial_view(
 
 def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
     """Object, color and state of cells, side by side."""
-    return (cells[..., None] >> SHIFTS & MASKS).astype(jnp.uint8)
+    aside = (1,) * cells.ndim + (3,)
+    return (cells[..., None] >> SHIFTS.reshape(aside) & MASKS.reshape(aside)).astype(jnp.uint8)
 
 
 @functools.cache
