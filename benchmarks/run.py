@@ -1,4 +1,4 @@
-"""Measure shoal against the libraries people use today: `python benchmarks/run.py classic|ppo|peers`.
+"""Measure shoal against the libraries people use today: `python benchmarks/run.py classic|minigrid|ppo|peers`.
 
 Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
 the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
@@ -21,6 +21,17 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 WORKERS = HERE / "workers"
 MANY = 8  # seeds, above which a whole process is only its training
+# What is measured of MiniGrid, and for how many steps NAVIX can be asked.
+MINIGRID = {
+    "MiniGrid-Empty-8x8-v0": 200,
+    "MiniGrid-DoorKey-8x8-v0": 100,
+    "MiniGrid-KeyCorridorS3R3-v0": 100,
+    "MiniGrid-Dynamic-Obstacles-8x8-v0": 50,
+    "MiniGrid-LavaCrossingS9N1-v0": 50,
+    "MiniGrid-GoToDoor-8x8-v0": 50,
+    "MiniGrid-FourRooms-v0": 20,
+    "MiniGrid-MultiRoom-N6-v0": 1,
+}
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
 
 
@@ -91,7 +102,27 @@ def peer_contests(options: argparse.Namespace) -> list[Contest]:
     ]
 
 
-SUITES = {"classic": classic_contests, "ppo": ppo_contests, "peers": peer_contests}
+def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
+    """Steps with the partial view and random actions: against NAVIX, EnvPool's C++, and MiniGrid itself."""
+    contests = []
+    size = ("--envs", str(options.num_envs))
+    for env, steps in MINIGRID.items():
+        if options.envs and env not in options.envs:
+            continue
+        ours = Side("shoal", "step_shoal", (*size, "--env", env, "--envs-last"))
+        # NAVIX takes its turn with the checksum's axes either way; the better one counts.
+        theirs = ("--env", env.replace("MiniGrid", "Navix"), *size, "--steps", str(steps))
+        navix = Side("NAVIX", "step_navix", theirs), Side("NAVIX, envs last", "step_navix", (*theirs, "--envs-last"))
+        contests.append(Contest(f"{env}, {options.num_envs} envs", (*navix, ours), stepping_rate, "M steps/s"))
+        pool = Side("EnvPool (C++, 2 threads)", "step_called", (*size, "--env", env))
+        contests.append(Contest(f"{env}, {options.num_envs} envs", (pool, ours), stepping_rate, "M steps/s"))
+        if env == "MiniGrid-DoorKey-8x8-v0":
+            one = Side("MiniGrid", "step_called", ("--library", "minigrid", "--env", env, "--steps", "5000"))
+            contests.append(Contest(f"{env}, against one process", (one, ours), stepping_rate, "M steps/s"))
+    return contests
+
+
+SUITES = {"minigrid": minigrid_contests, "classic": classic_contests, "ppo": ppo_contests, "peers": peer_contests}
 
 
 def stepping_rate(answer: dict[str, Any]) -> float:
@@ -180,10 +211,9 @@ def table(report: dict[str, Any]) -> str:
     m, rows = report["machine"], []
     for result in report["results"]:
         sides, unit = list(result["median"].items()), result["unit"]
-        ratio = sides[-1][1] / sides[0][1]
+        (peer, theirs), (us, ours) = max(sides[:-1], key=lambda side: side[1]), sides[-1]
         rows.append(
-            f"| {result['contest']} | {sides[0][0]} {sides[0][1]:.3g} {unit} "
-            f"| {sides[-1][0]} {sides[-1][1]:.3g} {unit} | {ratio:.2f} |"
+            f"| {result['contest']} | {peer} {theirs:.3g} {unit} | {us} {ours:.3g} {unit} | {ours / theirs:.2f} |"
         )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     return "\n".join(
@@ -207,8 +237,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file; default: benchmarks/results/SUITE.json")
     parser.add_argument("--python", default=str(HERE.parent / ".venv-peers/bin/python"), help="made by `make peers`")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--envs", nargs="*", help="classic: which environments")
-    parser.add_argument("--num-envs", type=int, default=2048, help="classic: how many in parallel")
+    parser.add_argument("--envs", nargs="*", help="classic, minigrid: which environments")
+    parser.add_argument("--num-envs", type=int, default=2048, help="classic, minigrid: how many in parallel")
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="ppo: sizes of the population")
     options = parser.parse_args(argv)
     if not Path(options.python).exists():

@@ -123,18 +123,24 @@ def make_stepper(
     rounds: int = 1,
     bank_size: int = 0,
     trajectory: bool = False,
+    envs_last: bool = False,
     prng: str = "mix32",
     seed: int = 0,
 ) -> Stepper:
     """A program that steps `num_envs` environments for `rounds` horizons, refilling the reset bank before each.
 
-    Observations are added up in the carry, or written out with the rest of the trajectory (`trajectory=True`).
+    Observations are added up in the carry, each in its own dtype (whole numbers wrap around), or written out with the
+    rest of the trajectory (`trajectory=True`). `envs_last` keeps the sums with the environments as the last axis.
     """
     rollout = Rollout.for_env(env, num_envs, HORIZON, bank_size=bank_size)
     draw, act = _random(env.action_space) if policy == "random" else _mlp(env, num_envs)
 
+    def folded(obs: Any) -> Any:
+        obs = jax.tree.map(lambda x: x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x, obs)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), obs) if envs_last else obs
+
     def follow(obs: Any, mask: Any, noise: Any, checksum: Any) -> tuple[Any, None, Any]:
-        return act(obs, mask, noise), None, checksum if trajectory else jax.tree.map(_add, checksum, obs)
+        return act(obs, mask, noise), None, checksum if trajectory else jax.tree.map(jnp.add, checksum, folded(obs))
 
     def collect(carry: tuple, _: None) -> tuple[tuple, Any]:
         worlds, checksum, key, reused = carry
@@ -149,8 +155,8 @@ def make_stepper(
 
     k_worlds, k_run = jax.random.split(make_key(seed, prng))
     worlds = rollout.init(env, k_worlds)
-    obs = jax.eval_shape(jax.vmap(env.observe), worlds.state)
-    checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, _sum_dtype(x.dtype)), obs)
+    obs = jax.eval_shape(lambda state: folded(jax.vmap(env.observe)(state)), worlds.state)
+    checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), obs)
     carry = (worlds, checksum, k_run, jnp.int32(0))
     return Stepper(run, carry, rounds * HORIZON * num_envs, rollout.bank_size)
 
@@ -202,11 +208,3 @@ def _mlp(env: Env, num_envs: int) -> tuple[Draw, Act]:
         return one(obs, mask, keys)
 
     return jax.random.split, act
-
-
-def _add(checksum: Any, obs: Any) -> Any:
-    return checksum + obs.astype(checksum.dtype)
-
-
-def _sum_dtype(dtype: Any) -> Any:
-    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.int32

@@ -1,0 +1,56 @@
+"""Steps of a NAVIX environment with random actions, its own auto-reset, in one compiled scan.
+
+It sees what NAVIX offers that is nearest to MiniGrid's observation: `symbolic_first_person`, 7 x 7 x 3, without
+occlusion and without the hand. Every observation is folded into a checksum in its own dtype, which is returned;
+`--envs-last` keeps that checksum with the environments as its last axis (see `step_shoal.py`).
+"""
+
+import argparse
+
+import measure
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--env", default="Navix-DoorKey-8x8-v0")
+parser.add_argument("--envs", type=int, default=2048)
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--repeats", type=int, default=3)
+parser.add_argument("--envs-last", action="store_true")
+args = parser.parse_args()
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import navix  # noqa: E402
+
+env = navix.make(args.env, observation_fn=navix.observations.symbolic_first_person)
+
+
+def folded(obs):
+    return jnp.moveaxis(obs, 0, -1) if args.envs_last else obs
+
+
+def rollout(timestep, checksum, key):
+    k_actions, key = jax.random.split(key)
+    actions = jax.random.randint(k_actions, (args.steps, args.envs), 0, len(env.action_set))
+
+    def step(carry, action):
+        timestep, checksum = carry
+        timestep = jax.vmap(env.step)(timestep, action)
+        return (timestep, checksum + folded(timestep.observation)), None
+
+    (timestep, checksum), _ = jax.lax.scan(step, (timestep, checksum), actions)
+    return timestep, checksum, key
+
+
+key = jax.random.key(0)
+timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(key, args.envs))
+carry = (timestep, jnp.zeros_like(folded(timestep.observation)), key)
+program, phases = measure.compile_phases(rollout, *carry)
+
+
+def advance():
+    global carry
+    carry = jax.block_until_ready(program(*carry))
+
+
+seconds = measure.repeat(advance, args.repeats)
+measure.report(steps=args.envs * args.steps, checksum=float(carry[1].sum()), **phases, **seconds)
