@@ -281,11 +281,10 @@ class Ours:
         }  # fmt: skip
         values = {**known, **extra}
         shapes, tree = jax.tree.flatten(self.template)
-        leaves = [leaf for f in dataclasses.fields(self.template) for leaf in jax.tree.leaves(values[f.name])]
+        leaves = [np.asarray(values[f.name]) for f in dataclasses.fields(self.template)]
         for shape, leaf in zip(shapes, leaves, strict=True):
-            assert np.shape(leaf) == shape.shape, (shape, leaf)
-        arrays = [np.asarray(leaf).astype(shape.dtype) for shape, leaf in zip(shapes, leaves, strict=True)]
-        return jax.tree.unflatten(tree, arrays)
+            assert leaf.shape == shape.shape, (shape, leaf)
+        return jax.tree.unflatten(tree, [leaf.astype(shape.dtype) for shape, leaf in zip(shapes, leaves, strict=True)])
 
 
 def at_time(state: Any, time: int) -> Any:

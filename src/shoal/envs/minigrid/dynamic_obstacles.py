@@ -1,0 +1,162 @@
+"""Dynamic-Obstacles: reach the goal among balls that wander, without bumping into anything.
+
+Source: MiniGrid 3.2.0 `envs/dynamicobstacles.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.actions import FORWARD, LEFT, at, cell_at
+from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
+from shoal.grid.layout import choose, empty_room, place
+from shoal.grid.level import GridState, Level, begin, in_front
+
+BLUE_BALL = cell("ball", "blue")
+AROUND = 9  # cells of a square around a ball, numbered column by column; the ball is in the middle
+
+
+@struct
+class Obstacles(GridState):
+    """A grid, the agent in it, and where the balls are, in the order in which they move."""
+
+    ball_x: Int[Array, "N"]
+    ball_y: Int[Array, "N"]
+
+
+@env("MiniGrid-Dynamic-Obstacles-5x5-v0", size=5, num_obstacles=2)
+@env("MiniGrid-Dynamic-Obstacles-Random-5x5-v0", size=5, num_obstacles=2, random_start=True)
+@env("MiniGrid-Dynamic-Obstacles-6x6-v0", size=6, num_obstacles=3)
+@env("MiniGrid-Dynamic-Obstacles-Random-6x6-v0", size=6, num_obstacles=3, random_start=True)
+@env("MiniGrid-Dynamic-Obstacles-8x8-v0", size=8)
+@env("MiniGrid-Dynamic-Obstacles-16x16-v0", size=16, num_obstacles=8)
+@struct
+class DynamicObstacles(Level):
+    """Reach the goal in the corner. Walking towards a ball or a wall costs 1 and ends the episode.
+
+    Action: Discrete(3): left, right, forward; in compiled code any other turns left.
+
+    A step: what is in front decides about a collision; then each ball in turn moves to a free cell around it, any as
+    likely as any other, or stays if there is none; then the agent acts, which may still take it onto a cell that a ball
+    just left. Balls never move onto the agent. Start: in the corner opposite to the goal, facing right, or anywhere
+    with `random_start`; the balls lie anywhere. Time limit: 4 size^2. Observation and the rest: see `Level`.
+
+    Difference from MiniGrid: it gives up looking for a free cell after 101 tries, so a ball with a single one stays
+    once in 150,000 steps.
+    """
+
+    reset_every: ClassVar[int] = 2
+    changes: ClassVar[bool] = False  # by the agent
+    task: ClassVar[str] = "get to the green goal square"
+    see_through_walls: ClassVar[bool] = True
+    num_actions: ClassVar[int] = 3
+
+    size: int = static(8, help="cells to a side, walls included: at least 4")
+    num_obstacles: int = static(4, help="balls; where more than size / 2 + 1 are asked for, there are size // 2")
+    random_start: bool = static(False, choices=(False, True))
+
+    def __post_init__(self) -> None:
+        if self.size < 4:
+            raise ValueError(
+                f"size={self.size} leaves no room for agent, goal and a ball between the walls: at least 4."
+            )
+        if self.num_obstacles < 1:
+            raise ValueError(f"num_obstacles={self.num_obstacles}: at least 1, or take MiniGrid-Empty.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Enough to see the room four times."""
+        return 4 * self.size**2
+
+    @property
+    def num_balls(self) -> int:
+        """How many balls there are."""
+        return self.num_obstacles if self.num_obstacles <= self.size / 2 + 1 else self.size // 2
+
+    def init(self, key: Key) -> Obstacles:
+        """The room, the agent, and the balls one after another."""
+        k_agent, k_direction, k_balls = jax.random.split(key, 3)
+        room = empty_room(*self.shape)
+        room[-2, -2] = GOAL
+        x, y, direction = jnp.int32(1), jnp.int32(1), jnp.int32(0)
+        if self.random_start:
+            x, y = choose(k_agent, jnp.asarray(room == EMPTY))
+            direction = jax.random.randint(k_direction, (), 0, 4)
+        elsewhere = ~at(self.shape, x, y)
+
+        def put(grid, key):
+            grid, x, y = place(key, grid, BLUE_BALL, elsewhere)
+            return grid, (x, y)
+
+        keys = jax.random.split(k_balls, self.num_balls)
+        grid, (ball_x, ball_y) = jax.lax.scan(put, jnp.asarray(room), keys)
+        return Obstacles(**begin(grid, x, y, direction), ball_x=ball_x, ball_y=ball_y)
+
+    def noise(self, key: Key) -> UInt32[Array, "N"]:
+        """A lot for each ball, which says where it goes."""
+        return jax.random.bits(key, (self.num_balls,), jnp.uint32)
+
+    def meant(self, action: Int[Array, ""]) -> Int[Array, ""]:
+        """Only three actions exist; MiniGrid takes any other for the first."""
+        return jnp.where((action >= 0) & (action <= FORWARD), action, LEFT)
+
+    def others_move(self, state: Obstacles, noise: UInt32[Array, "N"]) -> Obstacles:
+        """Each ball moves to a free cell around it, in turn."""
+
+        def move(balls, given):
+            ball_x, ball_y = balls
+            number, lot = given
+            x, y = ball_x[number], ball_y[number]
+            free = ~self._taken(state, ball_x, ball_y, x, y) & (1 << AROUND) - 1
+            place = _pick(free, lot)
+            is_it = numbers == number
+            return (jnp.where(is_it, x + place // 3 - 1, ball_x), jnp.where(is_it, y + place % 3 - 1, ball_y)), None
+
+        numbers = jnp.arange(self.num_balls, dtype=jnp.int32)
+        (x, y), _ = jax.lax.scan(move, (state.ball_x, state.ball_y), (numbers, noise))
+        grid = jnp.where(state.grid == BLUE_BALL, EMPTY, state.grid)
+        columns, rows = jnp.arange(self.size, dtype=jnp.int32), jnp.arange(self.size, dtype=jnp.int32)
+        is_ball = (columns[:, None, None] == x[None, None]) & (rows[None, :, None] == y[None, None])
+        return state.replace(grid=jnp.where(is_ball.any(-1), BLUE_BALL, grid), ball_x=x, ball_y=y)
+
+    def judge(
+        self, before: GridState, after: GridState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """Walking towards a ball or a wall costs 1 and ends the episode, wherever the ball went meanwhile."""
+        front = cell_at(before.grid, *in_front(before), WALL)
+        collides = (action == FORWARD) & (front != EMPTY) & ~is_a(front, "goal")
+        return jnp.where(collides, jnp.float32(-1), 0), collides
+
+    def _taken(
+        self, state: GridState, ball_x: Int[Array, "N"], ball_y: Int[Array, "N"], x: Int[Array, ""], y: Int[Array, ""]
+    ) -> Int[Array, ""]:
+        """Which of the cells around a position are not free, as bits. No two balls share a cell, so they add up."""
+        last = self.size - 2
+        columns = jnp.where(x == 1, 0b000000111, 0) | jnp.where(x == last, 0b111000000, 0)
+        rows = jnp.where(y == 1, 0b001001001, 0) | jnp.where(y == last, 0b100100100, 0)
+        agent, goal = _bit(state.x - x, state.y - y), _bit(last - x, last - y)
+        return columns | rows | agent | goal | jnp.sum(_bit(ball_x - x, ball_y - y), dtype=jnp.int32)
+
+
+def _bit(dx: Int[Array, "*n"], dy: Int[Array, "*n"]) -> Int[Array, "*n"]:
+    is_near = (abs(dx) <= 1) & (abs(dy) <= 1)
+    return jnp.where(is_near, 1 << jnp.where(is_near, 3 * dx + dy + 4, 0), 0)
+
+
+def _pick(free: Int[Array, ""], lot: UInt32[Array, ""]) -> Int[Array, ""]:
+    """The number of one of the set bits, each as likely as any other; the middle where none is."""
+    count = jax.lax.population_count(free)
+    rank = ((lot >> 8) * count.astype(jnp.uint32) >> 24).astype(jnp.int32)
+    for lower in range(AROUND - 2):  # the ball's own cell is never free, so the rank is at most 7
+        free = jnp.where(lower < rank, free & (free - 1), free)
+    return jnp.where(free == 0, 4, jax.lax.population_count((free & -free) - 1))

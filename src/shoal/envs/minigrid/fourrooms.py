@@ -1,0 +1,56 @@
+"""FourRooms: find the goal in one of four rooms.
+
+Source: MiniGrid 3.2.0 `envs/fourrooms.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import struct
+from shoal.grid.actions import at
+from shoal.grid.cells import EMPTY, GOAL, WALL
+from shoal.grid.layout import choose, empty_room, place
+from shoal.grid.level import GridState, Level, begin
+
+SIDE, MIDDLE = 19, 9
+
+
+@env("MiniGrid-FourRooms-v0")
+@struct
+class FourRooms(Level):
+    """Reach the goal, which may lie in another room.
+
+    Start: two walls cross in the middle, each half of them with an opening somewhere; agent and goal lie anywhere.
+    Time limit: 100. Actions, observation, reward and end: see `Level`.
+    """
+
+    changes: ClassVar[bool] = False
+    task: ClassVar[str] = "reach the goal"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Always the same."""
+        return SIDE, SIDE
+
+    @property
+    def time_limit(self) -> int:
+        """Short for the size."""
+        return 100
+
+    def init(self, key: Key) -> GridState:
+        """Openings, agent and goal, in MiniGrid's order."""
+        k_openings, k_agent, k_direction, k_goal = jax.random.split(key, 4)
+        rooms = empty_room(*self.shape)
+        rooms[MIDDLE, :] = WALL
+        rooms[:, MIDDLE] = WALL
+        upper, lower, left, right = jax.random.randint(k_openings, (4,), 1, MIDDLE)
+        is_open = at(self.shape, MIDDLE, upper) | at(self.shape, MIDDLE, MIDDLE + lower)
+        is_open |= at(self.shape, left, MIDDLE) | at(self.shape, MIDDLE + right, MIDDLE)
+        grid = jnp.where(is_open, EMPTY, rooms)
+        x, y = choose(k_agent, grid == EMPTY)
+        grid, _, _ = place(k_goal, grid, GOAL, ~at(self.shape, x, y))
+        return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

@@ -1,0 +1,79 @@
+"""LavaGap: one gap in a strip of lava between the agent and the goal.
+
+Source: MiniGrid 3.2.0 `envs/lavagap.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, UInt8
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.actions import at
+from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
+from shoal.grid.layout import column, empty_room
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.words import encode
+
+# What may be in the way, and the task that goes with it.
+OBSTACLES = {"lava": LAVA, "wall": WALL}
+TASKS = {
+    "lava": "avoid the lava and get to the green goal square",
+    "wall": "find the opening and get to the green goal square",
+}
+
+
+@env("MiniGrid-LavaGapS5-v0", size=5)
+@env("MiniGrid-LavaGapS6-v0", size=6)
+@env("MiniGrid-LavaGapS7-v0", size=7)
+@struct
+class LavaGap(Level):
+    """Pass through the gap in the strip and reach the goal in the far corner.
+
+    Start: in the corner opposite to the goal, facing right; strip and gap lie anywhere between them. Time limit:
+    4 size^2. Actions, observation, reward and end: see `Level`.
+    """
+
+    changes: ClassVar[bool] = False
+
+    size: int = static(7, help="cells to a side, walls included: at least 5")
+    obstacle: str = static("lava", choices=tuple(OBSTACLES), help="what the strip is made of")
+
+    def __post_init__(self) -> None:
+        if self.size < 5:
+            raise ValueError(f"size={self.size} leaves no room on both sides of the strip: at least 5.")
+        check_obstacle(self.obstacle)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Enough to see the room four times."""
+        return 4 * self.size**2
+
+    def mission(self, state: GridState) -> UInt8[Array, "L"]:
+        """What to do about the obstacle."""
+        del state
+        return jnp.asarray(encode(TASKS[self.obstacle]))
+
+    def init(self, key: Key) -> GridState:
+        """The strip and its gap."""
+        k_column, k_row = jax.random.split(key)
+        room = empty_room(*self.shape)
+        room[-2, -2] = GOAL
+        x = jax.random.randint(k_column, (), 2, self.size - 2)
+        y = jax.random.randint(k_row, (), 1, self.size - 1)
+        grid = jnp.where(column(self.shape, x) & (room == EMPTY), OBSTACLES[self.obstacle], room)
+        return GridState(**begin(jnp.where(at(self.shape, x, y), EMPTY, grid), 1, 1, 0))
+
+
+def check_obstacle(obstacle: str) -> None:
+    """Raise ValueError for what cannot be in the way."""
+    if obstacle not in OBSTACLES:
+        raise ValueError(f"obstacle={obstacle!r} is unknown. Choose one of: {', '.join(OBSTACLES)}.")
