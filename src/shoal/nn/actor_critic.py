@@ -10,6 +10,7 @@ from shoal.core.spaces import Box, Space
 from shoal.nn.distributions import Distribution, distribution, head_size
 from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.initializers import orthogonal
+from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import CNN, MLP
 
 Key = jax.Array
@@ -42,9 +43,11 @@ class ActorCritic(NamedTuple):
             weights["log_std"] = jnp.zeros(self.action_space.shape)
         return weights
 
-    def features(self, obs: Any) -> Array:
+    def features(self, obs: Any) -> Any:
         """What the torso reads of an observation."""
         space = self.observation_space
+        if isinstance(self.torso, TileNet):
+            return obs
         if is_image(space) and not isinstance(self.torso, MLP):
             return image_features(space, obs)  # type: ignore[arg-type]  # is_image means a Box
         return flat_features(space, obs)
@@ -73,7 +76,9 @@ class ActorCritic(NamedTuple):
 
 
 def default_torso(observation_space: Space, hidden: tuple[int, ...], activation: str) -> Any:
-    """A CNN for images, an MLP for everything else."""
+    """A TileNet where there are images of categories, a CNN for other images, an MLP for everything else."""
+    if has_tiles(observation_space):
+        return TileNet(observation_space, hidden, activation)
     return CNN() if is_image(observation_space) else MLP(hidden, activation)
 
 
