@@ -92,7 +92,7 @@ def _world(cls: type, entries: list[Entry]) -> str:
     shaping, comments = static_fields(cls), _comments(cls)
     rows = []
     for field in dataclasses.fields(cls):
-        kind = f"shapes the program: {_one_of(field)}" if field.name in shaping else "number"
+        kind = f"shapes the program: {_one_of(field)}".rstrip(" :") if field.name in shaping else "number"
         rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name, "")])
     fields = _table(("field", "default", "kind", ""), rows)
     picture = "It has pictures." if "render" in vars(cls) else ""
@@ -114,6 +114,8 @@ def _comments(cls: type) -> dict[str, str]:
 
 def _space(space: Any) -> str:
     kind, shape = type(space).__name__, getattr(space, "shape", None)
+    if kind == "Dict":
+        return f"{kind}: {', '.join(part for part, _ in space.spaces)}"
     size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
     words = size if isinstance(size, int) else " x ".join(str(n) for n in size or ())
     return f"{kind} {words}" + (f", {space.dtype}" if kind == "Box" else "")

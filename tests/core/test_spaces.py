@@ -212,6 +212,8 @@ def test_explain_looks_at_numbers_while_a_program_is_traced():
         (Box(0, 255, (2, 2), np.uint8), "Box(0, 255, (2, 2), uint8)"),
         (Box(-INF, np.float32(4.8), (3,)), "Box(-inf, 4.8, (3,))"),
         (Box((0.0, np.float32(0.1)), 1.0, (2,)), "Box((0.0, 0.1), 1.0, (2,))"),
+        (Tuple((Discrete(2), Discrete(3))), "Tuple((Discrete(2), Discrete(3)))"),
+        (Dict({"a": Discrete(2)}), "Dict({'a': Discrete(2)})"),
     ],
 )
 def test_a_space_prints_as_it_is_written(space, text):

@@ -8,16 +8,17 @@ from shoal.cli.parser import Parser
 
 
 def envs(words: list[str]) -> None:
-    """All environments, or one's manual page with its constants as flags."""
+    """All environments, those whose names contain a word, or one's manual page with its constants as flags."""
     from shoal.cli.table import table
     from shoal.core.registry import ENVS
 
-    name = _one_name("envs", "ENV", words)
-    if name:
+    name = _one_name("envs", "ENV", words, "a name, a part of several, or file.py:Class")
+    listed = [entry for entry in ENVS.values() if name.lower() in entry.name.lower()]
+    if name in ENVS or ":" in name or not listed:
         _manual(name, ENVS[name], "env.", _spaces(ENVS[name].build()))
         return
     rows = []
-    for entry in ENVS.values():
+    for entry in listed:
         world = entry.build()
         spaces = (_short(world.observation_space), _short(world.action_space))
         rows.append([entry.name, *spaces, str(world.max_steps or "-"), _first_line(entry.cls)])
@@ -30,7 +31,7 @@ def agents(words: list[str]) -> None:
     from shoal.cli.table import table
     from shoal.core.registry import AGENTS
 
-    name = _one_name("agents", "AGENT", words)
+    name = _one_name("agents", "AGENT", words, "a name, or file.py:Class")
     if not name:
         rows = [[entry.name, len(presets(entry.name)), _first_line(entry.cls)] for entry in AGENTS.values()]
         print(table(("name", "presets", "what it is"), rows))
@@ -42,9 +43,9 @@ def agents(words: list[str]) -> None:
         print(table(("name", "steps", "evidence"), [[p.name, p.steps, p.evidence] for p in known.values()]))
 
 
-def _one_name(command: str, what: str, words: list[str]) -> str:
+def _one_name(command: str, what: str, words: list[str], meaning: str) -> str:
     parser = Parser(prog=f"shoal {command}", description=f"List {command}, or say all about one.", allow_abbrev=False)
-    parser.add_argument("name", nargs="?", default="", metavar=what, help="a name, or file.py:Class")
+    parser.add_argument("name", nargs="?", default="", metavar=what, help=meaning)
     return parser.parse_all(words).name
 
 
@@ -64,8 +65,9 @@ def _spaces(world: Any) -> str:
 def _short(space: Any) -> str:
     kind, shape = type(space).__name__, getattr(space, "shape", None)
     size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
-    dtype = getattr(space, "dtype", None)
-    return f"{kind} {size or ''} {dtype if kind == 'Box' else ''}".strip()
+    if kind == "Dict":
+        size = ", ".join(part for part, _ in space.spaces)
+    return f"{kind} {size or ''} {space.dtype if kind == 'Box' else ''}".strip()
 
 
 def _first_line(cls: type) -> str:

@@ -159,6 +159,9 @@ class Tuple:
             return jnp.asarray(False)
         return _all(space.contains(part) for space, part in zip(self.spaces, x, strict=True))
 
+    def __repr__(self) -> str:
+        return f"Tuple({self.spaces})"
+
 
 @dataclasses.dataclass(frozen=True)
 class Dict:
@@ -183,6 +186,9 @@ class Dict:
         if not isinstance(x, dict) or set(x) != {name for name, _ in self.spaces}:
             return jnp.asarray(False)
         return _all(space.contains(x[name]) for name, space in self.spaces)
+
+    def __repr__(self) -> str:
+        return f"Dict({dict(self.spaces)})"
 
 
 Space = Discrete | MultiDiscrete | Box | Tuple | Dict
