@@ -127,6 +127,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --seed 99999999999999999999", "seed=99999999999999999999 does not fit in 64 bits"),
         ("train ppo CartPole-v1 --steps 1e99", "steps must be at most 1,000,000,000,000,000"),
         ("train ppo CartPole-v1 --num-envs inf", "--num-envs inf is not a whole number"),
+        ("train ppo CartPole-v1 --hidden 64,0", "hidden=(64, 0) has a layer without units"),
         ("train ppo CartPole-v1 --env.gravity nan", "--env.gravity nan is not a number"),
         ("train ppo CartPole-v1 --env.max-steps 9,0", "max_steps=0 is no time limit: it must be a whole number"),
         ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),

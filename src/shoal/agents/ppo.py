@@ -337,6 +337,8 @@ class PPO(Agent):
         for name in ("num_envs", "num_steps", "num_epochs", "num_minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if min(self.hidden, default=1) < 1:
+            raise ValueError(f"hidden={self.hidden} has a layer without units: each must be at least 1.")
         samples, parts = self.steps_per_update, self.num_minibatches
         whole, what = (self.num_envs, "environments") if self.shuffle == "envs" else (samples, "samples")
         if whole % parts:
