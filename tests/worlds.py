@@ -1,11 +1,13 @@
-"""A small world whose every number a test can work out, for the wrapper tests."""
+"""Worlds for tests: a small one whose every number can be worked out, and those of the registry, class by class."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array, Int
 
 from shoal.core.env import Env, State
+from shoal.core.registry import ENVS
 from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, struct
 
@@ -67,3 +69,22 @@ def play(env, actions, noises, key):
         state, reward, terminated, truncated, info = env.advance(state, jnp.int32(action), noise)
         seen.append((state, env.observe(state), float(reward), bool(terminated), bool(truncated), info))
     return seen
+
+
+def names_of_each_class(*unwanted: str) -> list:
+    """Registered names, gathered by the class they build, as pytest parameters. `unwanted` are beginnings of names."""
+    names: dict[type, list[str]] = {}
+    for name in ENVS:
+        if not name.startswith(unwanted):
+            names.setdefault(ENVS[name].cls, []).append(name)
+    return [pytest.param(of_class, id=cls.__name__) for cls, of_class in names.items()]
+
+
+def smallest(names: list[str]) -> Env:
+    """The environment with the smallest state among several names of one class."""
+    return ENVS[names[0] if len(names) == 1 else min(names, key=_size_of_state)].build()
+
+
+def _size_of_state(name: str) -> int:
+    leaves = jax.tree.leaves(jax.eval_shape(ENVS[name].build().init, jax.random.key(0)))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)

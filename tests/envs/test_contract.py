@@ -10,24 +10,12 @@ import pytest
 from shoal.core.checks import check_env
 from shoal.core.registry import ENVS
 from shoal.core.spaces import misfit
-
-
-def size_of_state(name):
-    leaves = jax.tree.leaves(jax.eval_shape(ENVS[name].build().init, jax.random.key(0)))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-
-
-def names_of_each_class():
-    names = {}
-    for name in ENVS:
-        names.setdefault(ENVS[name].cls, []).append(name)
-    return [pytest.param(names, id=cls.__name__) for cls, names in names.items()]
+from worlds import names_of_each_class, smallest
 
 
 @pytest.mark.parametrize("names", names_of_each_class())
 def test_a_registered_environment_keeps_the_contract(names):
-    smallest = names[0] if len(names) == 1 else min(names, key=size_of_state)
-    check_env(ENVS[smallest].build())
+    check_env(smallest(names))
 
 
 @pytest.mark.parametrize("name", ENVS)

@@ -30,6 +30,7 @@ class Empty(Level):
     Time limit: 4 size^2. Actions, observation, reward and end: see `Level`.
     """
 
+    reset_every: ClassVar[int] = 24
     changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
     see_through_walls: ClassVar[bool] = True
