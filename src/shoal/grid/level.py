@@ -13,6 +13,7 @@ from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
 from shoal.core.struct import Number, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
+from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import partial_view
 from shoal.grid.words import VOCABULARY, decode, encode
 
@@ -58,11 +59,16 @@ class Level(Env):
     num_actions: ClassVar[int] = len(ACTIONS)
 
     view_size: int = static(7, help="cells to a side of what the agent sees: odd, at least 3")
+    tile_size: int = static(32, help="pixels to a side of a cell in pictures")
+    highlight: bool = static(True, choices=(False, True), help="whether pictures show what the agent sees")
+    agent_pov: bool = static(False, choices=(False, True), help="whether pictures show the agent's view alone")
     max_steps: Number | None = None  # the level's own where it is None
 
     def __post_init__(self) -> None:
         if self.view_size < 3 or self.view_size % 2 == 0:
             raise ValueError(f"view_size={self.view_size} must be odd and at least 3, so that the agent has a middle.")
+        if self.tile_size < 1:
+            raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", self.time_limit)
 
@@ -130,12 +136,25 @@ class Level(Env):
 
     def observe(self, state: GridState) -> dict[str, Array]:
         """What the agent sees, its direction, and its task."""
-        pose = (state.x, state.y, state.direction)
         return {
-            "image": partial_view(state.grid, *pose, state.carrying, self.view_size, self.see_through_walls),
+            "image": self.view(state),
             "direction": state.direction.astype(jnp.uint8),
             "mission": self.mission(state),
         }
+
+    def view(self, state: GridState, size: int | None = None) -> UInt8[Array, "V V 3"]:
+        """The cells in front of the agent, as many to a side as it sees or as given."""
+        pose = (state.x, state.y, state.direction)
+        return partial_view(state.grid, *pose, state.carrying, size or self.view_size, self.see_through_walls)
+
+    def picture(self, state: GridState, tile_size: int) -> UInt8[Array, "_ _ 3"]:
+        """The grid from above as RGB, for use inside `jit`; what the agent sees is lighter where `highlight` is set."""
+        lit = self.view(state) if self.highlight else None
+        return whole_picture(state.grid, state.x, state.y, state.direction, lit, tile_size)
+
+    def render(self, state: GridState) -> UInt8[Array, "_ _ 3"]:
+        """MiniGrid's picture: the grid from above, or with `agent_pov` what the agent sees."""
+        return _rendered(self, state)
 
     def transition(
         self, state: GridState, action: Int[Array, ""], noise: Any
@@ -166,6 +185,13 @@ class Level(Env):
     def success(self, state: GridState) -> Float[Array, ""]:
         """The reward of success now: 1 at the start, 0.1 at the time limit."""
         return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.max_steps))
+
+
+@jax.jit
+def _rendered(level: Level, state: GridState) -> UInt8[Array, "_ _ 3"]:
+    if level.agent_pov:
+        return view_picture(level.view(state), level.tile_size)
+    return level.picture(state, level.tile_size)
 
 
 def in_front(state: GridState) -> tuple[Int[Array, ""], Int[Array, ""]]:
