@@ -15,6 +15,7 @@ import pytest
 from shoal.cli.main import main
 from shoal.core.registry import ENVS
 from shoal.train import checkpoint
+from shoal.train.host import SMALL_LOOP, prepare
 from tiny import FLAGS
 
 MY_ENV = '''
@@ -286,8 +287,24 @@ def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
 
 def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
     _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--env.gravity", "5,10")
-    rows = [line.split()[:3] for line in out.splitlines()[3:]]
-    assert rows == [[f"gravity={g}", how, "4"] for g in ("5.0", "10.0") for how in ("greedy", "sampled")]
+    rows = [line.split()[:4] for line in out.splitlines()[3:]]
+    assert rows == [
+        [f"learning_rate={rate}", f"gravity={gravity}", how, "2"]
+        for gravity in ("5.0", "10.0")
+        for how in ("greedy", "sampled")
+        for rate in ("0.001", "0.01")
+    ]
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--member", "3")
+    assert [line.split()[:3] for line in out.splitlines()[3:]] == [["all", "greedy", "1"], ["all", "sampled", "1"]]
+
+
+def test_eval_gives_each_setting_its_own_members(run, capsys):
+    import shoal
+
+    returns = shoal.evaluate(run, episodes=2).episode_return.mean(axis=1)  # [4]: two settings, two seeds each
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2")
+    means = [float(line.split()[4]) for line in out.splitlines()[3:] if "greedy" in line]
+    np.testing.assert_allclose(means, [returns[:2].mean(), returns[2:].mean()], rtol=1e-3)
 
 
 def test_compare_pairs_members_that_share_setting_and_seed(run, capsys):
@@ -337,6 +354,40 @@ def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected)
     from shoal.cli.doctor import can_deadlock
 
     assert can_deadlock(jaxlib, threads) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP}"),
+        ("--xla_backend_extra_options=mine=1", "--xla_backend_extra_options=mine=1"),
+        ("--a=1", f"--a=1 --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP}"),
+    ],
+)
+def test_small_loops_are_asked_for_unless_the_user_asks_otherwise(monkeypatch, given, expected):
+    monkeypatch.delitem(sys.modules, "jax")
+    for name, value in {**os.environ, "XLA_FLAGS": given}.items():
+        monkeypatch.setenv(name, value)  # so that what `prepare` sets is undone
+    prepare(threads=2)
+    assert os.environ["XLA_FLAGS"] == expected
+
+
+def test_the_steps_of_a_small_rollout_are_one_kernel():
+    code = (
+        "import shoal\n"
+        "shoal.prepare(cache=False)\n"
+        "import jax\n"
+        "from shoal.train.placement import CPU_OPTIONS\n"
+        "env = shoal.make('CartPole-v1')\n"
+        "agent = shoal.PPO(hidden=(8,)).bind(env)\n"
+        "state = jax.eval_shape(agent.init, jax.random.key(0), env)\n"
+        "update = jax.jit(lambda s: agent.update(s, env, jax.numpy.int32(0))).lower(state)\n"
+        "print(update.compile(compiler_options=CPU_OPTIONS).as_text().count('xla_cpu_small_call'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, timeout=120
+    )
+    assert int(done.stdout) >= 2, done.stderr  # the rollout, and the sum of advantages
 
 
 def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():

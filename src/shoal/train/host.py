@@ -1,4 +1,4 @@
-"""What must be decided before JAX starts: the size of its thread pool, and where compiled programs are kept.
+"""What must be decided before JAX starts: its thread pool, its small loops, and where compiled programs are kept.
 
 Everything already set in the environment is honored. Only `keep_programs`, which comes later, imports JAX.
 """
@@ -12,9 +12,14 @@ from pathlib import Path
 # whose own network has some.
 DEADLOCK_GUARD_THREADS = 16
 
+# A loop that touches at most this many bytes a turn becomes one kernel on a CPU: the steps of a few small environments
+# under a small policy, which as kernels of their own cost more to start than to run. In a larger loop the matrix
+# products matter more, and XLA computes those well only outside of such a kernel.
+SMALL_LOOP = 100_000
+
 
 def prepare(*, cache: bool = True, threads: int = 0) -> None:
-    """Keep compiled programs between runs, and size XLA's thread pool. Call it before JAX is imported.
+    """Keep compiled programs, size the thread pool and make small loops fast. Call it before JAX is imported.
 
     `threads=0` is one for each core. The `shoal` command does this on its own; a script or notebook that does it in its
     first lines starts faster the next time. Raises RuntimeError when JAX has already been imported, because then part
@@ -29,6 +34,10 @@ def prepare(*, cache: bool = True, threads: int = 0) -> None:
     if threads:
         os.environ["NPROC"] = str(threads)
     os.environ.setdefault("NPROC", str(usable_cores()))
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        small = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP}"
+        os.environ["XLA_FLAGS"] = f"{flags} {small}".strip()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
     if cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))

@@ -22,8 +22,13 @@ from shoal.train.host import usable_cores
 
 MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()
-# One call must not split its small kernels over the threads that other members run on: the pieces wait for each other.
-CPU_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
+CPU_OPTIONS = {
+    # One call must not split its small kernels over the threads that other members run on: the pieces wait.
+    "xla_cpu_multi_thread_eigen": False,
+    # Small products belong to XLA's own code, not to a library, or a short loop around them cannot be one kernel
+    # (`host.SMALL_LOOP`). Sums stay with the library.
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE",
+}
 
 
 class Placement(NamedTuple):
