@@ -38,7 +38,10 @@ def evaluate_run(words: list[str]) -> None:
     if given.variants:
         raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
     _, policies = load_policies(path, arguments.which)
-    chosen = _chosen(api.load_result(path), policies, arguments.member, arguments.which)
+    result = api.load_result(path)
+    chosen = _chosen(result, policies, arguments.member, arguments.which)
+    settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
+    swept = len(settings) > 1
     rows = []
     for values in itertools.product(*given.sweep.values()):
         world = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
@@ -47,9 +50,13 @@ def evaluate_run(words: list[str]) -> None:
                 chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world
             )
             returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
-            rows.append([setting_words(world), "greedy" if greedy else "sampled", *score_cells(score_summary(returns))])
+            actions = "greedy" if greedy else "sampled"
+            for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
+                row = [setting_words(world), actions, *score_cells(score_summary(scores))]
+                rows.append([setting, *row] if swept else row)
     print(f"mean return of {arguments.episodes} episodes, over members ({arguments.which} weights)")
-    print(table(("world", "actions", *SCORE_HEAD), rows))
+    head = ("world", "actions", *SCORE_HEAD)
+    print(table(("setting", *head) if swept else head, rows))
 
 
 def render(words: list[str]) -> None:
