@@ -115,9 +115,10 @@ def _square(
     ahead = np.arange(size - 1, -1, -1, dtype=np.int32).reshape(size, *(1,) * x.ndim)
 
     def one_column(_, aside):
-        column, row = x + ahead * dx - aside * dy, y + ahead * dy + aside * dx
+        column = (x - aside * dy)[None] + ahead * dx[None]
+        row = (y + aside * dx)[None] + ahead * dy[None]
         is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        index = start + jnp.where(is_inside, column * height + row, 0)
+        index = start[None] + jnp.where(is_inside, column * height + row, 0)
         return None, jnp.where(is_inside, cells.at[index].get(mode="promise_in_bounds"), WALL)
 
     return jax.lax.scan(one_column, None, jnp.arange(size, dtype=jnp.int32) - size // 2)[1]
