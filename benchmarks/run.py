@@ -122,7 +122,26 @@ def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
     return contests
 
 
-SUITES = {"minigrid": minigrid_contests, "classic": classic_contests, "ppo": ppo_contests, "peers": peer_contests}
+def every_minigrid_contests(options: argparse.Namespace) -> list[Contest]:
+    """Every MiniGrid id against EnvPool's C++ version of it; ours also says what compiling costs."""
+    from shoal.core.registry import ENVS
+
+    contests = []
+    for env in options.envs or [name for name in ENVS if name.startswith("MiniGrid-")]:
+        size = ("--env", env, "--envs", str(options.num_envs))
+        pool = Side("EnvPool (C++, 2 threads)", "step_called", (*size, "--steps", "30"))
+        ours = Side("shoal", "step_shoal", (*size, "--envs-last", "--steps", "300", "--compile-phases"))
+        contests.append(Contest(env, (pool, ours), stepping_rate, "M steps/s"))
+    return contests
+
+
+SUITES = {
+    "minigrid": minigrid_contests,
+    "minigrid-every": every_minigrid_contests,
+    "classic": classic_contests,
+    "ppo": ppo_contests,
+    "peers": peer_contests,
+}
 
 
 def stepping_rate(answer: dict[str, Any]) -> float:

@@ -19,16 +19,28 @@ parser.add_argument("--random", default="mix32", choices=("mix32", "threefry2x32
 parser.add_argument("--repeats", type=int, default=5)
 parser.add_argument("--trajectory", action="store_true")
 parser.add_argument("--envs-last", action="store_true")
+parser.add_argument("--compile-phases", action="store_true", help="also compile vmapped reset and step by themselves")
 args = parser.parse_args()
 
 import time  # noqa: E402
 
+import jax  # noqa: E402
+
 from shoal.cli.bench import HORIZON, make_fleet  # noqa: E402
+from shoal.core.keys import make_key  # noqa: E402
 from shoal.core.registry import ENVS  # noqa: E402
+
+env = ENVS[args.env].build()
+phases = {}
+if args.compile_phases:
+    keys = jax.random.split(make_key(0, args.random), args.envs)
+    reset, phases["reset"] = measure.compile_phases(jax.vmap(env.reset), keys)
+    actions = jax.vmap(env.action_space.sample)(keys)
+    _, phases["step"] = measure.compile_phases(jax.vmap(env.step), keys, reset(keys)[1], actions)
 
 begin = time.perf_counter()
 fleet = make_fleet(
-    ENVS[args.env].build(),
+    env,
     args.envs,
     rounds=args.steps // HORIZON,
     bank_size=args.bank,
@@ -44,5 +56,6 @@ measure.report(
     resets_reused=fleet.resets_reused,
     bank_size=fleet.bank_size,
     compile_s=compile_s,
+    phases=phases,
     **seconds,
 )
