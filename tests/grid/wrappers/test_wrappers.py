@@ -1,0 +1,222 @@
+"""Facts about the wrappers of tile worlds; the parity tests hold them to MiniGrid's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.checks import check_env
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.wrappers import FrameStack
+from shoal.grid import wrappers
+from shoal.grid.cells import GOAL, LAVA
+from shoal.grid.wrappers import (
+    ActionBonus,
+    DictObservationSpace,
+    DirectionObs,
+    FlatObs,
+    FullyObs,
+    ImgObs,
+    NoDeath,
+    OneHotPartialObs,
+    PositionBonus,
+    Reseed,
+    RGBImgObs,
+    RGBImgPartialObs,
+    StochasticAction,
+    SymbolicObs,
+    ViewSize,
+)
+
+KEY = make_key(0)
+FORWARD, DONE = jnp.int32(2), jnp.int32(6)
+
+
+@pytest.fixture(scope="module")
+def empty():
+    return make("MiniGrid-Empty-5x5-v0")
+
+
+def advance(env, state, action):
+    """One step: (state, reward, terminated, truncated)."""
+    return env.advance(state, action, env.noise(KEY))[:4]
+
+
+def test_each_wrapper_has_a_file_and_a_name():
+    assert len(wrappers.__all__) == 15
+
+
+def test_wrappers_nest_in_any_order_that_makes_sense(empty):
+    nested = ImgObs(RGBImgPartialObs(ViewSize(NoDeath(ActionBonus(PositionBonus(empty)), ("lava",)), 5), tile_size=4))
+    obs, state = nested.reset(KEY)
+    assert obs.shape == (20, 20, 3) and nested.observation_space.contains(obs)
+    assert nested.step(KEY, state, FORWARD)[2] == 2.0  # both bonuses
+
+
+def test_a_level_is_found_inside_other_wrappers(empty):
+    env = SymbolicObs(FrameStack(empty, n=2))
+    assert env.reset(KEY)[0]["image"].shape == (5, 5, 3)
+
+
+def test_a_picture_of_a_smaller_view_is_that_of_a_level_with_it(empty):
+    state = empty.init(KEY)
+    around = RGBImgPartialObs(ViewSize(empty, 5)).observe(state)["image"]
+    np.testing.assert_array_equal(around, RGBImgPartialObs(empty.replace(view_size=5)).observe(state)["image"])
+
+
+def test_pictures_without_highlight_are_darker(empty):
+    state = empty.init(KEY)
+    lit, plain = (RGBImgObs(env).observe(state)["image"] for env in (empty, empty.replace(highlight=False)))
+    assert lit.mean() > plain.mean() + 20
+
+
+def test_an_agent_on_the_goal_looks_at_it_in_no_direction(empty):
+    env = DirectionObs(empty, kind="angle_atan2")
+    state = env.init(KEY)
+    assert env.observe(state)["goal_direction"] == pytest.approx(np.pi / 4)  # two right, two down
+    assert env.observe(state.replace(x=jnp.int32(3), y=jnp.int32(3)))["goal_direction"] == 0
+
+
+def test_a_slope_straight_up_is_minus_infinity(empty):
+    env = DirectionObs(empty)
+    state = env.init(KEY)
+    above = state.replace(grid=state.grid.at[3, 3].set(1).at[1, 1].set(GOAL), x=jnp.int32(1), y=jnp.int32(3))
+    assert env.observe(above)["goal_direction"] == -np.inf
+    assert env.observation_space.contains(env.observe(above))
+
+
+def test_a_level_without_a_goal_is_an_error_outside_of_jit_and_zero_inside(empty):
+    env = DirectionObs(empty)
+    state = env.init(KEY)
+    state = state.replace(grid=state.grid.at[3, 3].set(1))
+    with pytest.raises(ValueError, match="needs a goal, and the grid of Empty has none"):
+        env.observe(state)
+    assert jax.jit(env.observe)(state)["goal_direction"] == 0
+
+
+def test_bonuses_fall_with_the_root_of_the_count(empty):
+    for env, expected in ((ActionBonus(empty), [1, 2**-0.5, 3**-0.5]), (PositionBonus(empty, 2.0), [2, 2**0.5])):
+        state = env.init(KEY)
+        for bonus in expected:
+            state, reward, *_ = advance(env, state, DONE)
+            assert reward == pytest.approx(bonus)
+
+
+def test_an_action_that_is_none_is_always_done_for_the_first_time(empty):
+    env = ActionBonus(empty)
+    state = env.init(KEY)
+    for _ in range(2):
+        state, reward, *_ = jax.jit(env.advance)(state, jnp.int32(9), None)
+        assert reward == 1.0
+
+
+@pytest.mark.parametrize("wrapper", [ActionBonus, PositionBonus])
+def test_counts_outlive_an_episode(empty, wrapper):
+    env = wrapper(empty)
+    ended, *_ = advance(env, env.init(KEY), DONE)
+    state = env.carry_over(ended, env.init(KEY))
+    assert int(state.time) == 0 and int(state.counts.sum()) == 1
+    assert advance(env, state, DONE)[1] == pytest.approx(2**-0.5)
+
+
+def test_a_scale_is_traced(empty):
+    state = PositionBonus(empty).init(KEY)
+    traced = []
+
+    @jax.jit
+    def step(env):
+        traced.append(env)
+        return env.advance(state, DONE, None)[1]
+
+    assert [float(step(PositionBonus(empty, scale))) for scale in (1.0, 3.0)] == [1, 3]
+    assert len(traced) == 1
+
+
+def test_lava_costs_instead_of_killing(empty):
+    env = NoDeath(empty, ("lava",), death_cost=-2.0)
+    state = env.init(KEY)
+    state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
+    state, reward, terminated, _ = advance(env, state, FORWARD)
+    assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
+    assert not advance(env, state, FORWARD)[2]  # out of it again
+    assert advance(empty, env.init(KEY).replace(grid=state.grid), FORWARD)[2]  # without the wrapper it ends
+
+
+def test_the_goal_still_ends_an_episode(empty):
+    env = NoDeath(empty, ("lava",))
+    state = env.init(KEY).replace(x=jnp.int32(2), y=jnp.int32(3))
+    _, reward, terminated, _ = advance(env, state, FORWARD)
+    assert reward == pytest.approx(1 - 0.9 / 100) and terminated
+
+
+def test_actions_are_obeyed_as_often_as_asked(empty):
+    env = StochasticAction(empty, probability=0.75, random_action=6)
+    state = env.init(KEY)
+    noise = jax.vmap(env.noise)(jax.random.split(KEY, 4000))
+    moved = jax.vmap(lambda n: env.transition(state, FORWARD, n)[0].x == 2)(noise)
+    assert abs(float(moved.mean()) - 0.75) < 4 * (0.75 * 0.25 / 4000) ** 0.5
+
+
+def test_a_random_action_may_be_any(empty):
+    drawn = jax.vmap(StochasticAction(empty).noise)(jax.random.split(KEY, 300))[0][1]
+    assert set(drawn.tolist()) == set(range(7))
+
+
+def test_reseeded_obstacles_move_the_same_way_in_every_episode():
+    env = Reseed(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), seeds=(3,))
+    advance, state, grids = jax.jit(env.advance), env.init(KEY), []
+    for episode in range(2):
+        for _ in range(5):
+            state, *_ = advance(state, jnp.int32(0), None)
+            grids.append(np.asarray(state.inner.grid))
+        state = env.carry_over(state, env.init(make_key(episode)))
+    np.testing.assert_array_equal(grids[:5], grids[5:])
+    assert not np.array_equal(grids[0], grids[4])
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda env: ImgObs(RGBImgObs(OneHotPartialObs(env))), id="images"),
+        pytest.param(lambda env: FlatObs(RGBImgPartialObs(env, tile_size=2)), id="flat"),
+        pytest.param(lambda env: DirectionObs(DictObservationSpace(SymbolicObs(env))), id="parts"),
+        pytest.param(lambda env: NoDeath(ActionBonus(PositionBonus(StochasticAction(env))), ("lava",)), id="rewards"),
+    ],
+)
+def test_wrapped_levels_keep_the_contract(wrap, empty):
+    check_env(wrap(empty), steps=8)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda e: ViewSize(e, 4), ValueError, "view_size=4 must be odd and at least 3"),
+        (lambda e: ViewSize(e, 1), ValueError, "view_size=1 must be odd and at least 3"),
+        (lambda e: RGBImgObs(e, tile_size=0), ValueError, "tile_size=0 shows nothing"),
+        (lambda e: RGBImgPartialObs(e, tile_size=-1), ValueError, "tile_size=-1 shows nothing"),
+        (lambda e: DirectionObs(e, kind="compass"), ValueError, "kind='compass' is unknown. Choose one of: slope, ang"),
+        (lambda e: OneHotPartialObs(FullyObs(e)), ValueError, r"reads the agent's view .* the image of FullyObs"),
+        (lambda e: RGBImgPartialObs(RGBImgObs(e)), ValueError, r"the image of RGBImgObs is uint8\[40, 40, 3\]"),
+        (lambda e: FlatObs(e, max_length=10), ValueError, "max_length=10 cuts the mission off: it has up to 28 char"),
+        (lambda e: FlatObs(SymbolicObs(e)), ValueError, "FlatObs needs an image of bytes"),
+        (lambda e: FlatObs(ImgObs(e)), ValueError, "FlatObs needs an image of bytes"),
+        (lambda e: DictObservationSpace(e, max_words=3), ValueError, "max_words=3 are too few: .* up to 6 words"),
+        (lambda e: FullyObs(ImgObs(e)), TypeError, r"write ImgObs\(FullyObs\(...\)\), the other way round"),
+        (lambda e: FullyObs(make("CartPole-v1")), TypeError, "FullyObs: CartPole is no tile world: wrap a Level"),
+        (lambda e: ActionBonus(make("CartPole-v1")), TypeError, "ActionBonus: CartPole is no tile world"),
+        (lambda e: Reseed(e, seeds=()), ValueError, "first=0 is none of the 0 seeds"),
+        (lambda e: Reseed(e, seeds=(1, 2), first=2), ValueError, "first=2 is none of the 2 seeds"),
+        (lambda e: Reseed(e, seeds=(0.5,)), TypeError, r"a seed is an integer|tuple\[int"),
+        (lambda e: StochasticAction(e, 1.5), ValueError, "probability=1.5 is out of range"),
+        (lambda e: StochasticAction(e, random_action=7), ValueError, "random_action=7 is no action: choose 0 to 6"),
+        (lambda e: StochasticAction(make("Pendulum-v1")), TypeError, "draws from numbered actions; Pendulum has Box"),
+        (lambda e: NoDeath(e, ("goal",)), ValueError, "choose among wall, floor, door, key, ball, box, lava"),
+        (lambda e: NoDeath(e, ("laver",)), ValueError, r"objects=\('laver',\) cannot all be"),
+        (lambda e: NoDeath(e, ()), ValueError, r"objects=\(\) cannot"),
+        (lambda e: NoDeath(e, "lava"), TypeError, r"must be a tuple of names|tuple\[str"),
+    ],
+)
+def test_what_cannot_work_is_said_when_it_is_built(empty, build, error, message):
+    with pytest.raises(error, match=message):
+        build(empty)
