@@ -1,0 +1,48 @@
+"""DistShift: where the lava lies, and that it ends the episode."""
+
+import numpy as np
+import pytest
+
+from envs.minigrid.play import at_pose, first_state, play, room
+from shoal.core.registry import make
+from shoal.envs.minigrid.distshift import DistShift
+from shoal.grid.cells import GOAL, LAVA, WALL
+
+ROWS = ["#########", "#..LLL.G#", "#.......#", "#.......#", "#.......#", "#.......#", "#########"]
+LAVA_ROW = "#..LLL..#"
+
+
+@pytest.mark.parametrize("name, strip_row", [("MiniGrid-DistShift1-v0", 2), ("MiniGrid-DistShift2-v0", 5)])
+def test_the_layout_is_as_drawn(name, strip_row):
+    rows = [LAVA_ROW if y == strip_row else row for y, row in enumerate(ROWS)]
+    drawn = room(rows, {"#": WALL, "L": LAVA, "G": GOAL}, 1, 1, 0)
+    state = first_state(make(name))
+    np.testing.assert_array_equal(state.grid, drawn.grid)
+    assert (int(state.x), int(state.y), int(state.direction)) == (1, 1, 0)
+
+
+def test_lava_ends_the_episode_without_reward():
+    env = make("MiniGrid-DistShift1-v0")  # NAVIX let agents walk through it
+    played = play(env, first_state(env), "forward", "forward")
+    assert played.reward == [0, 0] and played.terminated == [False, True]
+    assert (int(played.state.x), int(played.state.y)) == (3, 1)
+
+
+@pytest.mark.parametrize("action", ["left", "right", "pickup", "drop", "toggle", "done"])
+def test_looking_at_lava_does_no_harm(action):
+    env = make("MiniGrid-DistShift1-v0")
+    assert play(env, at_pose(first_state(env), 2, 1, 0), action).terminated == [False]
+
+
+def test_limits_and_task_are_minigrids():
+    env = make("MiniGrid-DistShift2-v0")
+    assert env.max_steps == 252 and env.mission_text(first_state(env)) == "get to the green goal square"
+
+
+@pytest.mark.parametrize(
+    "fields, reason",
+    [({"width": 6}, "6 x 7 leaves no way"), ({"height": 4}, "9 x 4 leaves no way"), ({"strip_row": 6}, "1 to 5")],
+)
+def test_impossible_layouts_are_refused(fields, reason):
+    with pytest.raises(ValueError, match=reason):
+        DistShift(**fields)

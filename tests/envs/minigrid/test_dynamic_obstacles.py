@@ -1,0 +1,130 @@
+"""Dynamic-Obstacles: how balls wander, and what a collision is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from envs.minigrid.play import first_state, play
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.envs.minigrid.dynamic_obstacles import BLUE_BALL, DynamicObstacles, Obstacles
+from shoal.grid.cells import GOAL
+from shoal.grid.layout import empty_room
+from shoal.grid.level import begin
+
+DRAWS = 20_000
+
+
+def world(size, balls, x=1, y=1, direction=0):
+    """A room with balls in these cells."""
+    grid = empty_room(size, size)
+    grid[-2, -2] = GOAL
+    for ball in balls:
+        grid[ball] = BLUE_BALL
+    ball_x, ball_y = (jnp.asarray(np.array(each, np.int32)) for each in zip(*balls, strict=True))
+    return Obstacles(**begin(grid, x, y, direction), ball_x=ball_x, ball_y=ball_y)
+
+
+def moved(env, state, n=DRAWS):
+    """Where the balls are after one move, many times: [n, ball, (x, y)]."""
+    noise = jax.vmap(env.noise)(jax.random.split(make_key(0), n))
+    after = jax.jit(jax.vmap(env.others_move, in_axes=(None, 0)))(state, noise)
+    balls = np.stack([after.ball_x, after.ball_y], axis=-1)
+    is_ball = np.asarray(after.grid) == BLUE_BALL
+    assert (is_ball.sum((1, 2)) == balls.shape[1]).all()
+    assert is_ball[np.arange(n)[:, None], balls[..., 0], balls[..., 1]].all()
+    return balls
+
+
+def counts(balls):
+    cells, number = np.unique(balls, axis=0, return_counts=True)
+    return {tuple(cell): int(n) for cell, n in zip(cells.tolist(), number, strict=True)}
+
+
+def test_a_ball_goes_to_any_free_cell_around_it_alike():
+    env = DynamicObstacles(size=8, num_obstacles=1)
+    seen = counts(moved(env, world(8, [(4, 4)]))[:, 0])
+    assert set(seen) == {(x, y) for x in (3, 4, 5) for y in (3, 4, 5)} - {(4, 4)}
+    assert chisquare(list(seen.values())).pvalue > 1e-3
+
+
+def test_a_ball_keeps_off_walls_agent_and_goal():
+    env = DynamicObstacles(size=5, num_obstacles=1)
+    seen = counts(moved(env, world(5, [(2, 2)], x=1, y=1))[:, 0])
+    assert set(seen) == {(x, y) for x in (1, 2, 3) for y in (1, 2, 3)} - {(2, 2), (1, 1), (3, 3)}
+    assert chisquare(list(seen.values())).pvalue > 1e-3
+    assert set(counts(moved(env, world(5, [(1, 3)], x=1, y=1))[:, 0])) == {(1, 2), (2, 2), (2, 3)}
+
+
+def test_balls_move_in_turn_and_never_share_a_cell():
+    # The smallest room: agent, goal and two balls fill it, so both stay.
+    env = DynamicObstacles(size=4, num_obstacles=2)
+    both = moved(env, world(4, [(1, 2), (2, 1)], x=1, y=1), 200)
+    assert counts(both[:, 0]) == {(1, 2): 200} and counts(both[:, 1]) == {(2, 1): 200}
+    # The second may follow into the cell that the first left, but not the other way around.
+    env = DynamicObstacles(size=5, num_obstacles=2)
+    pairs = moved(env, world(5, [(1, 2), (1, 3)], x=1, y=1))
+    assert (pairs[:, 0] != pairs[:, 1]).any(1).all()
+    assert (1, 2) in counts(pairs[:, 1]) and (1, 3) not in counts(pairs[:, 0])
+
+
+@pytest.mark.parametrize("x, y, direction", [(1, 1, 3), (1, 1, 2), (3, 4, 0)])
+def test_walking_towards_a_wall_or_a_ball_costs_one_and_ends_the_episode(x, y, direction):
+    env = DynamicObstacles(size=8, num_obstacles=1)
+    for seed in range(20):
+        played = play(env, world(8, [(4, 4)], x, y, direction), "forward", seed=seed)
+        assert played.reward == [-1.0] and played.terminated == [True]
+
+
+def test_turning_towards_a_ball_does_no_harm():
+    env = DynamicObstacles(size=8, num_obstacles=1)
+    played = play(env, world(8, [(4, 4)], 3, 4, 0), "left", "right")
+    assert not any(played.reward) and not any(played.terminated)
+
+
+def test_the_agent_enters_a_cell_that_a_ball_just_left_and_pays():
+    # The one ball has to leave (4, 4), so the agent in front of it always gets there.
+    env = DynamicObstacles(size=8, num_obstacles=1)
+    played = play(env, world(8, [(4, 4)], 3, 4, 0), "forward")
+    assert (int(played.state.x), int(played.state.y)) == (4, 4) and played.terminated == [True]
+
+
+def test_a_ball_that_arrives_in_front_blocks_the_way_for_free():
+    env = DynamicObstacles(size=8, num_obstacles=1)
+    start = world(8, [(5, 4)], 3, 4, 0)
+    outcomes = {}
+    for seed in range(40):
+        played = play(env, start, "forward", seed=seed)
+        came = (int(played.state.ball_x[0]), int(played.state.ball_y[0])) == (4, 4)
+        outcomes[came] = (int(played.state.x), played.reward, played.terminated)
+    assert outcomes == {True: (3, [0.0], [False]), False: (4, [0.0], [False])}
+
+
+def test_the_goal_is_reached_as_in_any_level():
+    env = DynamicObstacles(size=5, num_obstacles=1)
+    played = play(env, world(5, [(2, 2)], 3, 2, 1).replace(time=jnp.int32(9)), "forward")
+    assert played.terminated == [True] and played.reward[0] == pytest.approx(1 - 0.9 * 10 / 100, abs=1e-6)
+
+
+def test_other_actions_than_three_turn_left_in_compiled_code_and_are_errors_outside():
+    env = make("MiniGrid-Dynamic-Obstacles-5x5-v0")
+    assert env.action_space.n == 3
+    for action in ("pickup", "drop", "toggle", "done"):
+        assert int(play(env, first_state(env), action).state.direction) == 3
+    with pytest.raises(ValueError, match="action"):
+        env.step(make_key(0), first_state(env), 3)
+
+
+@pytest.mark.parametrize("size, asked, there_are", [(5, 2, 2), (5, 3, 3), (5, 4, 2), (6, 4, 4), (6, 5, 3), (16, 8, 8)])
+def test_too_many_balls_are_half_as_many_as_the_room_is_wide(size, asked, there_are):
+    assert first_state(DynamicObstacles(size=size, num_obstacles=asked)).ball_x.shape == (there_are,)
+
+
+@pytest.mark.parametrize(
+    "fields, reason", [({"size": 3}, "size=3 leaves no room"), ({"num_obstacles": 0}, "at least 1")]
+)
+def test_impossible_rooms_are_refused(fields, reason):
+    with pytest.raises(ValueError, match=reason):
+        DynamicObstacles(**fields)

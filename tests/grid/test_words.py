@@ -1,0 +1,70 @@
+"""Missions as word numbers and back, against MiniGrid's missions and its vocabulary."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from parity.minigrid.reference import make_reference
+from shoal.core.keys import make_key
+from shoal.core.registry import ENVS, make
+from shoal.grid.cells import COLORS, OBJECTS
+from shoal.grid.words import VOCABULARY, color_word, decode, encode, fill, object_word
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from minigrid.wrappers import DictObservationSpaceWrapper
+
+IDS = [name for name in ENVS if name.startswith("MiniGrid-")]
+
+
+def test_the_vocabulary_is_that_of_minigrids_wrapper():
+    theirs = DictObservationSpaceWrapper.get_minigrid_words()  # numbered from 0; 1 is added when it writes a mission
+    assert {word: number for number, word in enumerate(VOCABULARY[1:])} == theirs
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_minigrids_missions_survive_the_way_there_and_back(env_id):
+    reference = make_reference(env_id)
+    wrapper = DictObservationSpaceWrapper(reference)
+    for seed in range(5):
+        mission = reference.reset(seed=seed)[0]["mission"]
+        assert decode(encode(mission)) == mission
+        theirs = wrapper.string_to_indices(mission)
+        np.testing.assert_array_equal(encode(mission, 50), theirs + [0] * (50 - len(theirs)))
+
+
+def test_a_mission_says_what_the_state_says():
+    env = make("MiniGrid-DoorKey-5x5-v0")
+    state = jax.jit(env.init)(make_key(0))
+    assert env.mission_text(state) == "use the key to open the door and then get to the goal"
+
+
+def test_templates_take_words_in_their_order():
+    numbers = jax.jit(
+        lambda c, k: fill("get the {} {}, then go to the {} door", color_word(c), object_word(k), color_word(c))
+    )(jnp.int32(COLORS.index("grey")), jnp.int32(OBJECTS.index("ball")))
+    assert decode(numbers) == "get the grey ball, then go to the grey door"
+
+
+def test_words_of_colors_and_objects_are_their_names():
+    assert [VOCABULARY[int(color_word(jnp.int32(i)))] for i in range(len(COLORS))] == list(COLORS)
+    assert [VOCABULARY[int(object_word(jnp.int32(i)))] for i in range(len(OBJECTS))] == list(OBJECTS)
+
+
+def test_padding_is_not_a_word():
+    numbers = encode("reach the goal", 6)
+    assert numbers.shape == (6,) and (numbers[3:] == 0).all() and decode(numbers) == "reach the goal"
+    assert encode("").tolist() == [0] and decode(encode("")) == ""
+
+
+def test_an_unknown_word_is_named():
+    with pytest.raises(ValueError, match="'dragon' is not in the vocabulary"):
+        encode("get the dragon")
+
+
+def test_too_few_or_too_many_words_for_a_template_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        fill("go to the {} door")
