@@ -38,6 +38,7 @@ class Crossing(Level):
     reward and end: see `Level`.
     """
 
+    reset_every: ClassVar[int] = 16
     changes: ClassVar[bool] = False
 
     size: int = static(9, help="cells to a side, walls included: odd, at least 5")

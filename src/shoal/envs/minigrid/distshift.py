@@ -23,6 +23,7 @@ class DistShift(Level):
     right. Time limit: 4 width height. Actions, observation, reward and end: see `Level`.
     """
 
+    reset_every: ClassVar[int] = 24
     changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
     see_through_walls: ClassVar[bool] = True

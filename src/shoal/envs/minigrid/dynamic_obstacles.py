@@ -50,7 +50,7 @@ class DynamicObstacles(Level):
     once in 150,000 steps.
     """
 
-    reset_every: ClassVar[int] = 2
+    reset_every: ClassVar[int] = 3
     changes: ClassVar[bool] = False  # by the agent
     task: ClassVar[str] = "get to the green goal square"
     see_through_walls: ClassVar[bool] = True

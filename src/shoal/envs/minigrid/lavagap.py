@@ -37,6 +37,7 @@ class LavaGap(Level):
     4 size^2. Actions, observation, reward and end: see `Level`.
     """
 
+    reset_every: ClassVar[int] = 12
     changes: ClassVar[bool] = False
 
     size: int = static(7, help="cells to a side, walls included: at least 5")
