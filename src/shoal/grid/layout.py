@@ -76,6 +76,35 @@ def place(
     return jnp.where(at((width, height), x, y) & free, new, grid), x, y
 
 
+def place_each(
+    key: Key, grid: UInt16[Array, "W H"], things: UInt16[Array, "n"], apart: int = 0
+) -> tuple[UInt16[Array, "W H"], Int[Array, "n"], Int[Array, "n"]]:
+    """The grid with things put down one after another in empty cells, and their positions. `key` is consumed.
+
+    Each lies more than `apart` cells away, in x or in y, from those before it; one that finds no cell is left out.
+    """
+    width, height = grid.shape
+    side = 2 * apart + 1
+
+    def put(carry, given):
+        grid, free = carry
+        key, thing = given
+        grid, x, y = place(key, grid, thing, free)
+        return (grid, free & ~rectangle((width, height), x - apart, y - apart, side, side)), (x, y)
+
+    start = (grid, jnp.ones((width, height), bool))
+    (grid, _), (x, y) = jax.lax.scan(put, start, (jax.random.split(key, things.shape[0]), things))
+    return grid, x, y
+
+
+def distinct(key: Key, count: int, among: int) -> Int[Array, "count"]:
+    """`count` different numbers below `among`, each order as likely as any other. `key` is consumed."""
+    width = max(1, (among - 1).bit_length())
+    # A number is the rank of its lot; the low bits are its place, so that no two lots are the same.
+    lots = jax.random.bits(key, (among,), jnp.uint32) >> width << width | np.arange(among, dtype=np.uint32)
+    return jnp.sum(lots[None, :] < lots[:count, None], axis=1, dtype=jnp.int32)
+
+
 def random_color(key: Key, shape: tuple[int, ...] = ()) -> Int[Array, "*shape"]:
     """Numbers of random colors. `key` is consumed."""
     return jax.random.randint(key, shape, 0, len(COLORS), jnp.int32)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
 
-from shoal.grid.cells import COLORS, OBJECTS
+from shoal.grid.cells import COLORS, OBJECTS, Cell, color_of, object_of
 
 PADDING = ""
 VOCABULARY = (
@@ -24,14 +24,19 @@ _COLOR_WORDS = np.array([VOCABULARY.index(name) for name in COLORS], np.uint8)
 _OBJECT_WORDS = np.array([VOCABULARY.index(name) for name in OBJECTS], np.uint8)
 
 
-def color_word(color: Int[Array, ""]) -> UInt8[Array, ""]:
+def color_word(color: Cell | Int[Array, ""]) -> UInt8[Array, ""]:
     """The word of a color number."""
     return jnp.asarray(_COLOR_WORDS).at[color].get(mode="promise_in_bounds")
 
 
-def object_word(number: Int[Array, ""]) -> UInt8[Array, ""]:
+def object_word(number: Cell | Int[Array, ""]) -> UInt8[Array, ""]:
     """The word of an object number."""
     return jnp.asarray(_OBJECT_WORDS).at[number].get(mode="promise_in_bounds")
+
+
+def look_words(thing: Cell) -> tuple[UInt8[Array, ""], UInt8[Array, ""]]:
+    """The words of a cell: its color, its object."""
+    return color_word(color_of(thing)), object_word(object_of(thing))
 
 
 def encode(text: str, length: int | None = None) -> UInt8[np.ndarray, "L"]:
