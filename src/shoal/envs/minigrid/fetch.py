@@ -1,0 +1,91 @@
+"""Fetch: pick up the thing that the mission names, and nothing else.
+
+Source: MiniGrid 3.2.0 `envs/fetch.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.cells import BALL, EMPTY, KEY, painted
+from shoal.grid.layout import choose, empty_room, place_each, random_color
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.words import encode, fill, look_words
+
+WAYS_TO_SAY = ("get a {} {}", "go get a {} {}", "fetch a {} {}", "go fetch a {} {}", "you must fetch a {} {}")
+
+
+@struct
+class FetchState(GridState):
+    """A room, what to pick up in it, and in which words that is said."""
+
+    target: UInt16[Array, ""]
+    wording: Int[Array, ""]  # an index of `WAYS_TO_SAY`
+
+
+@env("MiniGrid-Fetch-5x5-N2-v0", size=5, num_objects=2)
+@env("MiniGrid-Fetch-6x6-N2-v0", size=6, num_objects=2)
+@env("MiniGrid-Fetch-8x8-N3-v0", size=8, num_objects=3)
+@struct
+class Fetch(Level):
+    """Among keys and balls of random colors, pick up the one that the mission names, or one that looks the same.
+
+    Start: everything lies anywhere, the agent stands anywhere; the mission is said in one of five ways.
+    End: also terminated by whatever is picked up. Time limit: 5 size^2. The rest: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 24
+    see_through_walls: ClassVar[bool] = True
+
+    size: int = static(8, help="cells to a side, walls included")
+    num_objects: int = static(3, help="keys and balls: fewer than there are cells between the walls")
+
+    def __post_init__(self) -> None:
+        if self.size < 4:
+            raise ValueError(
+                f"size={self.size} leaves no room for a thing and the agent between the walls: at least 4."
+            )
+        most = (self.size - 2) ** 2 - 1
+        if not 1 <= self.num_objects <= most:
+            raise ValueError(f"num_objects={self.num_objects} with size={self.size}: from 1 to {most} fit in.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Enough to look at every cell five times."""
+        return 5 * self.size**2
+
+    def init(self, key: Key) -> FetchState:
+        """Things, agent, and which of the things is meant, in MiniGrid's order."""
+        k_kind, k_color, k_place, k_agent, k_direction, k_target, k_wording = jax.random.split(key, 7)
+        is_key = jax.random.bernoulli(k_kind, 0.5, (self.num_objects,))
+        things = jnp.asarray(painted(jnp.where(is_key, KEY, BALL), random_color(k_color, (self.num_objects,))))
+        grid, _, _ = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things)
+        x, y = choose(k_agent, grid == EMPTY)
+        return FetchState(
+            **begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)),
+            target=things[jax.random.randint(k_target, (), 0, self.num_objects)],
+            wording=jax.random.randint(k_wording, (), 0, len(WAYS_TO_SAY)),
+        )
+
+    def judge(
+        self, before: FetchState, after: FetchState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """Whatever is in the hand decides."""
+        del before, action
+        return jnp.where(after.carrying == after.target, self.success(after), 0), after.carrying != EMPTY
+
+    def mission(self, state: FetchState) -> UInt8[Array, "L"]:
+        """Fetch something of a color."""
+        words = look_words(state.target)
+        length = max(len(encode(text)) for text in WAYS_TO_SAY)
+        return jax.lax.select_n(state.wording, *(fill(text, *words, length=length) for text in WAYS_TO_SAY))

@@ -1,0 +1,101 @@
+"""GoToDoor: stop beside the door that the mission names.
+
+Source: MiniGrid 3.2.0 `envs/gotodoor.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.actions import DONE, TOGGLE, at
+from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, painted
+from shoal.grid.layout import distinct, rectangle
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.words import color_word, fill
+
+
+@struct
+class GoToState(GridState):
+    """A room, and what to stop beside in it."""
+
+    target: UInt16[Array, ""]  # what it was at the start
+    target_x: Int[Array, ""]  # where it was then, whatever became of it
+    target_y: Int[Array, ""]
+
+
+@struct
+class GoTo(Level):
+    """The task of stopping beside something: the action "done" ends the episode, with success in one of the four cells
+    around the target, whichever way the agent faces. Toggling ends it too, with nothing.
+    """
+
+    reset_every: ClassVar[int] = 2
+    see_through_walls: ClassVar[bool] = True
+
+    def judge(
+        self, before: GoToState, after: GoToState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """Only "done" and "toggle" count."""
+        del before
+        distance = jnp.abs(after.x - after.target_x) + jnp.abs(after.y - after.target_y)
+        is_done = action == DONE
+        return jnp.where(is_done & (distance == 1), self.success(after), 0), is_done | (action == TOGGLE)
+
+
+@env("MiniGrid-GoToDoor-5x5-v0", size=5)
+@env("MiniGrid-GoToDoor-6x6-v0", size=6)
+@env("MiniGrid-GoToDoor-8x8-v0", size=8)
+@struct
+class GoToDoor(GoTo):
+    """In a room with a door in each wall, do "done" beside the door of the color that the mission names.
+
+    Start: the room is 5 to `size` cells wide and high, the rest of the grid is bare; the doors are closed, of four
+    colors, and not next to a corner; the agent stands anywhere.
+    End: terminated by "done" and by "toggle". Time limit: 4 size^2. The rest: see `Level`.
+    """
+
+    size: int = static(5, help="cells to a side of the largest room, walls included: at least 5")
+
+    def __post_init__(self) -> None:
+        if self.size < 5:
+            raise ValueError(f"size={self.size} leaves no place for a door away from the corners: at least 5.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Enough to see the room four times."""
+        return 4 * self.size**2
+
+    def init(self, key: Key) -> GoToState:
+        """A room, its doors, the agent, and which of the doors is meant, in MiniGrid's order."""
+        k_size, k_door, k_color, k_agent, k_direction, k_target = jax.random.split(key, 6)
+        width, height = jax.random.randint(k_size, (2,), 5, self.size + 1)
+        inside = rectangle(self.shape, 1, 1, width - 2, height - 2)
+        grid = jnp.where(rectangle(self.shape, 0, 0, width, height) & ~inside, WALL, EMPTY)
+        along = jax.random.randint(k_door, (4,), 2, jnp.stack([width, width, height, height]) - 2)
+        zero = jnp.zeros_like(width)
+        door_x, door_y = jnp.stack([*along[:2], zero, width - 1]), jnp.stack([zero, height - 1, *along[2:]])
+        doors = jnp.asarray(painted(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
+        for i in range(4):
+            grid = jnp.where(at(self.shape, door_x[i], door_y[i]), doors[i], grid)
+        x, y = jax.random.randint(k_agent, (2,), 1, jnp.stack([width, height]) - 1)
+        target = jax.random.randint(k_target, (), 0, 4)
+        return GoToState(
+            **begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)),
+            target=doors[target],
+            target_x=door_x[target],
+            target_y=door_y[target],
+        )
+
+    def mission(self, state: GoToState) -> UInt8[Array, "L"]:
+        """Go to the door of a color."""
+        return fill("go to the {} door", color_word(color_of(state.target)))

@@ -1,0 +1,79 @@
+"""GoToObject: stop beside the thing that the mission names.
+
+Source: MiniGrid 3.2.0 `envs/gotoobject.py`, step for step.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.envs.minigrid.go_to_door import GoTo, GoToState
+from shoal.grid.cells import BALL, BOX, COLORS, EMPTY, KEY, painted
+from shoal.grid.layout import choose, distinct, empty_room, place_each
+from shoal.grid.level import begin
+from shoal.grid.words import fill, look_words
+
+THINGS = (KEY, BALL, BOX)
+MOST_THINGS = len(THINGS) * len(COLORS)
+
+
+def different_things(key: Key, count: int) -> UInt16[Array, "count"]:
+    """Keys, balls and boxes in random colors, no two alike. `key` is consumed."""
+    numbers = distinct(key, count, MOST_THINGS)
+    return jnp.asarray(painted(jnp.array(THINGS)[numbers // len(COLORS)], numbers % len(COLORS)))
+
+
+@env("MiniGrid-GoToObject-6x6-N2-v0", size=6, num_objects=2)
+@env("MiniGrid-GoToObject-8x8-N2-v0", size=8, num_objects=2)
+@struct
+class GoToObject(GoTo):
+    """Among keys, balls and boxes, no two alike, do "done" beside the one that the mission names.
+
+    What counts is where the thing lay at the start, whether or not it still does. Start: everything anywhere.
+    End: terminated by "done" and by "toggle". Time limit: 5 size^2. The rest: see `Level`.
+    """
+
+    size: int = static(6, help="cells to a side, walls included")
+    num_objects: int = static(2, help="keys, balls and boxes: at most 18, fewer than there are cells between the walls")
+
+    def __post_init__(self) -> None:
+        if self.size < 4:
+            raise ValueError(
+                f"size={self.size} leaves no room for a thing and the agent between the walls: at least 4."
+            )
+        most = min(MOST_THINGS, (self.size - 2) ** 2 - 1)
+        if not 1 <= self.num_objects <= most:
+            raise ValueError(
+                f"num_objects={self.num_objects} with size={self.size}: from 1 to {most} fit in, no two of them alike."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Enough to see the room five times."""
+        return 5 * self.size**2
+
+    def init(self, key: Key) -> GoToState:
+        """Things, agent, and which of the things is meant, in MiniGrid's order."""
+        k_things, k_place, k_agent, k_direction, k_target = jax.random.split(key, 5)
+        things = different_things(k_things, self.num_objects)
+        grid, thing_x, thing_y = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things)
+        x, y = choose(k_agent, grid == EMPTY)
+        target = jax.random.randint(k_target, (), 0, self.num_objects)
+        return GoToState(
+            **begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)),
+            target=things[target],
+            target_x=thing_x[target],
+            target_y=thing_y[target],
+        )
+
+    def mission(self, state: GoToState) -> UInt8[Array, "L"]:
+        """Go to something of a color."""
+        return fill("go to the {} {}", *look_words(state.target))

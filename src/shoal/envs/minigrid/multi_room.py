@@ -1,0 +1,187 @@
+"""MultiRoom: open door after door to the goal in the last room.
+
+Source: MiniGrid 3.2.0 `envs/multiroom.py`, step for step.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.actions import at
+from shoal.grid.cells import COLORS, EMPTY, GOAL, WALL, cell, painted
+from shoal.grid.layout import choose, place, rectangle
+from shoal.grid.level import GridState, Level, begin
+
+SMALLEST = 4  # cells to a side of the smallest room, walls included
+PROPOSALS = 8  # for a room after the first, before the whole chain is given up
+RIGHT, DOWN, LEFT, UP = range(4)
+
+
+class Room(NamedTuple):
+    """A rectangle, walls included, and the door through which it is entered."""
+
+    x: Int[Array, "..."]
+    y: Int[Array, "..."]
+    width: Int[Array, "..."]
+    height: Int[Array, "..."]
+    door_x: Int[Array, "..."]
+    door_y: Int[Array, "..."]
+    entry: Int[Array, "..."]  # in which of its walls that door is: RIGHT, DOWN, LEFT or UP
+
+
+@env("MiniGrid-MultiRoom-N2-S4-v0", min_rooms=2, max_rooms=2, max_room_size=4)
+@env("MiniGrid-MultiRoom-N4-S5-v0", min_rooms=6, max_rooms=6, max_room_size=5)
+@env("MiniGrid-MultiRoom-N4-S5-v1", min_rooms=4, max_rooms=4, max_room_size=5)
+@env("MiniGrid-MultiRoom-N6-v0", min_rooms=6, max_rooms=6, max_room_size=10)
+@struct
+class MultiRoom(Level):
+    """Walk through a chain of rooms to the goal in the last one, opening the door into each.
+
+    Start: rooms of random sizes; the doors are closed, each of another color than the one before; the agent anywhere
+    in the first room. What is not in a room is empty. `N4-S5-v0` has six rooms in spite of its name, as in MiniGrid.
+    Time limit: 20 max_rooms. Actions, observation, reward and end: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 32
+    task: ClassVar[str] = "traverse the rooms to get to the goal"
+
+    min_rooms: int = static(6, help="rooms of a level, at least")
+    max_rooms: int = static(6, help="rooms of a level, at most")
+    max_room_size: int = static(10, help="cells to a side of the largest room, walls included: at least 4")
+    width: int = static(25)
+    height: int = static(25)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_rooms <= self.max_rooms:
+            raise ValueError(f"min_rooms={self.min_rooms}, max_rooms={self.max_rooms} must start at 1 and not fall.")
+        if self.max_room_size < SMALLEST:
+            raise ValueError(f"max_room_size={self.max_room_size} is smaller than the smallest room: at least 4.")
+        # Rooms in a row share walls, and none reaches the lowest row of the grid.
+        row = self.max_rooms * (SMALLEST - 1) + 1
+        fits_across = self.width >= row and self.height > SMALLEST
+        fits_down = self.height > row and self.width >= SMALLEST
+        if not (fits_across or fits_down):
+            raise ValueError(
+                f"max_rooms={self.max_rooms} in a row need {row} x {SMALLEST + 1} cells (or {SMALLEST} x {row + 1}), "
+                f"which width={self.width} and height={self.height} do not have."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Large, so that chains find room."""
+        return self.width, self.height
+
+    @property
+    def time_limit(self) -> int:
+        """Short."""
+        return 20 * self.max_rooms
+
+    def init(self, key: Key) -> GridState:
+        """Rooms, doors, agent and goal, in MiniGrid's order."""
+        k_count, k_rooms, k_color, k_agent, k_direction, k_goal = jax.random.split(key, 6)
+        count = jax.random.randint(k_count, (), self.min_rooms, self.max_rooms + 1)
+        rooms = self._chain(k_rooms, count)
+        grid = self._drawn(k_color, rooms, count)
+        x, y = choose(k_agent, (grid == EMPTY) & self._inside(rooms, 0))
+        grid, _, _ = place(k_goal, grid, GOAL, self._inside(rooms, count - 1) & ~at(self.shape, x, y))
+        return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))
+
+    def _chain(self, key: Key, count: Int[Array, ""]) -> Room:
+        """The first `count` of the rooms given back lead from one to the next.
+
+        Each room is proposed at a random place along a random wall of the last one. After eight proposals that do not
+        fit, or a first room that does not, the chain begins anew.
+        """
+
+        def unfinished(chain):
+            return chain[2] < count
+
+        def propose(chain):
+            key, rooms, placed, failures = chain
+            key, k_room = jax.random.split(key)
+            room = self._proposal(k_room, _last(rooms, placed), placed == 0)
+            fits = self._is_inside_grid(room) & ~_overlaps(rooms, room, placed)
+            rooms = jax.tree.map(lambda old, new: jnp.where(fits & _is_number(old, placed), new, old), rooms, room)
+            failures = jnp.where(fits, 0, failures + 1)
+            gives_up = ~fits & ((placed == 0) | (failures == PROPOSALS))
+            placed = jnp.where(gives_up, 0, placed + fits.astype(jnp.int32))
+            return key, rooms, placed, jnp.where(gives_up, 0, failures)
+
+        nothing = jnp.int32(0)
+        blank = jnp.zeros(self.max_rooms, jnp.int32)
+        return jax.lax.while_loop(unfinished, propose, (key, Room(*[blank] * 7), nothing, nothing))[1]
+
+    def _proposal(self, key: Key, last: Room, is_first: Bool[Array, ""]) -> Room:
+        """A room behind a door in one of the three walls of the last room without a door; the first room anywhere."""
+        lots = jax.random.uniform(key, (5,))
+        size = SMALLEST + _below(lots[:2], jnp.int32(self.max_room_size - SMALLEST + 1))
+        width, height = size[0], size[1]
+        wall = _below(lots[2], jnp.int32(3))
+        wall = wall + (wall >= last.entry).astype(jnp.int32)
+        along_x, along_y = 1 + _below(lots[3], last.width - 2), 1 + _below(lots[3], last.height - 2)
+        is_side = (wall == RIGHT) | (wall == LEFT)
+        door_x = last.x + jnp.where(is_side, jnp.where(wall == RIGHT, last.width - 1, 0), along_x)
+        door_y = last.y + jnp.where(is_side, along_y, jnp.where(wall == DOWN, last.height - 1, 0))
+        # The room lies beyond the door, which is anywhere in its near wall but the corners.
+        back_x, back_y = 1 + _below(lots[4], width - 2), 1 + _below(lots[4], height - 2)
+        x = door_x - jnp.where(is_side, jnp.where(wall == LEFT, width - 1, 0), back_x)
+        y = door_y - jnp.where(is_side, back_y, jnp.where(wall == UP, height - 1, 0))
+        # MiniGrid draws the first row, too, from the width.
+        free_x, free_y = _below(lots[3], jnp.int32(self.width - 2)), _below(lots[4], jnp.int32(self.width - 2))
+        behind = Room(x, y, width, height, door_x, door_y, (wall + 2) % 4)
+        first = Room(free_x, free_y, width, height, free_x, free_y, jnp.int32(LEFT))
+        return jax.tree.map(lambda a, b: jnp.where(is_first, a, b), first, behind)
+
+    def _is_inside_grid(self, room: Room) -> Bool[Array, ""]:
+        # It may touch the right edge of the grid, but not the lower one.
+        across = (room.x >= 0) & (room.x + room.width <= self.width)
+        return across & (room.y >= 0) & (room.y + room.height < self.height)
+
+    def _drawn(self, key: Key, rooms: Room, count: Int[Array, ""]) -> UInt16[Array, "W H"]:
+        """Walls and doors, room after room."""
+        k_first, k_others = jax.random.split(key)
+        first = jax.random.randint(k_first, (), 0, len(COLORS))
+        others = jax.random.randint(k_others, (self.max_rooms,), 1, len(COLORS))
+        doors = jnp.asarray(painted(cell("door", state="closed"), (first + jnp.cumsum(others)) % len(COLORS)))
+
+        def draw(i, grid):
+            room = jax.tree.map(lambda field: field[i], rooms)
+            outline = rectangle(self.shape, room.x, room.y, room.width, room.height) & ~self._inside(rooms, i)
+            grid = jnp.where(outline, WALL, grid)
+            return jnp.where(at(self.shape, room.door_x, room.door_y) & (i > 0), doors[i], grid)
+
+        return jax.lax.fori_loop(0, count, draw, jnp.full(self.shape, EMPTY, jnp.uint16))
+
+    def _inside(self, rooms: Room, number: Int[Array, ""] | int) -> Bool[Array, "W H"]:
+        room = jax.tree.map(lambda field: field[number], rooms)
+        return rectangle(self.shape, room.x + 1, room.y + 1, room.width - 2, room.height - 2)
+
+
+def _below(lot: Float[Array, "*n"], count: Int[Array, ""]) -> Int[Array, "*n"]:
+    """A number below `count` from a lot in [0, 1)."""
+    return (lot * count.astype(jnp.float32)).astype(jnp.int32)
+
+
+def _is_number(field: Int[Array, "N"], number: Int[Array, ""]) -> Bool[Array, "N"]:
+    return np.arange(field.shape[0], dtype=np.int32) == number
+
+
+def _last(rooms: Room, placed: Int[Array, ""]) -> Room:
+    """The room that was placed last."""
+    return jax.tree.map(lambda field: jnp.sum(jnp.where(_is_number(field, placed - 1), field, 0)), rooms)
+
+
+def _overlaps(rooms: Room, new: Room, placed: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether a room meets one of those placed, but for the last, behind whose wall it lies.
+
+    As in MiniGrid, it may touch a room on its left or above, and keeps a cell away from one on its right or below.
+    """
+    apart = (new.x + new.width < rooms.x) | (rooms.x + rooms.width <= new.x)
+    apart = apart | (new.y + new.height < rooms.y) | (rooms.y + rooms.height <= new.y)
+    return jnp.any(~apart & (np.arange(rooms.x.shape[0], dtype=np.int32) < placed - 1))

@@ -1,0 +1,101 @@
+"""PutNear: carry one thing to another.
+
+Source: MiniGrid 3.2.0 `envs/putnear.py`, step for step.
+"""
+
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.envs.minigrid.go_to_object import MOST_THINGS, different_things
+from shoal.grid.actions import DROP
+from shoal.grid.cells import EMPTY
+from shoal.grid.layout import choose, empty_room, place_each
+from shoal.grid.level import GridState, Level, begin, in_front
+from shoal.grid.words import fill, look_words
+
+
+@struct
+class PutNearState(GridState):
+    """A room, what to move in it, and what to put that near to."""
+
+    moved: UInt16[Array, ""]
+    target: UInt16[Array, ""]
+    target_x: Int[Array, ""]  # where the target was at the start, whatever became of it
+    target_y: Int[Array, ""]
+
+
+@env("MiniGrid-PutNear-6x6-N2-v0", size=6, num_objects=2)
+@env("MiniGrid-PutNear-8x8-N3-v0", size=8, num_objects=3)
+@struct
+class PutNear(Level):
+    """Among keys, balls and boxes, no two alike, pick up the one that the mission names and drop it near another.
+
+    Near is one of the eight cells around the place where the other lay at the start. Start: everything anywhere, with
+    no two things near each other. End: terminated by picking up a wrong thing and by dropping any.
+    Time limit: 5 size, not 5 size^2. The rest: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 16
+    see_through_walls: ClassVar[bool] = True
+
+    size: int = static(6, help="cells to a side, walls included: at least 6")
+    num_objects: int = static(2, help="keys, balls and boxes")
+
+    def __post_init__(self) -> None:
+        # A thing keeps others from at most one of the cells that lie three apart, so each finds one that is left.
+        most = min(MOST_THINGS, math.ceil((self.size - 2) / 3) ** 2)
+        if most < 2:
+            raise ValueError(f"size={self.size} may leave no place for two things apart from each other: at least 6.")
+        if not 2 <= self.num_objects <= most:
+            raise ValueError(
+                f"num_objects={self.num_objects} with size={self.size}: from 2 to {most} always find places apart from "
+                "each other."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Short."""
+        return 5 * self.size
+
+    def init(self, key: Key) -> PutNearState:
+        """Things apart from each other, agent, and two of the things, in MiniGrid's order."""
+        k_things, k_place, k_agent, k_direction, k_moved, k_target = jax.random.split(key, 6)
+        things = different_things(k_things, self.num_objects)
+        grid, thing_x, thing_y = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things, apart=1)
+        x, y = choose(k_agent, grid == EMPTY)
+        moved = jax.random.randint(k_moved, (), 0, self.num_objects)
+        target = (moved + jax.random.randint(k_target, (), 1, self.num_objects)) % self.num_objects
+        return PutNearState(
+            **begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)),
+            moved=things[moved],
+            target=things[target],
+            target_x=thing_x[target],
+            target_y=thing_y[target],
+        )
+
+    def judge(
+        self, before: PutNearState, after: PutNearState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """A wrong thing in the hand ends it; trying to drop something ends it, well if that lands near the target."""
+        is_wrong = (after.carrying != EMPTY) & (after.carrying != after.moved)
+        drops = (action == DROP) & (before.carrying != EMPTY)
+        x, y = in_front(after)
+        is_near = (jnp.abs(x - after.target_x) <= 1) & (jnp.abs(y - after.target_y) <= 1)
+        succeeds = drops & (after.carrying == EMPTY) & is_near
+        return jnp.where(succeeds, self.success(after), 0), is_wrong | drops
+
+    def mission(self, state: PutNearState) -> UInt8[Array, "L"]:
+        """Put one thing near another."""
+        return fill("put the {} {} near the {} {}", *look_words(state.moved), *look_words(state.target))
