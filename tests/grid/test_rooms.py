@@ -1,0 +1,189 @@
+"""The room kit: geometry by hand, what a plan adds, and how rooms come to hang together."""
+
+import functools
+import itertools
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from shoal.core.keys import make_key
+from shoal.grid.cells import EMPTY, KEY, OBJECTS, STATES, WALL, cell
+from shoal.grid.rooms import ABOVE, BELOW, LEFT, RIGHT, Rooms, closed_doors
+
+ROOMS = Rooms(columns=3, rows=2, size=5)
+DOOR, LOCKED_DOOR = cell("door", "blue", "closed"), cell("door", "red", "locked")
+
+
+@pytest.fixture
+def plan():
+    return ROOMS.plan(make_key(0))
+
+
+def many(make, n=2000, seed=1):
+    """NumPy plans from `make(key)`, with a leading axis."""
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(make))(jax.random.split(make_key(seed), n)))
+
+
+def test_neighbors_share_a_wall(plan):
+    assert ROOMS.shape == (13, 9)
+    is_wall = np.zeros((13, 9), bool)
+    is_wall[[0, 4, 8, 12]] = is_wall[:, [0, 4, 8]] = True
+    assert np.array_equal(plan.grid == WALL, is_wall) and np.array_equal(plan.grid == EMPTY, ~is_wall)
+
+
+def test_the_agent_is_kept_in_the_middle_until_it_is_placed(plan):
+    # MiniGrid: (columns // 2) * (size - 1) + size // 2, and so for rows.
+    assert (int(plan.x), int(plan.y)) == (1 * 4 + 2, 1 * 4 + 2)
+    assert Rooms(columns=2, rows=1, size=6).middle == (8, 3)
+
+
+def test_a_door_may_stand_anywhere_between_the_corners_of_its_wall():
+    plans = many(ROOMS.plan)
+    assert set(plans.door_x[:, 0, 0, 1]) == {4} and set(plans.door_y[:, 0, 0, 1]) == {5, 6, 7}
+    assert set(plans.door_x[:, 1, 2, 0]) == {9, 10, 11} and set(plans.door_y[:, 1, 2, 0]) == {4}
+    nearer = many(lambda key: ROOMS.plan(key, last=2))
+    assert set(nearer.door_y[:, 0, 0, 1]) == {5, 6}
+
+
+def test_two_rooms_agree_about_the_door_between_them(plan):
+    assert plan.door_at((0, 1), RIGHT) == plan.door_at((1, 1), LEFT)
+    assert plan.door_at((2, 0), BELOW) == plan.door_at((2, 1), ABOVE)
+
+
+def test_a_door_opens_its_wall_and_locks_the_room_that_it_was_given_to(plan):
+    after = plan.with_door((1, 0), LEFT, LOCKED_DOOR)
+    x, y = plan.door_at((1, 0), LEFT)
+    assert after.grid[x, y] == LOCKED_DOOR and (after.grid != plan.grid).sum() == 1
+    assert np.argwhere(after.is_open).tolist() == [[0, 0, 0]]
+    assert np.argwhere(after.is_locked).tolist() == [[1, 0]]
+    assert not after.with_door((1, 0), RIGHT, DOOR).is_locked.any()  # as in MiniGrid, the last door decides
+
+
+def test_rooms_and_sides_may_be_random():
+    def with_random_door(room, side):
+        return ROOMS.plan(make_key(0)).with_door((room, 1), side, LOCKED_DOOR)
+
+    for side in (LEFT, ABOVE):
+        fixed = with_random_door(1, side)
+        traced = jax.jit(with_random_door)(jnp.int32(1), jnp.int32(side))
+        assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(fixed), jax.tree.leaves(traced), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("room", "side", "gap"),
+    [
+        ((0, 0), RIGHT, (4, slice(1, 4))),
+        ((1, 0), LEFT, (4, slice(1, 4))),
+        ((1, 0), BELOW, (slice(5, 8), 4)),
+        ((1, 1), ABOVE, (slice(5, 8), 4)),
+    ],
+)
+def test_a_wall_is_taken_away_but_for_its_ends(plan, room, side, gap):
+    after = plan.without_wall(room, side)
+    expected = np.array(plan.grid)
+    expected[gap] = EMPTY
+    assert np.array_equal(after.grid, expected)
+    assert after.is_open.sum() == 1
+
+
+def test_an_obstacle_lies_in_the_room_before_its_door_whatever_lay_there(plan):
+    x, y = plan.door_at((1, 0), BELOW)
+    full = plan.replace(grid=plan.grid.at[x, y - 1].set(KEY).at[x, y + 1].set(KEY))
+    above, below = full.with_obstacle((1, 0), BELOW, DOOR), full.with_obstacle((1, 1), ABOVE, DOOR)
+    assert np.argwhere(above.grid != full.grid).tolist() == [[int(x), int(y) - 1]]
+    assert np.argwhere(below.grid != full.grid).tolist() == [[int(x), int(y) + 1]]
+
+
+def test_things_keep_away_from_the_agent():
+    # The agent stands at (6, 6), in the middle of room (1, 1): its four corners are left.
+    grids = many(lambda key: ROOMS.plan(key).with_thing(key, (1, 1), KEY).grid)
+    assert Counter(zip(*np.argwhere(grids == KEY)[:, 1:].T.tolist(), strict=True)).keys() == {
+        (5, 5), (5, 7), (7, 5), (7, 7),
+    }  # fmt: skip
+
+
+def test_where_no_cell_suits_a_thing_is_left_out(plan):
+    full = plan.replace(grid=jnp.full_like(plan.grid, WALL))
+    assert np.array_equal(full.with_thing(make_key(0), (0, 0), KEY).grid, full.grid)
+
+
+def test_the_agent_never_starts_before_a_thing():
+    def place(key):
+        plan = ROOMS.plan(make_key(0))
+        return plan.replace(grid=plan.grid.at[2, 2].set(KEY)).with_agent(key, (0, 0))
+
+    plans = many(place, 4000)
+    # Around the key in the middle lie eight cells; from the four beside it one of four directions is barred.
+    poses = Counter(zip(plans.x.tolist(), plans.y.tolist(), plans.direction.tolist(), strict=True))
+    barred = {(1, 2, 0), (2, 1, 1), (3, 2, 2), (2, 3, 3)}
+    free = {(x, y, d) for x in (1, 2, 3) for y in (1, 2, 3) for d in range(4) if (x, y) != (2, 2)} - barred
+    assert set(poses) == free
+    assert chisquare(list(poses.values())).pvalue > 1e-3
+
+
+def test_an_agent_may_stand_where_a_wall_was():
+    plans = many(lambda key: ROOMS.plan(key).without_wall((0, 0), RIGHT).with_agent(key, (0, 0)))
+    assert set(plans.x.tolist()) == {1, 2, 3, 4}
+
+
+def walls(rooms):
+    """Every inner wall, with the two rooms that it divides."""
+    inner = np.argwhere(rooms.inner_walls).tolist()
+    return {(side, c, r): {(c, r), (c + (side == 0), r + (side == 1))} for side, c, r in inner}
+
+
+def hang_together(rooms, opened):
+    """Whether one can get from each room to each other one."""
+    doorways, reached, before = [walls(rooms)[wall] for wall in opened], {(0, 0)}, set()
+    while reached != before:
+        before = set(reached)
+        for doorway in doorways:
+            reached |= doorway if reached & doorway else set()
+    return len(reached) == rooms.columns * rooms.rows
+
+
+def test_doors_open_in_random_order_until_all_rooms_hang_together():
+    # All orders of the seven walls of 2 x 3 rooms, each as likely: what is open when the rooms first hang together.
+    rooms = Rooms(columns=2, rows=3, size=3)
+    first, expected = functools.cache(lambda opened: hang_together(rooms, opened)), Counter()
+    for order in itertools.permutations(walls(rooms)):
+        expected[next(frozenset(order[:n]) for n in (5, 6, 7) if first(order[:n]))] += 1
+    n = 8000
+    plans = many(lambda key: rooms.plan(key).connected(key), n)
+    found = Counter(frozenset(map(tuple, np.argwhere(is_open).tolist())) for is_open in plans.is_open)
+    assert set(found) <= set(expected)
+    observed = [found[opened] for opened in expected]
+    assert chisquare(observed, [count / 5040 * n for count in expected.values()]).pvalue > 1e-3
+    assert {len(opened) for opened in found} == {5, 6}  # one door more than needed, at times
+    assert np.array_equal((plans.grid & 15 == OBJECTS.index("door")).sum((1, 2)), plans.is_open.sum((1, 2, 3)))
+
+
+def test_a_locked_room_gets_no_other_door():
+    def connect(key):
+        return ROOMS.plan(key).with_door((2, 1), LEFT, LOCKED_DOOR).connected(key)
+
+    plans = many(connect)
+    assert (plans.is_open[:, 0, 1, 1]).all()  # the locked door itself
+    assert not plans.is_open[:, 1, 2, 0].any()  # the wall above
+    assert all(hang_together(ROOMS, map(tuple, np.argwhere(is_open).tolist())) for is_open in plans.is_open[:50])
+
+
+def test_rooms_that_hang_together_get_no_doors():
+    rooms = Rooms(columns=2, rows=1, size=4)
+    open_rooms = rooms.plan(make_key(0)).without_wall((0, 0), RIGHT)
+    assert np.array_equal(jax.jit(open_rooms.connected)(make_key(1)).grid, open_rooms.grid)
+
+
+def test_new_doors_are_closed_and_of_every_color_or_as_given():
+    def doors(grids):
+        found = grids[grids & 15 == OBJECTS.index("door")]
+        assert (found >> 7 & 3 == STATES.index("closed")).all()
+        return Counter((found >> 4 & 7).tolist())
+
+    assert set(doors(many(lambda key: ROOMS.plan(key).connected(key)).grid)) == set(range(6))
+    green = closed_doors(jnp.full((2, 3, 2), 1))
+    assert set(doors(many(lambda key: ROOMS.plan(key).connected(key, green)).grid)) == {1}
