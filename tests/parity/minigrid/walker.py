@@ -48,6 +48,19 @@ def use(env: MiniGridEnv, target: tuple[int, int], action: int) -> int | None:
     return action if tuple(env.front_pos) == tuple(target) else face(env, target)
 
 
+def passes(env: MiniGridEnv, position: tuple[int, int], lava: bool = False) -> bool:
+    """Whether the agent could walk onto a cell as things are, through doors that it can open."""
+    if not (0 <= position[0] < env.width and 0 <= position[1] < env.height):
+        return False
+    thing = env.grid.get(*position)
+    if thing is None:
+        return True
+    if thing.type == "door":
+        has_key = env.carrying is not None and env.carrying.type == "key" and env.carrying.color == thing.color
+        return not thing.is_locked or has_key
+    return thing.type in ("goal", "floor") or (lava and thing.type == "lava")
+
+
 def _follow(env: MiniGridEnv, target: tuple[int, int], lava: bool, stop_before: bool = False) -> int | None:
     way = _first_step(env, tuple(map(int, target)), lava, stop_before)
     if way is None:
@@ -62,8 +75,8 @@ def _first_step(env: MiniGridEnv, target: tuple[int, int], lava: bool, stop_befo
     """The direction of the first step of a shortest path, found from the target backwards."""
     start = (int(env.agent_pos[0]), int(env.agent_pos[1]))
     if start == target:  # only where the agent has to face what it stands on: step off it
-        return next((i for i, (dx, dy) in enumerate(STEPS) if _passes(env, (start[0] + dx, start[1] + dy), lava)), None)
-    if not stop_before and not _passes(env, target, lava):
+        return next((i for i, (dx, dy) in enumerate(STEPS) if passes(env, (start[0] + dx, start[1] + dy), lava)), None)
+    if not stop_before and not passes(env, target, lava):
         return None
     seen, queue = {target}, deque([target])
     while queue:
@@ -72,19 +85,7 @@ def _first_step(env: MiniGridEnv, target: tuple[int, int], lava: bool, stop_befo
             before = (x - dx, y - dy)
             if before == start:
                 return way
-            if before not in seen and _passes(env, before, lava):
+            if before not in seen and passes(env, before, lava):
                 seen.add(before)
                 queue.append(before)
     return None
-
-
-def _passes(env: MiniGridEnv, position: tuple[int, int], lava: bool) -> bool:
-    if not (0 <= position[0] < env.width and 0 <= position[1] < env.height):
-        return False
-    thing = env.grid.get(*position)
-    if thing is None:
-        return True
-    if thing.type == "door":
-        has_key = env.carrying is not None and env.carrying.type == "key" and env.carrying.color == thing.color
-        return not thing.is_locked or has_key
-    return thing.type in ("goal", "floor") or (lava and thing.type == "lava")

@@ -1,0 +1,61 @@
+"""Unlock: find the key and open the locked door.
+
+Source: MiniGrid 3.2.0 `envs/unlock.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import struct
+from shoal.grid.actions import TOGGLE, cell_at
+from shoal.grid.cells import KEY, WALL, cell, is_a, is_shut, painted
+from shoal.grid.layout import random_color
+from shoal.grid.level import GridState, Level, begin, in_front
+from shoal.grid.rooms import RIGHT, Rooms
+
+ROOMS = Rooms(columns=2, rows=1, size=6)
+
+
+@env("MiniGrid-Unlock-v0")
+@struct
+class Unlock(Level):
+    """Open the locked door between two rooms; its key lies in the agent's room.
+
+    Start: the agent is in the left room, facing nothing or a wall. Time limit: 288. Terminated when the door opens:
+    that is the success. Actions, observation and reward: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 64
+    task: ClassVar[str] = "open the door"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Two rooms side by side."""
+        return ROOMS.shape
+
+    @property
+    def time_limit(self) -> int:
+        """Eight times the cells of a room."""
+        return 8 * ROOMS.size**2
+
+    def init(self, key: Key) -> GridState:
+        """Door, key and agent, in MiniGrid's order."""
+        k_plan, k_color, k_key, k_agent = jax.random.split(key, 4)
+        color = random_color(k_color)
+        plan = ROOMS.plan(k_plan).with_door((0, 0), RIGHT, painted(cell("door", state="locked"), color))
+        plan = plan.with_thing(k_key, (0, 0), painted(KEY, color)).with_agent(k_agent, (0, 0))
+        return GridState(**begin(plan.grid, plan.x, plan.y, plan.direction))
+
+    def judge(
+        self, before: GridState, after: GridState, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """Ends when the only door has been opened."""
+        del before
+        front = cell_at(after.grid, *in_front(after), WALL)
+        opened = (action == TOGGLE) & is_a(front, "door") & ~is_shut(front)
+        return jnp.where(opened, self.success(after), 0), opened

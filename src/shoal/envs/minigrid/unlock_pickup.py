@@ -1,0 +1,58 @@
+"""UnlockPickup and BlockedUnlockPickup: pick up the box behind a locked door, which a ball may block.
+
+Source: MiniGrid 3.2.0 `envs/unlockpickup.py` and `envs/blockedunlockpickup.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.envs.minigrid.pick_up import PickUp, PickUpState
+from shoal.grid.cells import BALL, BOX, KEY, cell, painted
+from shoal.grid.layout import random_color
+from shoal.grid.level import begin
+from shoal.grid.rooms import RIGHT, Rooms
+
+ROOMS = Rooms(columns=2, rows=1, size=6)
+
+
+@env("MiniGrid-UnlockPickup-v0")
+@env("MiniGrid-BlockedUnlockPickup-v0", blocked=True)
+@struct
+class UnlockPickup(PickUp):
+    """Unlock the door with the key of its color and pick up the box in the other room, which needs an empty hand.
+
+    Start: agent and key are in the left room; with `blocked` a ball lies in front of the door. Time limit: 288, with
+    `blocked` 576. Terminated with the box in the hand; toggling the box destroys it, and nothing can succeed any more.
+    Actions, observation and reward: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 128
+
+    blocked: bool = static(False, choices=(False, True))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Two rooms side by side."""
+        return ROOMS.shape
+
+    @property
+    def time_limit(self) -> int:
+        """Eight times the cells of a room, or sixteen."""
+        return (16 if self.blocked else 8) * ROOMS.size**2
+
+    def init(self, key: Key) -> PickUpState:
+        """Box, door, ball, key and agent, in MiniGrid's order."""
+        k_plan, k_colors, k_box, k_key, k_agent = jax.random.split(key, 5)
+        box_color, door_color, ball_color = random_color(k_colors, (3,))
+        box = jnp.asarray(painted(BOX, box_color))
+        plan = ROOMS.plan(k_plan).with_thing(k_box, (1, 0), box)
+        plan = plan.with_door((0, 0), RIGHT, painted(cell("door", state="locked"), door_color))
+        if self.blocked:
+            plan = plan.with_obstacle((0, 0), RIGHT, painted(BALL, ball_color))
+        plan = plan.with_thing(k_key, (0, 0), painted(KEY, door_color)).with_agent(k_agent, (0, 0))
+        return PickUpState(**begin(plan.grid, plan.x, plan.y, plan.direction), target=box)

@@ -1,0 +1,79 @@
+"""KeyCorridor: what its docstring says, bad input, and bugs that others had."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.envs.minigrid.key_corridor import KeyCorridor
+from shoal.grid.actions import PICKUP
+from shoal.grid.cells import EMPTY, cell
+
+SIZES = [("S3R1", 7, 3, 270), ("S3R2", 7, 5, 270), ("S3R3", 7, 7, 270), ("S4R3", 10, 10, 480), ("S6R3", 16, 16, 1080)]
+
+
+def layouts(env, n=1000):
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), n)))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return layouts(make("MiniGrid-KeyCorridorS3R3-v0"))
+
+
+@pytest.mark.parametrize(("name", "width", "height", "limit"), SIZES)
+def test_it_is_minigrids(name, width, height, limit):
+    env = make(f"MiniGrid-KeyCorridor{name}-v0")
+    state = jax.jit(env.init)(make_key(0))
+    assert state.grid.shape == (width, height) and env.max_steps == limit
+    assert env.mission_text(state.replace(target=jnp.asarray(cell("ball", "grey")))) == "pick up the grey ball"
+
+
+def test_taking_the_ball_with_an_empty_hand_succeeds():
+    env = make("MiniGrid-KeyCorridorS3R3-v0")
+    state = jax.jit(env.init)(make_key(0))
+    x, y = np.argwhere(np.asarray(state.grid) == int(state.target))[0]
+    before = state.replace(x=jnp.int32(x - 1), y=jnp.int32(y), direction=jnp.int32(0))
+    _, after, reward, terminated, _, _ = jax.jit(env.step)(make_key(0), before, jnp.int32(PICKUP))
+    assert after.carrying == state.target and float(reward) == pytest.approx(1 - 0.9 / 270) and terminated
+    full = before.replace(carrying=jnp.asarray(cell("key", "red")))
+    _, after, reward, terminated, _, _ = jax.jit(env.step)(make_key(0), full, jnp.int32(PICKUP))
+    assert after.grid[x, y] == state.target and reward == 0 and not terminated
+
+
+def test_every_door_is_shut_and_one_is_locked(small):
+    doors = small.grid[small.grid & 15 == 4]
+    assert not (doors >> 7 == 0).any()
+    assert ((small.grid & 15 == 4) & (small.grid >> 7 == 2)).sum() == len(small.grid)
+
+
+def test_there_are_as_many_doors_as_minigrid_makes(small):
+    # Measured in MiniGrid: 6 doors in 43 % of the layouts, 7 in 35 %, 8 in 22 %; a spanning tree would have 6.
+    doors = (small.grid & 15 == 4).sum((1, 2))
+    shares = [(doors == n).mean() for n in (6, 7, 8)]
+    assert shares == pytest.approx([0.42, 0.36, 0.22], abs=0.05) and sum(shares) == 1
+
+
+def test_the_agent_starts_in_the_middle_of_the_corridor(small):
+    # Room (1, 1) of 3 cells, at (2, 2) to (4, 4): its middle, and where the walls above and below were.
+    assert set(zip(small.x.tolist(), small.y.tolist(), strict=True)) == {(3, 2), (3, 3), (3, 4)}
+
+
+def test_things_lie_up_to_the_last_row_and_column():
+    large = layouts(make("MiniGrid-KeyCorridorS4R3-v0"))
+    ball, key = (np.argwhere(large.grid & 15 == number)[:, 1:] for number in (6, 5))
+    assert set(ball[:, 0]) == {7, 8} and set(key[:, 0]) == {1, 2}
+    assert set(ball[:, 1]) == set(key[:, 1]) == {1, 2, 4, 5, 7, 8}
+
+
+def test_the_corridor_is_one_room():
+    grid = np.asarray(jax.jit(make("MiniGrid-KeyCorridorS5R3-v0").init)(make_key(0)).grid)
+    assert (grid[5:8, 1:12] == EMPTY).all()
+
+
+@pytest.mark.parametrize("wrong", [{"room_size": 2}, {"num_rows": 0}])
+def test_rooms_that_hold_nothing_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))} leaves .*: at least"):
+        KeyCorridor(**wrong)
