@@ -1,0 +1,104 @@
+"""LockedRoom: six rooms along a hallway, one of them locked, and its key in another that the mission names.
+
+Source: MiniGrid 3.2.0 `envs/lockedroom.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import static, struct
+from shoal.grid.actions import at
+from shoal.grid.cells import CLOSED, COLORS, DOOR, EMPTY, GOAL, KEY, LOCKED, in_state, painted
+from shoal.grid.layout import choose, empty_room, place, rectangle, walled
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.words import color_word, fill
+
+ROOMS = 6  # as many as there are colors
+
+
+@struct
+class LockedRoomState(GridState):
+    """What the mission names."""
+
+    key_color: Int[Array, ""]  # of the key and of the locked door
+    room_color: Int[Array, ""]  # of the door of the room with the key
+
+
+@env("MiniGrid-LockedRoom-v0")
+@struct
+class LockedRoom(Level):
+    """Fetch the key from the room with the named door, unlock the door of the key's color, and walk to the goal.
+
+    Start: the agent is anywhere in the hallway; every door has its own color. Time limit: 10 size. Actions,
+    observation, reward and end: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 128
+
+    size: int = static(19, help="cells to a side, walls included: 13, 19, 25, ...")
+
+    def __post_init__(self) -> None:
+        if self.size < 13 or self.size % 6 != 1:
+            raise ValueError(f"size={self.size} does not divide into six equal rooms: 13, 19, 25, and so on do.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Square."""
+        return self.size, self.size
+
+    @property
+    def time_limit(self) -> int:
+        """Too short to look into every room."""
+        return 10 * self.size
+
+    def mission(self, state: LockedRoomState) -> UInt8[Array, "L"]:
+        """Where the key is and what it opens."""
+        key, room = color_word(state.key_color), color_word(state.room_color)
+        return fill("get the {} key from the {} room, unlock the {} door and go to the goal", key, room, key)
+
+    def init(self, key: Key) -> LockedRoomState:
+        """Goal, doors, key and agent, in MiniGrid's order."""
+        k_locked, k_goal, k_colors, k_room, k_key, k_agent, k_direction = jax.random.split(key, 7)
+        locked = jax.random.randint(k_locked, (), 0, ROOMS)
+        grid, _, _ = place(k_goal, jnp.asarray(self._walls()), GOAL, self._inside(locked))
+        color = jax.random.permutation(k_colors, np.arange(len(COLORS), dtype=np.int32))
+        grid = self._with_doors(grid, color, locked)
+        with_key = (locked + jax.random.randint(k_room, (), 1, ROOMS)) % ROOMS
+        grid, _, _ = place(k_key, grid, painted(KEY, color[locked]), self._inside(with_key))
+        x, y = choose(k_agent, (grid == EMPTY) & self._hallway())
+        start = begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4))
+        return LockedRoomState(**start, key_color=color[locked], room_color=color[with_key])
+
+    # Rooms are numbered from left to right and from top to bottom. The hallway between them is three cells wide.
+
+    def _walls(self) -> UInt16[np.ndarray, "W H"]:
+        grid = empty_room(*self.shape)
+        for room in range(ROOMS):
+            left, top = self._corner(room)
+            grid = walled(grid, int(left), int(top), self.size // 2 - 1, self.size // 3 + 1)
+        return grid
+
+    def _with_doors(
+        self, grid: UInt16[Array, "W H"], color: Int[Array, "6"], locked: Int[Array, ""]
+    ) -> UInt16[Array, "W H"]:
+        doors = jnp.asarray(in_state(painted(DOOR, color), jnp.where(np.arange(ROOMS) == locked, LOCKED, CLOSED)))
+        for room in range(ROOMS):
+            x = self.size // 2 + (2 if room % 2 else -2)
+            grid = jnp.where(at(self.shape, x, self._corner(room)[1] + 3), doors[room], grid)
+        return grid
+
+    def _inside(self, room: Int[Array, ""]) -> Array:
+        left, top = self._corner(room)
+        return rectangle(self.shape, left + 1, top + 1, self.size // 2 - 3, self.size // 3 - 1)
+
+    def _hallway(self) -> Array:
+        return rectangle(self.shape, self.size // 2 - 1, 0, 3, self.size)
+
+    def _corner(self, room: Int[Array, ""] | int) -> tuple[Int[Array, ""] | int, Int[Array, ""] | int]:
+        return room % 2 * (self.size // 2 + 2), room // 2 * (self.size // 3)

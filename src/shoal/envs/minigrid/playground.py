@@ -1,0 +1,60 @@
+"""Playground: nine rooms full of things, and nothing to achieve.
+
+Source: MiniGrid 3.2.0 `envs/playground.py`, step for step.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, UInt16
+
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import struct
+from shoal.grid.actions import at
+from shoal.grid.cells import EMPTY, KEY, painted
+from shoal.grid.layout import choose, place, random_color
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.rooms import Rooms, closed_doors
+
+ROOMS = Rooms(columns=3, rows=3, size=7)
+THINGS = 12
+
+
+@env("MiniGrid-Playground-v0")
+@struct
+class Playground(Level):
+    """Nine rooms with a closed door in every wall between them, and twelve keys, balls and boxes of random colors.
+
+    Start: anywhere. Time limit: 100; no reward and no other end. Actions and observation: see `Level`.
+    """
+
+    reset_every: ClassVar[int] = 100
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """All rooms."""
+        return ROOMS.shape
+
+    @property
+    def time_limit(self) -> int:
+        """A short visit."""
+        return 100
+
+    def init(self, key: Key) -> GridState:
+        """Doors, agent and things, in MiniGrid's order."""
+        k_plan, k_doors, k_agent, k_direction, k_things = jax.random.split(key, 5)
+        # MiniGrid never puts a door into the last cell of a wall.
+        plan = ROOMS.plan(k_plan, last=ROOMS.size - 3)
+        plan = plan.with_doors(ROOMS.inner_walls, closed_doors(random_color(k_doors, plan.is_open.shape)))
+        x, y = choose(k_agent, plan.grid == EMPTY)
+        elsewhere = ~at(self.shape, x, y)
+
+        def with_thing(i: Array, grid: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
+            k_kind, k_color, k_place = jax.random.split(jax.random.fold_in(k_things, i), 3)
+            kind = KEY + jax.random.randint(k_kind, (), 0, 3).astype(jnp.uint16)  # key, ball, box
+            return place(k_place, grid, painted(kind, random_color(k_color)), elsewhere)[0]
+
+        grid = jax.lax.fori_loop(0, THINGS, with_thing, plan.grid)
+        return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

@@ -1,0 +1,47 @@
+"""Playground: what its docstring says."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+
+PLAYGROUND = make("MiniGrid-Playground-v0")
+
+
+def layouts(n=500):
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(PLAYGROUND.init))(jax.random.split(make_key(0), n)))
+
+
+def test_it_is_minigrids():
+    state = jax.jit(PLAYGROUND.init)(make_key(0))
+    assert state.grid.shape == (19, 19) and PLAYGROUND.max_steps == 100
+    assert PLAYGROUND.mission_text(state) == ""
+
+
+def test_it_holds_twelve_things_and_a_closed_door_in_every_wall():
+    grids = layouts().grid
+    assert (np.isin(grids & 15, (5, 6, 7)).sum((1, 2)) == 12).all()
+    doors = grids & 15 == 4
+    assert (doors.sum((1, 2)) == 12).all() and (grids[doors] >> 7 == 1).all()
+    assert ((grids != 0) & (grids >> 9 == 0)).all()  # boxes are empty
+
+
+def test_no_door_stands_in_the_last_cell_of_a_wall():
+    _, x, y = np.argwhere(layouts().grid & 15 == 4).T
+    assert set(np.where(x % 6 == 0, y, x) % 6) == {1, 2, 3, 4}
+
+
+def test_nothing_is_rewarded_and_only_time_ends_it():
+    def step(state, key):
+        k_action, k_step = jax.random.split(key)
+        _, state, reward, terminated, truncated, _ = PLAYGROUND.step(
+            k_step, state, jax.random.randint(k_action, (), 0, 7)
+        )
+        return state, (reward, terminated, truncated)
+
+    start = jax.jit(PLAYGROUND.init)(make_key(0))
+    _, (reward, terminated, truncated) = jax.lax.scan(step, start, jax.random.split(make_key(1), 100))
+    assert not reward.any() and not terminated.any()
+    assert np.array_equal(truncated, jnp.arange(1, 101) == 100)
