@@ -1,5 +1,6 @@
 """Fetch against MiniGrid's: steps and layouts."""
 
+import numpy as np
 import pytest
 
 from parity.minigrid import harness, walker
@@ -43,3 +44,52 @@ def test_steps_match_minigrid(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_steps_match_minigrid(env_id):
     harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+
+
+def things(layouts):
+    """What lies in the room, in the order of its cells: one column a thing."""
+    cells = harness.cells(layouts)
+    lies = np.isin(cells & 15, [5, 6])
+    return cells[lies].reshape(len(cells), -1)
+
+
+def places(layouts):
+    """Where the things lie: one category for the set of cells in a small room, else how far apart the first two lie."""
+    _, x, y = np.nonzero(np.isin(layouts.grid & 15, [5, 6]))
+    x, y = x.reshape(len(layouts.grid), -1), y.reshape(len(layouts.grid), -1)
+    if layouts.grid.shape[1] == 5:
+        return (9 * (3 * x[:, 0] + y[:, 0]) + 3 * x[:, 1] + y[:, 1]).astype(int)
+    return 16 * np.abs(x[:, 0] - x[:, 1]) + np.abs(y[:, 0] - y[:, 1])
+
+
+def is_twin(layouts):
+    """How many things look like the target."""
+    return (things(layouts) == layouts.fields["target"][:, None]).sum(1)
+
+
+def which(layouts):
+    """Which of the things, in the order of cells, is the target."""
+    return (things(layouts) == layouts.fields["target"][:, None]).argmax(1)
+
+
+def assert_same_generator(env_id, n, n_theirs):
+    ours, theirs = harness.layouts_of_ours(env_id, n), harness.layouts_of_reference(env_id, n_theirs, 0, fields_of)
+    statistics = [harness.cells, harness.pose, things, places, is_twin, which]
+    for statistic in statistics:
+        harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics) + 2)
+    texts = [text.format(color, kind) for text in WAYS_TO_SAY for color in COLORS for kind in ("key", "ball")]
+    harness.assert_frequencies(ours.mission, dict.fromkeys(texts, 1 / 60), tests=len(statistics) + 2)
+    inner = ours.grid.shape[1] - 2
+    poses = [(x * (inner + 2) + y) * 4 + d for x in range(1, inner + 1) for y in range(1, inner + 1) for d in range(4)]
+    harness.assert_frequencies(harness.pose(ours), dict.fromkeys(poses, 1 / len(poses)), tests=len(statistics) + 2)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 4000, 1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", IDS)
+def test_many_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 40_000, 10_000)

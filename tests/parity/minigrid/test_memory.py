@@ -29,3 +29,37 @@ def test_steps_match_minigrid(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_steps_match_minigrid(env_id):
     harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+
+
+def assert_same_generator(env_id, n, n_theirs):
+    ours, theirs = (
+        harness.layouts_of_ours(env_id, n),
+        harness.layouts_of_reference(env_id, n_theirs, 0, FAMILY.fields_of),
+    )
+    sides = lambda layouts: layouts.fields["split_x"] * 100 + layouts.fields["match_y"]  # noqa: E731
+    statistics = [harness.whole, harness.cells, sides]
+    for statistic in statistics:
+        harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics) + 1)
+    # Everything there is: where the hallway ends, the agent in it, what lies in the first room, which side is right.
+    size = ours.grid.shape[1]
+    ends = range(4, size - 2) if "Random" in env_id else [size - 3]
+    chances = {
+        (1000 * end + 10 * x) + 2 * is_key + is_up: 1 / len(ends) / end / 4
+        for end in ends for x in range(1, end + 1) for is_key in (0, 1) for is_up in (0, 1)
+    }  # fmt: skip
+    is_key = ours.grid[:, 1, size // 2 - 1] & 15 == 5
+    is_up = ours.fields["match_y"] < size // 2
+    drawn = 1000 * (ours.fields["split_x"] - 1) + 10 * ours.x + 2 * is_key + is_up
+    harness.assert_frequencies(drawn, chances, tests=len(statistics) + 1)
+    assert set(harness.whole(theirs).tolist()) <= set(harness.whole(ours).tolist())
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 4000, 1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", IDS)
+def test_many_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 40_000, 10_000)

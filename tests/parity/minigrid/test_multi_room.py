@@ -1,8 +1,10 @@
 """MultiRoom against MiniGrid's: steps and layouts."""
 
+import numpy as np
 import pytest
+from scipy import ndimage
 
-from parity.minigrid import harness
+from parity.minigrid import harness, walker
 
 IDS = [f"MiniGrid-MultiRoom-{name}" for name in ("N2-S4-v0", "N4-S5-v0", "N4-S5-v1", "N6-v0")]
 FAMILY = harness.Family()
@@ -17,3 +19,91 @@ def test_steps_match_minigrid(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_steps_match_minigrid(env_id):
     harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+
+
+def chains(layouts):
+    """The rooms from the agent's to the goal's, read off the grid: [layout, room, (x, y, width, height, door x, door y,
+    direction of the door, color of the door)]. The first room has no door: zeros."""
+    return np.array([chain(layouts.grid[i], (layouts.x[i], layouts.y[i])) for i in range(len(layouts.grid))])
+
+
+def chain(grid, agent):
+    kinds = grid & 15
+    rooms, _ = ndimage.label(np.isin(kinds, [1, 8]))
+    bounds = ndimage.find_objects(rooms)
+    doors = [(int(x), int(y)) for x, y in np.argwhere(kinds == 4)]
+    here, door, found = rooms[agent], (0, 0, 0, 0), []
+    while True:
+        across, down = bounds[here - 1]
+        size = (across.stop - across.start + 2, down.stop - down.start + 2)
+        found.append((across.start - 1, down.start - 1, *size, *door))
+        around = [(x, y, way, rooms[x - dx, y - dy], rooms[x + dx, y + dy])
+                  for x, y in doors for way, (dx, dy) in enumerate(walker.STEPS)]  # fmt: skip
+        onward = [step for step in around if step[3] == here and step[4] not in (0, here)]
+        if not onward:
+            break
+        x, y, way, _, here = onward[0]
+        doors.remove((x, y))
+        door = (x, y, way, int(grid[x, y]) >> 4 & 7)
+    assert not doors and kinds[bounds[here - 1]].max() == 8
+    return found
+
+
+def where(rooms):
+    """Place and size of each room, a column each; with the room before, too."""
+    return np.concatenate([rooms[:, :, i] for i in range(4)], axis=1)
+
+
+def edges(rooms):
+    """How far each room reaches to the right and down."""
+    return np.concatenate([rooms[:, :, 0] + rooms[:, :, 2], rooms[:, :, 1] + rooms[:, :, 3]], axis=1)
+
+
+def turns(rooms):
+    """Directions of two doors in turn, and where in its wall each door is, seen from both rooms."""
+    way = rooms[:, 1:, 6]
+    is_side = way % 2 == 0
+    along = lambda part: np.where(is_side, rooms[:, 1:, 5] - part[:, :, 1], rooms[:, 1:, 4] - part[:, :, 0])  # noqa: E731
+    columns = [way, 10 * way + along(rooms[:, :-1]), 10 * way + along(rooms[:, 1:])]
+    columns += [10 * way[:, 1:] + way[:, :-1]] if way.shape[1] > 1 else []
+    return np.concatenate(columns, axis=1)
+
+
+def neighbors(rooms):
+    """Sizes of two rooms in turn."""
+    return np.concatenate([20 * rooms[:, 1:, i] + rooms[:, :-1, i] for i in (2, 3)], axis=1)
+
+
+def area(rooms):
+    """Cells of all rooms together, ten at a time."""
+    return (rooms[:, :, 2] * rooms[:, :, 3]).sum(1) // 10
+
+
+def assert_same_generator(env_id, n, n_theirs):
+    ours, theirs = harness.layouts_of_ours(env_id, n), harness.layouts_of_reference(env_id, n_theirs)
+    of_rooms = [where, edges, turns, neighbors, area]
+    of_layouts = [harness.cells, harness.pose, harness.distance_to(8)]
+    tests = len(of_rooms) + len(of_layouts) + 2
+    for statistic in of_layouts:
+        harness.assert_same_distribution(ours, theirs, statistic, tests)
+    our_rooms, their_rooms = chains(ours), chains(theirs)
+    for statistic in of_rooms:
+        harness.assert_same_distribution(our_rooms, their_rooms, statistic, tests)
+    assert (harness.distance_to(8)(ours) > 0).all()
+    # Each door has a color at random other than the last one's.
+    colors = our_rooms[:, 1:, 7]
+    harness.assert_frequencies(colors.ravel(), dict.fromkeys(range(6), 1 / 6), tests)
+    if colors.shape[1] > 1:
+        steps = (np.diff(colors, axis=1) % 6).ravel()
+        harness.assert_frequencies(steps, dict.fromkeys(range(1, 6), 1 / 5), tests)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 2000, 1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", IDS)
+def test_many_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 20_000, 10_000)

@@ -1,5 +1,6 @@
 """PutNear against MiniGrid's: steps and layouts."""
 
+import numpy as np
 import pytest
 
 from parity.minigrid import harness, walker
@@ -60,3 +61,46 @@ def test_steps_match_minigrid(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_steps_match_minigrid(env_id):
     harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+
+
+def named(layouts):
+    """What is moved and what it is put near to, each and together."""
+    moved, target = (layouts.fields[name].astype(int) for name in ("moved", "target"))
+    return np.stack([moved, target, 1000 * moved + target], 1)
+
+
+def offsets(layouts):
+    """From the target to what is moved, and to the agent."""
+    x, y = layouts.fields["target_x"].astype(int), layouts.fields["target_y"].astype(int)
+    _, moved_x, moved_y = np.nonzero(layouts.grid == layouts.fields["moved"][:, None, None])
+    return np.stack([100 * (moved_x - x) + moved_y - y, 100 * (layouts.x - x) + layouts.y - y], 1)
+
+
+def spread(layouts):
+    """The sum of the distances between things."""
+    _, x, y = np.nonzero(np.isin(layouts.grid & 15, [5, 6, 7]))
+    x, y = x.reshape(len(layouts.grid), -1), y.reshape(len(layouts.grid), -1)
+    steps = np.maximum(np.abs(x[:, :, None] - x[:, None]), np.abs(y[:, :, None] - y[:, None]))
+    assert np.isin(steps[:, *np.triu_indices(x.shape[1], 1)], range(2, 9)).all()
+    return steps.sum((1, 2))
+
+
+def assert_same_generator(env_id, n, n_theirs):
+    ours, theirs = harness.layouts_of_ours(env_id, n), harness.layouts_of_reference(env_id, n_theirs, 0, fields_of)
+    statistics = [harness.cells, harness.pose, named, offsets, spread]
+    for statistic in statistics:
+        harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics) + 1)
+    looks = [kind | color << 4 for kind in (5, 6, 7) for color in range(6)]
+    pairs = {1000 * a + b: 1 / (18 * 17) for a in looks for b in looks if a != b}
+    harness.assert_frequencies(named(ours)[:, 2], pairs, tests=len(statistics) + 1)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 4000, 1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", IDS)
+def test_many_layouts_come_from_minigrids_distribution(env_id):
+    assert_same_generator(env_id, 40_000, 10_000)
