@@ -24,6 +24,7 @@ COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in changed worlds"),
     "render": Command("shoal.cli.runs", "render", "film a run's members, or a world under random actions"),
+    "play": Command("shoal.cli.play", "play", "play a world by hand, in the terminal"),
     "plot": Command("shoal.cli.runs", "plot", "draw the learning curves of one run or several"),
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
