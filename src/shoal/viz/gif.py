@@ -96,7 +96,7 @@ def fit(picture: Frame, size: int) -> Frame:
     longer = max(picture.shape[:2])
     if longer > size:
         return np.asarray(Image.fromarray(picture).reduce(-(-longer // size)))
-    return picture.repeat(size // longer, axis=0).repeat(size // longer, axis=1)
+    return picture.repeat(round(size / longer), axis=0).repeat(round(size / longer), axis=1)
 
 
 class _Episode:
