@@ -121,8 +121,8 @@ def _world(words: list[str]) -> tuple[Any, int]:
     parser = Parser(
         prog="shoal play",
         usage="shoal play ENV [options]",
-        description=f"Play a world by hand, in the terminal. Keys in tile worlds: {TILE_WORLD_HELP}. In others a digit is "
-        "an action. r begins anew, q or Escape quits.",
+        description=f"Play a world by hand, in the terminal. Keys in tile worlds: {TILE_WORLD_HELP}. In others a digit "
+        "is an action. r begins anew, q or Escape quits.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
