@@ -51,7 +51,7 @@ def test_limits_and_tasks_are_minigrids(kind, task):
     "fields, reason",
     [
         ({"size": 8}, "size=8 must be odd"),
-        ({"size": 3}, "size=3 must be odd and at least 5"),
+        ({"size": 3}, "size=3 must be odd, from 5 to 31"),
         ({"num_crossings": 0}, "1 to 6"),
         ({"num_crossings": 7}, "num_crossings=7 does not fit into size=9: 1 to 6"),
         ({"obstacle": "water"}, "Choose one of: lava, wall"),

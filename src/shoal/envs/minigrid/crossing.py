@@ -8,15 +8,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt8
+from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.lavagap import OBSTACLES, TASKS, check_obstacle
-from shoal.grid.actions import at
 from shoal.grid.cells import EMPTY, GOAL
-from shoal.grid.layout import empty_room
+from shoal.grid.layout import distinct, empty_room
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.words import encode
 
@@ -41,13 +40,13 @@ class Crossing(Level):
     reset_every: ClassVar[int] = 16
     changes: ClassVar[bool] = False
 
-    size: int = static(9, help="cells to a side, walls included: odd, at least 5")
+    size: int = static(9, help="cells to a side, walls included: odd, 5 to 31")
     num_crossings: int = static(1, help="how many rivers there are")
     obstacle: str = static("lava", choices=tuple(OBSTACLES), help="what the rivers are made of")
 
     def __post_init__(self) -> None:
-        if self.size < 5 or self.size % 2 == 0:
-            raise ValueError(f"size={self.size} must be odd and at least 5, so that rivers fit between the rooms.")
+        if not 5 <= self.size <= 31 or self.size % 2 == 0:
+            raise ValueError(f"size={self.size} must be odd, from 5 to 31, so that rivers fit between the rooms.")
         if not 1 <= self.num_crossings <= 2 * len(self.places):
             most = 2 * len(self.places)
             raise ValueError(f"num_crossings={self.num_crossings} does not fit into size={self.size}: 1 to {most}.")
@@ -76,36 +75,42 @@ class Crossing(Level):
     def init(self, key: Key) -> GridState:
         """Rivers, and a path that crosses them one by one."""
         k_rivers, k_path, k_openings = jax.random.split(key, 3)
+        places = len(self.places)
         # The first `num_crossings` of a random order; likewise below for the order of the crossings.
-        chosen = jax.random.permutation(k_rivers, 2 * len(self.places)) < self.num_crossings
-        in_column, in_row = self._limits(chosen[: len(self.places)]), self._limits(chosen[len(self.places) :])
-        room = empty_room(*self.shape)
-        room[-2, -2] = GOAL
-        is_river = (in_column[:, None] | in_row[None, :]) & (room == EMPTY)
-        grid = jnp.where(is_river, OBSTACLES[self.obstacle], room)
+        chosen = distinct(k_rivers, 2 * places, 2 * places) < self.num_crossings
+        goes_right = distinct(k_path, self.num_crossings, self.num_crossings) < jnp.sum(chosen[:places])
+        columns, rows = self._limits(chosen[:places]), self._limits(chosen[places:])
 
-        goes_right = jax.random.permutation(k_path, self.num_crossings) < jnp.sum(chosen[: len(self.places)])
-
-        def cross(carry, given):
-            grid, left, top = carry
+        def cross(corner, given):
+            left, top = corner
             is_right, key = given
-            right, bottom = _next(in_column, left), _next(in_row, top)
+            right, bottom = _next(columns, left), _next(rows, top)
             low, high = jnp.where(is_right, top, left) + 1, jnp.where(is_right, bottom, right)
             opening = jax.random.randint(key, (), low, high)
-            x, y = jnp.where(is_right, right, opening), jnp.where(is_right, opening, bottom)
-            grid = jnp.where(at(self.shape, x, y), EMPTY, grid)
-            return (grid, jnp.where(is_right, right, left), jnp.where(is_right, top, bottom)), None
+            at = jnp.where(is_right, right, opening), jnp.where(is_right, opening, bottom)
+            return (jnp.where(is_right, right, left), jnp.where(is_right, top, bottom)), at
 
         given = goes_right, jax.random.split(k_openings, self.num_crossings)
-        (grid, _, _), _ = jax.lax.scan(cross, (grid, jnp.int32(0), jnp.int32(0)), given)
-        return GridState(**begin(grid, 1, 1, 0))
+        _, (x, y) = jax.lax.scan(cross, (jnp.int32(0), jnp.int32(0)), given)
+        return GridState(**begin(self._drawn(columns, rows, x, y), 1, 1, 0))
 
-    def _limits(self, chosen: Bool[Array, "K"]) -> Bool[Array, "S"]:
-        """Where a room ends: at the chosen places and at the last wall."""
-        is_limit = jnp.zeros(self.size, bool).at[2 : self.size - 2 : 2].set(chosen)
-        return is_limit.at[-1].set(True)
+    def _limits(self, chosen: Bool[Array, "K"]) -> Int[Array, ""]:
+        """Where a room ends, as bits: at the chosen places and at the last wall."""
+        return jnp.sum(jnp.where(chosen, 1 << np.array(self.places, np.int32), 0), dtype=jnp.int32) | 1 << self.size - 1
+
+    def _drawn(
+        self, columns: Int[Array, ""], rows: Int[Array, ""], x: Int[Array, "N"], y: Int[Array, "N"]
+    ) -> UInt16[Array, "S S"]:
+        """The grid with its rivers and their openings."""
+        room = empty_room(*self.shape)
+        room[-2, -2] = GOAL
+        cells = np.arange(self.size, dtype=np.int32)
+        is_river = ((columns >> cells)[:, None] | (rows >> cells)[None, :]) & 1 == 1
+        is_open = ((cells[:, None, None] == x[None, None]) & (cells[None, :, None] == y[None, None])).any(-1)
+        return jnp.where(is_river & ~is_open & (room == EMPTY), OBSTACLES[self.obstacle], room)
 
 
-def _next(is_limit: Bool[Array, "S"], after: Int[Array, ""]) -> Int[Array, ""]:
-    places = np.arange(is_limit.shape[0], dtype=np.int32)
-    return jnp.argmax(is_limit & (places > after)).astype(jnp.int32)
+def _next(limits: Int[Array, ""], after: Int[Array, ""]) -> Int[Array, ""]:
+    """The first limit after a position."""
+    later = limits & -2 << after
+    return jax.lax.population_count((later & -later) - 1)

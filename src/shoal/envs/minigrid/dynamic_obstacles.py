@@ -3,18 +3,21 @@
 Source: MiniGrid 3.2.0 `envs/dynamicobstacles.py`, step for step.
 """
 
+import functools
+import operator
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt32
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt16, UInt32
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.grid.actions import FORWARD, LEFT, at, cell_at
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
-from shoal.grid.layout import choose, empty_room, place
+from shoal.grid.layout import choose, empty_room
 from shoal.grid.level import GridState, Level, begin, in_front
 
 BLUE_BALL = cell("ball", "blue")
@@ -92,14 +95,12 @@ class DynamicObstacles(Level):
         if self.random_start:
             x, y = choose(k_agent, jnp.asarray(room == EMPTY))
             direction = jax.random.randint(k_direction, (), 0, 4)
-        elsewhere = ~at(self.shape, x, y)
-
-        def put(grid, key):
-            grid, x, y = place(key, grid, BLUE_BALL, elsewhere)
-            return grid, (x, y)
-
-        keys = jax.random.split(k_balls, self.num_balls)
-        grid, (ball_x, ball_y) = jax.lax.scan(put, jnp.asarray(room), keys)
+        # Free cells are numbered as in the grid, without the agent's; the goal would be the last.
+        inner = self.size - 2
+        number = _different(k_balls, self.num_balls, inner**2 - 2)
+        number = number + (number >= (x - 1) * inner + y - 1)
+        ball_x, ball_y = number // inner + 1, number % inner + 1
+        grid = self._with_balls(jnp.asarray(room), ball_x, ball_y)
         return Obstacles(**begin(grid, x, y, direction), ball_x=ball_x, ball_y=ball_y)
 
     def noise(self, key: Key) -> UInt32[Array, "N"]:
@@ -125,9 +126,7 @@ class DynamicObstacles(Level):
         numbers = jnp.arange(self.num_balls, dtype=jnp.int32)
         (x, y), _ = jax.lax.scan(move, (state.ball_x, state.ball_y), (numbers, noise))
         grid = jnp.where(state.grid == BLUE_BALL, EMPTY, state.grid)
-        columns, rows = jnp.arange(self.size, dtype=jnp.int32), jnp.arange(self.size, dtype=jnp.int32)
-        is_ball = (columns[:, None, None] == x[None, None]) & (rows[None, :, None] == y[None, None])
-        return state.replace(grid=jnp.where(is_ball.any(-1), BLUE_BALL, grid), ball_x=x, ball_y=y)
+        return state.replace(grid=self._with_balls(grid, x, y), ball_x=x, ball_y=y)
 
     def judge(
         self, before: GridState, after: GridState, action: Int[Array, ""]
@@ -136,6 +135,11 @@ class DynamicObstacles(Level):
         front = cell_at(before.grid, *in_front(before), WALL)
         collides = (action == FORWARD) & (front != EMPTY) & ~is_a(front, "goal")
         return jnp.where(collides, jnp.float32(-1), 0), collides
+
+    def _with_balls(self, grid: UInt16[Array, "W H"], x: Int[Array, "N"], y: Int[Array, "N"]) -> UInt16[Array, "W H"]:
+        # One expression a ball, not a reduction over balls: XLA makes one pass over the grid of it.
+        is_ball = functools.reduce(operator.or_, (at(self.shape, x[i], y[i]) for i in range(self.num_balls)))
+        return jnp.where(is_ball, BLUE_BALL, grid)
 
     def _taken(
         self, state: GridState, ball_x: Int[Array, "N"], ball_y: Int[Array, "N"], x: Int[Array, ""], y: Int[Array, ""]
@@ -146,6 +150,28 @@ class DynamicObstacles(Level):
         rows = jnp.where(y == 1, 0b001001001, 0) | jnp.where(y == last, 0b100100100, 0)
         agent, goal = _bit(state.x - x, state.y - y), _bit(last - x, last - y)
         return columns | rows | agent | goal | jnp.sum(_bit(ball_x - x, ball_y - y), dtype=jnp.int32)
+
+
+def _different(key: Key, count: int, among: int) -> Int[Array, "N"]:
+    """Different numbers below `among`, one after another: the k-th swap of a shuffle whose list is never written down.
+
+    Where the k-th number swaps with a place that an earlier one took, it gets what that one left there.
+    """
+    order = np.arange(count, dtype=np.int32)
+    places = order + jax.random.randint(key, (count,), 0, among - order)
+
+    def swap(left, k):
+        place = places[k]
+        is_same = (order < k) & (places == place)
+        latest = jnp.max(jnp.where(is_same, order, -1))
+        number = jnp.where(latest >= 0, jnp.sum(jnp.where(order == latest, left, 0), dtype=jnp.int32), place)
+        # What stands at k by now goes to the place that was taken.
+        is_k = (order < k) & (places == k)
+        taken = jnp.max(jnp.where(is_k, order, -1))
+        moves = jnp.where(taken >= 0, jnp.sum(jnp.where(order == taken, left, 0), dtype=jnp.int32), k)
+        return jnp.where(order == k, moves, left), number
+
+    return jax.lax.scan(swap, jnp.zeros(count, jnp.int32), order)[1]
 
 
 def _bit(dx: Int[Array, "*n"], dy: Int[Array, "*n"]) -> Int[Array, "*n"]:
