@@ -24,6 +24,10 @@ args = parser.parse_args()
 
 import time  # noqa: E402
 
+from shoal.train.host import STEPPING_LOOP, prepare  # noqa: E402
+
+prepare(cache=False, small_loop=STEPPING_LOOP)
+
 import jax  # noqa: E402
 
 from shoal.cli.bench import HORIZON, make_fleet  # noqa: E402

@@ -12,10 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from shoal.cli.main import main
+from shoal.cli.main import _small_loop, main
 from shoal.core.registry import ENVS
 from shoal.train import checkpoint
-from shoal.train.host import SMALL_LOOP, prepare
+from shoal.train.host import SMALL_LOOP, STEPPING_LOOP, prepare
 from tiny import FLAGS
 
 MY_ENV = '''
@@ -370,6 +370,12 @@ def test_small_loops_are_asked_for_unless_the_user_asks_otherwise(monkeypatch, g
         monkeypatch.setenv(name, value)  # so that what `prepare` sets is undone
     prepare(threads=2)
     assert os.environ["XLA_FLAGS"] == expected
+
+
+def test_stepping_without_a_network_fuses_larger_loops():
+    assert _small_loop("bench", ["CartPole-v1"]) == STEPPING_LOOP
+    assert _small_loop("bench", ["CartPole-v1", "--policy", "mlp"]) == SMALL_LOOP
+    assert _small_loop("train", ["ppo", "CartPole-v1"]) == SMALL_LOOP
 
 
 def test_the_steps_of_a_small_rollout_are_one_kernel():

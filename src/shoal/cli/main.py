@@ -82,7 +82,8 @@ def _dispatch(words: list[str]) -> int:
     if command.wakes_jax and "jax" not in sys.modules and not _only_help(name, words):
         from shoal.train.host import prepare
 
-        prepare(cache="--no-cache" not in words, threads=_number_after("--threads", words))
+        cache, threads = "--no-cache" not in words, _number_after("--threads", words)
+        prepare(cache=cache, threads=threads, small_loop=_small_loop(name, words))
     function = getattr(importlib.import_module(command.module), command.function)
     return function([word for word in words if word != "--no-cache"]) or 0
 
@@ -94,6 +95,13 @@ def _help() -> str:
         f"  --help, --version; --debug shows where an error comes from; --no-cache compiles everything anew\n"
         f"  `shoal COMMAND --help` says more, `shoal train AGENT ENV --help` lists every hyperparameter.\n\n{EXAMPLES}"
     )
+
+
+def _small_loop(name: str, words: list[str]) -> int:
+    from shoal.train.host import SMALL_LOOP, STEPPING_LOOP
+
+    without_network = name == "bench" and "mlp" not in words
+    return STEPPING_LOOP if without_network else SMALL_LOOP
 
 
 def _only_help(name: str, words: list[str]) -> bool:

@@ -16,12 +16,14 @@ DEADLOCK_GUARD_THREADS = 16
 # under a small policy, which as kernels of their own cost more to start than to run. In a larger loop the matrix
 # products matter more, and XLA computes those well only outside of such a kernel.
 SMALL_LOOP = 100_000
+# Where no network is in the loop, as when environments are stepped with random actions, much larger ones gain.
+STEPPING_LOOP = 4_000_000
 
 
-def prepare(*, cache: bool = True, threads: int = 0) -> None:
+def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
     """Keep compiled programs, size the thread pool and make small loops fast. Call it before JAX is imported.
 
-    `threads=0` is one for each core. The `shoal` command does this on its own; a script or notebook that does it in its
+    `threads=0` is one for each core. Loops that touch up to `small_loop` bytes a turn become one kernel on a CPU. The `shoal` command does this on its own; a script or notebook that does it in its
     first lines starts faster the next time. Raises RuntimeError when JAX has already been imported, because then part
     of it would be ignored.
 
@@ -36,7 +38,7 @@ def prepare(*, cache: bool = True, threads: int = 0) -> None:
     os.environ.setdefault("NPROC", str(usable_cores()))
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:
-        small = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP}"
+        small = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={small_loop}"
         os.environ["XLA_FLAGS"] = f"{flags} {small}".strip()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
     if cache:
