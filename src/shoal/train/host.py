@@ -23,9 +23,9 @@ STEPPING_LOOP = 4_000_000
 def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
     """Keep compiled programs, size the thread pool and make small loops fast. Call it before JAX is imported.
 
-    `threads=0` is one for each core. Loops that touch up to `small_loop` bytes a turn become one kernel on a CPU. The `shoal` command does this on its own; a script or notebook that does it in its
-    first lines starts faster the next time. Raises RuntimeError when JAX has already been imported, because then part
-    of it would be ignored.
+    `threads=0` is one for each core. Loops that touch up to `small_loop` bytes a turn become one kernel on a CPU. The
+    `shoal` command does all this on its own; a script or notebook that does it in its first lines starts faster the
+    next time. Raises RuntimeError when JAX has already been imported, because then part of it would be ignored.
 
         import shoal
 
