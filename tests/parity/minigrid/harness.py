@@ -250,7 +250,7 @@ class Ours:
     """Our side: one compiled step for a batch, fresh layouts, and states from the reference."""
 
     def __init__(self, env_id: str, seed: int) -> None:
-        self.env, self.seed = make(env_id), seed
+        self.env, self.key = make(env_id), make_key(seed)
         self.init, self.step_batch, self.observe_one, self.template = programs(env_id)
         self.pool: list[Any] = []
         self.batches = 0
@@ -259,14 +259,14 @@ class Ours:
         """The first state of an episode."""
         if not self.pool:
             self.batches += 1
-            batch = jax.tree.map(np.asarray, self.init(make_key(self.seed), self.batches))
+            batch = jax.tree.map(np.asarray, self.init(self.key, self.batches))
             self.pool = [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(len(batch.time))]
         return self.pool.pop()
 
     def step(self, states: Any, actions: list[int], numbers: list[int], times: list[int], limits: list[int]) -> tuple:
         """(obs, states, reward, terminated, truncated) of a batch, as arrays that may be written to."""
         given = (np.array(each, np.int32) for each in (actions, numbers, times, limits))
-        return jax.tree.map(np.array, self.step_batch(make_key(self.seed), states, *given))
+        return jax.tree.map(np.array, self.step_batch(self.key, states, *given))
 
     def observe(self, state: Any) -> dict[str, np.ndarray]:
         """Our observation of one state."""

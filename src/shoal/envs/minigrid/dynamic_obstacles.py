@@ -98,7 +98,7 @@ class DynamicObstacles(Level):
         # Free cells are numbered as in the grid, without the agent's; the goal would be the last.
         inner = self.size - 2
         number = _different(k_balls, self.num_balls, inner**2 - 2)
-        number = number + (number >= (x - 1) * inner + y - 1)
+        number = number + (number >= (x - 1) * inner + y - 1).astype(jnp.int32)
         ball_x, ball_y = number // inner + 1, number % inner + 1
         grid = self._with_balls(jnp.asarray(room), ball_x, ball_y)
         return Obstacles(**begin(grid, x, y, direction), ball_x=ball_x, ball_y=ball_y)
