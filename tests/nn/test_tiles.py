@@ -57,6 +57,16 @@ def test_looking_up_choices_is_a_dense_layer_of_one_hot_choices():
     np.testing.assert_allclose(layer.apply(weights, jnp.asarray(choices)), expected, atol=1e-6)
 
 
+def test_words_share_a_row_that_holds_in_any_place():
+    layer = ChoiceDense((5, 5, 5), 4)
+    weights = jax.jit(layer.init)(make_key(0), jnp.zeros(3, jnp.uint8))
+    weights["params"]["kernel"] = jnp.zeros((15, 4))
+    here, there = (layer.apply(weights, jnp.asarray(words, jnp.uint8)) for words in ([1, 3, 0], [3, 0, 1]))
+    rows = np.asarray(weights["params"]["anywhere"])
+    np.testing.assert_allclose(here, rows[1] + rows[3] + rows[0], atol=1e-6)
+    np.testing.assert_allclose(here, there, atol=1e-6)
+
+
 def test_a_tile_net_reads_every_part_of_an_observation():
     space = Dict({"image": TILES, "at": Tuple((Discrete(4), Box(-1, 1, (2,)))), "mission": MultiDiscrete((9, 9))})
     obs = space.sample(make_key(0))
@@ -64,11 +74,13 @@ def test_a_tile_net_reads_every_part_of_an_observation():
     weights = jax.jit(net.init)(make_key(1), obs)["params"]
     leaf = {name: jax.tree.map(np.asarray, part) for name, part in weights.items()}
     kernel = leaf["TileConv_0"]["kernel"].reshape(3, 3, 20, 16)
-    maps = np.tanh(convolved(one_hot(np.asarray(obs["image"]), (11, 6, 3)), kernel, 2))
-    numbers = np.concatenate([np.asarray(obs["at"][1]), maps.ravel()]) @ leaf["Dense_0"]["kernel"]
     direction = np.eye(4)[obs["at"][0]] @ leaf["ChoiceDense_0"]["kernel"]
-    mission = one_hot(np.asarray(obs["mission"]), (9, 9)) @ leaf["ChoiceDense_1"]["kernel"]
-    hidden = np.tanh(np.tanh(numbers + direction + mission) @ leaf["MLP_0"]["Dense_0"]["kernel"])
+    words = one_hot(np.asarray(obs["mission"]), (9, 9))
+    table = leaf["ChoiceDense_1"]["kernel"] + np.tile(leaf["ChoiceDense_1"]["anywhere"], (2, 1))
+    chosen, scale, shift = np.split(direction + words @ table, (8, 24))
+    maps = np.tanh(convolved(one_hot(np.asarray(obs["image"]), (11, 6, 3)), kernel, 2) * (1 + scale) + shift)
+    numbers = np.concatenate([np.asarray(obs["at"][1]), maps.ravel()]) @ leaf["Dense_0"]["kernel"]
+    hidden = np.tanh(np.tanh(numbers + chosen) @ leaf["MLP_0"]["Dense_0"]["kernel"])
     np.testing.assert_allclose(net.apply({"params": weights}, obs), hidden, atol=1e-5)
 
 

@@ -6,6 +6,7 @@ are looked up, not multiplied: on CPU that costs a fraction, forward and backwar
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import flax.linen as nn
@@ -46,8 +47,9 @@ def sizes_of(tiles: Box) -> tuple[int, ...]:
 class TileNet(nn.Module):
     """A small CNN that reads observations of `space` as they are, and dense layers.
 
-    Every image of categories goes through one convolution. The first dense layer reads the result beside all other
-    parts: arrays as numbers, choices (a direction, the words of a mission) one-hot.
+    Every image of categories goes through one convolution, whose channels the choices (a direction, the words of a
+    mission) scale and shift: so it can look for what is asked for. The first dense layer reads the result beside all
+    other parts, arrays as numbers and choices one-hot. Source: Perez et al. 2018, "FiLM".
     """
 
     space: Space
@@ -61,21 +63,30 @@ class TileNet(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""
         activation, width = ACTIVATIONS[self.activation], self.hidden[0]
-        numbers, choices = [], []
-        for space, part in _parts(self.space, obs):
+        parts = list(_parts(self.space, obs))
+        chosen, scale, shift = self._from_choices(parts)
+        numbers = []
+        for space, part in parts:
             if isinstance(space, Box) and is_tiles(space):
-                maps = activation(TileConv(sizes_of(space), self.channels, self.kernel, self.stride)(part))
+                maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride)(part)
+                maps = activation(maps * (1 + scale[..., None, None, :]) + shift[..., None, None, :])
                 numbers.append(maps.reshape(*maps.shape[:-3], math.prod(maps.shape[-3:])))
             elif isinstance(space, Box):
                 numbers.append(flat_features(space, part))
-            elif isinstance(space, Discrete):
-                choices.append(ChoiceDense((space.n,), width)(part[..., None]))
-            else:
-                choices.append(ChoiceDense(space.nvec, width)(part))
         total = nn.Dense(width, kernel_init=orthogonal(2**0.5))(jnp.concatenate(numbers, axis=-1))
-        for part in choices:
-            total = total + part
-        return MLP(self.hidden[1:], self.activation)(activation(total))
+        return MLP(self.hidden[1:], self.activation)(activation(total + chosen))
+
+    def _from_choices(self, parts: list[tuple[Any, Array]]) -> list[Array]:
+        """What all choices together add to the first dense layer, and by how much they scale and shift channels."""
+        space, part = parts[0]
+        width, size = self.hidden[0], self.hidden[0] + 2 * self.channels
+        total = jnp.zeros((*part.shape[: part.ndim - len(space.shape)], size))
+        for space, part in parts:
+            if isinstance(space, Discrete):
+                total = total + ChoiceDense((space.n,), size)(part[..., None])
+            elif isinstance(space, MultiDiscrete):
+                total = total + ChoiceDense(space.nvec, size)(part)
+        return jnp.split(total, (width, width + self.channels), axis=-1)
 
 
 class TileConv(nn.Module):
@@ -108,7 +119,10 @@ class TileConv(nn.Module):
 
 
 class ChoiceDense(nn.Module):
-    """A dense layer, without bias, of one-hot choices: the i-th has `sizes[i]` options."""
+    """A dense layer, without bias, of one-hot choices: the i-th has `sizes[i]` options.
+
+    Where all have the same options, as the words of a text, an option has a row for every place, and one for all.
+    """
 
     sizes: tuple[int, ...]
     features: int
@@ -116,12 +130,12 @@ class ChoiceDense(nn.Module):
     @nn.compact
     def __call__(self, choices: Integer[Array, "*axes n"]) -> Float[Array, "*axes features"]:
         """Choices to the sum of their rows."""
-        weights = self.param("kernel", orthogonal(2**0.5), (sum(self.sizes), self.features))
-        starts = np.cumsum((0, *self.sizes))
-        total = _rows(weights[: starts[1]], choices[..., 0])
-        for i in range(1, len(self.sizes)):
-            total = total + _rows(weights[starts[i] : starts[i + 1]], choices[..., i])
-        return total
+        rows = self.param("kernel", orthogonal(2**0.5), (sum(self.sizes), self.features))
+        tables = jnp.split(rows, np.cumsum(self.sizes)[:-1].tolist())
+        if len(self.sizes) > 1 and len(set(self.sizes)) == 1:
+            anywhere = self.param("anywhere", orthogonal(2**0.5), (self.sizes[0], self.features))
+            tables = [table + anywhere for table in tables]
+        return reduce(jnp.add, [_rows(table, choices[..., i]) for i, table in enumerate(tables)])
 
 
 def _parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
