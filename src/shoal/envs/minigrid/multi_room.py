@@ -17,6 +17,7 @@ from shoal.grid.actions import at
 from shoal.grid.cells import COLORS, EMPTY, GOAL, WALL, cell, painted
 from shoal.grid.layout import choose, place, rectangle
 from shoal.grid.level import GridState, Level, begin
+from shoal.grid.retry import retry
 
 SMALLEST = 4  # cells to a side of the smallest room, walls included
 PROPOSALS = 8  # for a room after the first, before the whole chain is given up
@@ -99,27 +100,31 @@ class MultiRoom(Level):
         fit, or a first room that does not, the chain begins anew.
         """
 
-        def unfinished(chain):
-            return chain[2] < count
+        def draw(key):
+            return jax.random.uniform(key, (5,))
 
-        def propose(chain):
-            key, rooms, placed, failures = chain
-            key, k_room = jax.random.split(key)
-            room = self._proposal(k_room, _last(rooms, placed), placed == 0)
-            fits = self._is_inside_grid(room) & ~_overlaps(rooms, room, placed)
-            rooms = jax.tree.map(lambda old, new: jnp.where(fits & _is_number(old, placed), new, old), rooms, room)
+        def propose(lots, chain):
+            count, rooms, placed, failures = chain
+            room = self._proposal(lots, _last(rooms, placed), placed == 0)
+            fits = self._is_inside_grid(room) & ~_overlaps(Room(*rooms), room, placed)
+            is_next = np.arange(self.max_rooms, dtype=np.int32) == placed
+            rooms = jnp.where((fits & is_next)[None], jnp.stack(room)[:, None], rooms)
             failures = jnp.where(fits, 0, failures + 1)
             gives_up = ~fits & ((placed == 0) | (failures == PROPOSALS))
             placed = jnp.where(gives_up, 0, placed + fits.astype(jnp.int32))
-            return key, rooms, placed, jnp.where(gives_up, 0, failures)
+            return count, rooms, placed, jnp.where(gives_up, 0, failures)
 
-        nothing = jnp.int32(0)
-        blank = jnp.zeros(self.max_rooms, jnp.int32)
-        return jax.lax.while_loop(unfinished, propose, (key, Room(*[blank] * 7), nothing, nothing))[1]
+        def is_done(chain):
+            count, _, placed, _ = chain
+            return placed == count
 
-    def _proposal(self, key: Key, last: Room, is_first: Bool[Array, ""]) -> Room:
+        # One array of all fields: XLA would work a room out again for each of several.
+        rooms = jnp.zeros((len(Room._fields), self.max_rooms), jnp.int32)
+        _, rooms, _, _ = retry(key, draw, propose, is_done, (count, rooms, jnp.int32(0), jnp.int32(0)))
+        return Room(*rooms)
+
+    def _proposal(self, lots: Float[Array, "5"], last: Room, is_first: Bool[Array, ""]) -> Room:
         """A room behind a door in one of the three walls of the last room without a door; the first room anywhere."""
-        lots = jax.random.uniform(key, (5,))
         size = SMALLEST + _below(lots[:2], jnp.int32(self.max_room_size - SMALLEST + 1))
         width, height = size[0], size[1]
         wall = _below(lots[2], jnp.int32(3))
@@ -168,13 +173,10 @@ def _below(lot: Float[Array, "*n"], count: Int[Array, ""]) -> Int[Array, "*n"]:
     return (lot * count.astype(jnp.float32)).astype(jnp.int32)
 
 
-def _is_number(field: Int[Array, "N"], number: Int[Array, ""]) -> Bool[Array, "N"]:
-    return np.arange(field.shape[0], dtype=np.int32) == number
-
-
-def _last(rooms: Room, placed: Int[Array, ""]) -> Room:
+def _last(rooms: Int[Array, "fields N"], placed: Int[Array, ""]) -> Room:
     """The room that was placed last."""
-    return jax.tree.map(lambda field: jnp.sum(jnp.where(_is_number(field, placed - 1), field, 0)), rooms)
+    is_last = np.arange(rooms.shape[1], dtype=np.int32) == placed - 1
+    return Room(*jnp.sum(jnp.where(is_last[None], rooms, 0), axis=1))
 
 
 def _overlaps(rooms: Room, new: Room, placed: Int[Array, ""]) -> Bool[Array, ""]:
