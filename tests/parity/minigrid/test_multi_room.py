@@ -1,10 +1,15 @@
 """MultiRoom against MiniGrid's: steps and layouts."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import ndimage
 
 from parity.minigrid import harness, walker
+from parity.minigrid.reference import make_reference
+from shoal.core.keys import make_key
+from shoal.core.registry import make
 
 IDS = [f"MiniGrid-MultiRoom-{name}" for name in ("N2-S4-v0", "N4-S5-v0", "N4-S5-v1", "N6-v0")]
 FAMILY = harness.Family()
@@ -107,3 +112,46 @@ def test_layouts_come_from_minigrids_distribution(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_layouts_come_from_minigrids_distribution(env_id):
     assert_same_generator(env_id, 20_000, 10_000)
+
+
+class Lots:
+    """Hands our random numbers to MiniGrid in the order in which it asks for them."""
+
+    def __init__(self, lots):
+        self.lots, self.proposals, self.queue = lots, 0, []
+
+    def begin(self, order):
+        self.queue = [(self.lots[self.proposals, abs(i)], i < 0) for i in order]
+        self.proposals += 1
+
+    def __call__(self, low, high):
+        if not self.queue:  # the wall of a new proposal comes first
+            self.begin((2, 3, 0, 1, -4))
+        lot, is_reversed = self.queue.pop(0)
+        number = int(lot * np.float32(high - low))
+        return high - 1 - number if is_reversed else low + number
+
+
+def placed_by_reference(reference, lots, count):
+    """MiniGrid's chain of rooms from our random numbers: rows of (x, y, width, height, door x, door y)."""
+    rooms, reference._rand_int = [], Lots(lots)
+    while len(rooms) < count:
+        reference._rand_int.begin((3, 4, 0, 1))
+        entry = (reference._rand_int(0, reference.width - 2), reference._rand_int(0, reference.width - 2))
+        rooms = []
+        reference._placeRoom(count, rooms, 4, reference.maxRoomSize, 2, entry)
+        reference._rand_int.queue.clear()
+    return [(*room.top, *room.size, *room.entryDoorPos) for room in rooms]
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_the_same_random_numbers_make_the_same_rooms(env_id):
+    level, reference = make(env_id), make_reference(env_id)
+    keys = jax.random.split(make_key(0), 100)
+    ours = jax.vmap(lambda key: level._chain(key, jnp.int32(level.max_rooms)))(keys)
+    lots = jax.vmap(
+        lambda key: jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (5,)))(np.arange(600))
+    )
+    rows = np.stack([np.asarray(field) for field in ours[:6]], -1)
+    for mine, numbers in zip(rows, np.asarray(lots(keys)), strict=True):
+        assert mine.tolist() == [list(map(int, room)) for room in placed_by_reference(reference, numbers, len(mine))]
