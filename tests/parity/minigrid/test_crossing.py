@@ -44,12 +44,24 @@ def shares(layouts):
     return np.bitwise_count(rivers(layouts) & (1 << is_free(layouts).shape[1]) - 1)
 
 
+def first_exit(layouts):
+    """Whether the room that the agent starts in opens to the right (1) or down (0); -1 where it has only one side."""
+    free, size = is_free(layouts), is_free(layouts).shape[1]
+    lines = rivers(layouts)[:, None] >> np.arange(2 * size) & 1
+    columns, rows = lines[:, :size], lines[:, size:]
+    right = [f[c, :r].any() for f, c, r in zip(free, columns.argmax(1), rows.argmax(1), strict=True)]
+    return np.where(columns.any(1) & rows.any(1), right, -1)
+
+
 def assert_same_generator(env_id, n, n_theirs):
     ours, theirs = harness.layouts_of_ours(env_id, n), harness.layouts_of_reference(env_id, n_theirs)
-    statistics = [harness.cells, rivers, shares, harness.distance_to(8)]
+    statistics = [harness.cells, rivers, shares, first_exit, harness.distance_to(8)]
     for statistic in statistics:
         harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics))
     assert (harness.distance_to(8)(ours) > 0).all()  # NAVIX left 5 % of S11N5 without a way
+    exits = first_exit(ours)
+    if (exits >= 0).any():
+        harness.assert_frequencies(exits[exits >= 0], {0: 0.5, 1: 0.5})
     places = {"S9": 3, "S11": 4}[env_id.split("Crossing")[1].split("N")[0]]
     chosen = int(env_id.split("-v0")[0][-1])
     ways = {k: comb(places, k) * comb(places, chosen - k) / comb(2 * places, chosen) for k in range(chosen + 1)}
