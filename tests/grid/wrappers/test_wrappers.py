@@ -10,7 +10,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import FrameStack
 from shoal.grid import wrappers
-from shoal.grid.cells import GOAL, LAVA
+from shoal.grid.cells import BALL, GOAL, LAVA
 from shoal.grid.wrappers import (
     ActionBonus,
     DictObservationSpace,
@@ -141,6 +141,15 @@ def test_lava_costs_instead_of_killing(empty):
     assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
     assert not advance(env, state, FORWARD)[2]  # out of it again
     assert advance(empty, env.init(KEY).replace(grid=state.grid), FORWARD)[2]  # without the wrapper it ends
+
+
+def test_a_bump_into_a_ball_costs_as_much_as_in_minigrids_example():
+    env = NoDeath(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), ("ball",), death_cost=-1.0)
+    state = env.init(KEY)
+    state = state.replace(grid=state.grid.at[2, 1].set(BALL))  # in front of the agent
+    for world, expected in ((env.env, (-1.0, True)), (env, (-2.0, False))):
+        _, reward, terminated, _ = advance(world, state, FORWARD)
+        assert (float(reward), bool(terminated)) == expected
 
 
 def test_the_goal_still_ends_an_episode(empty):
