@@ -15,7 +15,7 @@ from shoal.core.keys import Key
 from shoal.core.struct import Struct, static, struct
 from shoal.grid.actions import heading, with_cell
 from shoal.grid.cells import CLOSED, DOOR, EMPTY, LOCKED, WALL, Cell, in_state, painted, state_of
-from shoal.grid.layout import choose, empty_room, place, random_color, rectangle, walled
+from shoal.grid.layout import choose, empty_room, random_color, rectangle, walled
 
 Index = Int[Array, ""] | int
 
@@ -124,19 +124,22 @@ class Plan(Struct):
 
         Where no such cell exists the plan comes back as it was.
         """
-        columns, rows = (np.arange(size, dtype=np.int32) for size in self.rooms.shape)
-        distance = jnp.abs(columns - self.x)[:, None] + jnp.abs(rows - self.y)[None, :]
-        grid, _, _ = place(key, self.grid, thing, self.inside(room) & (distance > 1))
-        return self.replace(grid=grid)
+        left, top, cells = self._cells(room)
+        along = np.arange(self.rooms.size, dtype=np.int32)
+        distance = jnp.abs(left + along - self.x)[:, None] + jnp.abs(top + along - self.y)[None, :]
+        fits = (cells == EMPTY) & (distance > 1)
+        x, y = choose(key, fits)
+        thing = jnp.where(fits[x, y], thing, cells[x, y])
+        return self.replace(grid=with_cell(self.grid, left + x, top + y, thing))
 
     def with_agent(self, key: Key, room: tuple[Index, Index]) -> "Plan":
         """The agent in a room, facing nothing or a wall; each such pose is as likely. `key` is consumed."""
-        width, height = self.rooms.shape
-        padded = jnp.pad(self.grid, 1, constant_values=WALL)
-        ahead = jnp.stack([padded[2:, 1:-1], padded[1:-1, 2:], padded[:-2, 1:-1], padded[1:-1, :-2]])
-        fits = ((ahead == EMPTY) | (ahead == WALL)) & ((self.grid == EMPTY) & self.inside(room))[None]
-        x, y = choose(key, fits.reshape(4 * width, height))
-        return self.replace(x=x % width, y=y, direction=x // width)
+        left, top, cells = self._cells(room, around=1)
+        size = self.rooms.size
+        ahead = jnp.stack([cells[2:, 1:-1], cells[1:-1, 2:], cells[:-2, 1:-1], cells[1:-1, :-2]])
+        fits = ((ahead == EMPTY) | (ahead == WALL)) & (cells == EMPTY)[None, 1:-1, 1:-1]
+        x, y = choose(key, fits.reshape(4 * size, size))
+        return self.replace(x=left + x % size, y=top + y, direction=x // size)
 
     def connected(self, key: Key, doors: UInt16[Array, "2 C R"] | None = None) -> "Plan":
         """Closed doors in random walls, one after the other until all rooms hang together. `key` is consumed.
@@ -158,17 +161,24 @@ class Plan(Struct):
         self, where: Bool[Array, "2 C R"] | Bool[np.ndarray, "2 C R"], doors: UInt16[Array, "2 C R"]
     ) -> "Plan":
         """Unlocked doors in many walls at once."""
-        columns, rows = (np.arange(size, dtype=np.int32) for size in self.rooms.shape)
-        is_x = self.door_x.reshape(-1, 1, 1) == columns[None, :, None]
-        is_y = self.door_y.reshape(-1, 1, 1) == rows[None, None, :]
-        new = jnp.max(jnp.where(is_x & is_y, jnp.where(where, doors, 0).reshape(-1, 1, 1), 0), axis=0)
+        columns, rows = (np.arange(size, dtype=np.int32)[None, None] for size in self.rooms.shape)
+        right, below = jnp.where(where, doors, 0)[..., None]
+        # What comes into the columns and the rows in which walls stand; between them there are no doors.
+        right = jnp.max(jnp.where(self.door_y[0, :, :, None] == rows, right, 0), axis=1)
+        below = jnp.max(jnp.where(self.door_x[1, :, :, None] == columns, below, 0), axis=0).T
+        every, spaced = (0, 0, 0), (self.rooms.pitch, 0, self.rooms.pitch - 1)
+        none = np.uint16(0)
+        new = jax.lax.pad(right, none, (spaced, every)) | jax.lax.pad(below, none, (every, spaced))
         return self.replace(grid=jnp.where(new != 0, new, self.grid), is_open=self.is_open | where)
 
-    def inside(self, room: tuple[Index, Index]) -> Bool[Array, "W H"]:
-        """Which cells belong to a room, its walls included."""
-        column, row = room
-        pitch, size = self.rooms.pitch, self.rooms.size
-        return rectangle(self.rooms.shape, column * pitch, row * pitch, size, size)
+    def _cells(
+        self, room: tuple[Index, Index], around: int = 0
+    ) -> tuple[Int[Array, ""], Int[Array, ""], UInt16[Array, "S S"]]:
+        # The corner of a room and its cells, walls included; drawing among these is cheaper than in the whole grid.
+        left, top = (jnp.asarray(index, jnp.int32) * self.rooms.pitch for index in room)
+        size = self.rooms.size + 2 * around
+        grid = jnp.pad(self.grid, around, constant_values=WALL)
+        return left, top, jax.lax.dynamic_slice(grid, (left, top), (size, size))
 
     def _opened(self, room: tuple[Index, Index], side: Index) -> "Plan":
         which, column, row = _wall(room, side)

@@ -30,7 +30,7 @@ class Unlock(Level):
     that is the success. Actions, observation and reward: see `Level`.
     """
 
-    reset_every: ClassVar[int] = 64
+    reset_every: ClassVar[int] = 128
     task: ClassVar[str] = "open the door"
 
     @property
