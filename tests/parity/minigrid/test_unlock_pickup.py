@@ -34,19 +34,21 @@ def key_and_door(layouts):
     return where(KEY)(layouts) * 1000 + where(DOOR)(layouts)
 
 
-def colors(layouts):
-    """Of box and door; the door's is the key's."""
-    number = np.zeros(len(layouts.grid), int)
-    for kind in (BOX, DOOR):
-        is_it = layouts.grid & 15 == kind
-        number = number * 6 + (np.where(is_it, layouts.grid >> 4 & 7, 0)).sum((1, 2))
+def colors(*kinds):
+    """Of single objects of these kinds, as one number; the door's color is the key's."""
+
+    def number(layouts):
+        cells = layouts.grid.reshape(len(layouts.grid), -1)
+        return sum((np.where(cells & 15 == kind, cells >> 4 & 7, 0)).sum(1) * 6**i for i, kind in enumerate(kinds))
+
     return number
 
 
 def assert_same_generator(env_id, n):
     ours = harness.layouts_of_ours(env_id, 4 * n)
     theirs = harness.layouts_of_reference(env_id, n, fields_of=pick_up.fields_of)
-    statistics = [harness.cells, harness.pose, harness.mission, where(BOX), key_and_door, colors]
+    pairs = [colors(DOOR, BOX), colors(DOOR, BALL)]
+    statistics = [harness.cells, harness.pose, harness.mission, where(BOX), key_and_door, *pairs]
     for statistic in statistics:
         harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics))
     assert pick_up.is_solvable(ours).all() and pick_up.is_solvable(theirs).all()
