@@ -15,7 +15,7 @@ from shoal.grid.level import GridState, begin
 from shoal.grid.tiles import atlas
 
 ALL_COLORS, NOBODY_AND_DIRECTIONS = range(6), (None, 0, 1, 2, 3)
-LEVELS = ("MiniGrid-Empty-8x8-v0", "MiniGrid-DoorKey-6x6-v0")  # seen through walls, and not
+LEVELS = ("MiniGrid-Empty-8x8-v0", "MiniGrid-DoorKey-6x6-v0", "MiniGrid-RedBlueDoors-6x6-v0")  # one is oblong
 
 
 def wrong_tiles(size, colors=ALL_COLORS, agents=NOBODY_AND_DIRECTIONS):
