@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.core.checks import check_env
+from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
 from shoal.core.wrappers import (
@@ -132,11 +133,12 @@ def test_mask_picture_and_what_survives_are_forwarded(name):
     assert int(after.time) == 0
 
 
-def test_limit_and_revision_come_from_inside():
+def test_limit_revision_and_resets_come_from_inside():
     assert Wrapper(Tally(max_steps=9)).max_steps == 9
     assert FrameStack(Tally(max_steps=None)).max_steps is None
     assert StickyActions(TimeLimit(Tally(), 4)).max_steps == 4
     assert Wrapper(Tally()).revision == Tally.revision
+    assert Wrapper(make("CartPole-v1")).reset_every == 10
 
 
 def test_time_limit_truncates_at_its_own_number_without_recompiling():

@@ -25,6 +25,11 @@ class Wrapper(Env):
         return self.env.revision
 
     @property
+    def reset_every(self) -> int:  # type: ignore[override]  # the same
+        """How often the environment inside resets."""
+        return self.env.reset_every
+
+    @property
     def max_steps(self) -> Number | None:  # type: ignore[override]  # the same
         """The time limit of the environment inside."""
         return self.env.max_steps
