@@ -1,9 +1,10 @@
 """Does it learn? Train every preset of an agent with seeds fixed beforehand and keep what came out.
 
-    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--out benchmarks/results/evidence.json]
+    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--out benchmarks/results/evidence.json]
 
-Scores are of the last weights, over 100 fresh episodes a member: greedy, and with actions drawn from the policy. Rows
-of presets that are not run again are kept.
+Scores are of the last weights, over 100 fresh episodes a member: greedy, and with actions drawn from the policy. Where
+returns are above zero only on success (MiniGrid), the share of such episodes is kept as well, and the learning curves.
+Rows of presets that are not run again are kept. Prints each preset's line of evidence.
 """
 
 import argparse
@@ -11,18 +12,22 @@ import json
 import tempfile
 from pathlib import Path
 
+RESULTS = Path(__file__).parent / "results"
 SEEDS = {"CartPole-v1": 64}
 OTHERWISE = 16
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast; default: all")
+parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or MiniGrid-*; default: all")
 parser.add_argument("--agent", default="ppo")
-parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "evidence.json")
+parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (CartPole: 64)")
+parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
 args = parser.parse_args()
 
 import shoal  # noqa: E402
 
 shoal.prepare()
+
+from fnmatch import fnmatch  # noqa: E402
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -33,31 +38,105 @@ from shoal.train.records import score_summary  # noqa: E402
 
 def measure(preset):
     """One row: how a preset did over its seeds."""
-    seeds = SEEDS.get(preset.name, OTHERWISE)
+    seeds = args.seeds or SEEDS.get(preset.name, OTHERWISE)
+    points = 20 if succeeds(preset) else 5
     with tempfile.TemporaryDirectory() as root:
-        agent = preset.build()
         result = shoal.train(
-            agent, preset.env, steps=preset.steps, seeds=seeds, root=root, figures=False, progress=False, evaluations=5
+            preset.build(),
+            preset.env,
+            steps=preset.steps,
+            seeds=seeds,
+            root=root,
+            figures=False,
+            progress=False,
+            evaluations=points,
         )
-        sampled = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1)
-        returns = np.asarray(sampled.episode_return).reshape(seeds, -1).mean(axis=1)
-        return {
+        drawn = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
+        row = {
             "agent": preset.agent,
             "preset": preset.name,
             "steps": preset.steps,
             "seeds": f"0 to {seeds - 1}",
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
-            "sampled": score_summary(returns),
+            "sampled": score_summary(drawn.reshape(seeds, -1).mean(axis=1)),
             "train_seconds": result.summary["train_seconds"],
             "jax": jax.__version__,
         }
+        if succeeds(preset):
+            greedy = shoal.evaluate(result.folder, episodes=100, seed=1).episode_return
+            row |= {"greedy_success": successes(greedy), "sampled_success": successes(drawn), **curves(result)}
+        return row
+
+
+def succeeds(preset):
+    """Whether a return above zero means success."""
+    return preset.env.startswith("MiniGrid-")
+
+
+def successes(returns):
+    """Share of successful episodes: over all members, of the worst, and of each."""
+    each = (np.asarray(returns) > 0).mean(axis=1)
+    return {"mean": each.mean(), "min": each.min(), "per_member": each.round(4).tolist()}
+
+
+def curves(result):
+    """Greedy return at each evaluation, a row for each member."""
+    returns = result.curves["eval_return"]
+    seen = ~np.isnan(returns).all(axis=1)
+    return {
+        "curve_steps": result.curves["env_steps"][seen].tolist(),
+        "curves": returns[seen].T.round(4).tolist(),
+    }
+
+
+def keep(row, path):
+    """Write a row beside those that are there."""
+    rows = {row["preset"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    rows[row["preset"]] = row
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(list(rows.values()), indent=1, default=float) + "\n")
+    if "curves" in row:
+        path.with_suffix(".md").write_text(success_table(list(rows.values())))
+
+
+def success_table(rows):
+    """What `docs/measurements.md` shows of levels that are solved or not."""
+    lines = [
+        "PPO with its presets, one CPU core a member: share of 100 fresh episodes that succeed, of the last weights.",
+        "",
+        "![Greedy return of each seed over its steps](images/minigrid-learning.png)",
+        "",
+        "| level | steps | seeds | greedy: mean, worst seed | sampled: mean, worst seed | greedy return |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        shares = [f"{row[k]['mean']:.3f}, {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")]
+        cells = [f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *shares, f"{row['greedy']['mean']:.3f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def sentence(row):
+    """The preset's line of evidence."""
+    greedy, drawn = row["greedy"], row["sampled"]
+    seen = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
+    if "greedy_success" in row:
+        shares = [
+            f"{row[k]['mean']:.3f}, worst seed {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")
+        ]
+        found = f"success {shares[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {shares[1]}"
+    else:
+        spread = f"5th percentile {greedy['percentile_5']:.1f}, worst {greedy['min']:.1f}"
+        found = f"mean {greedy['mean']:.1f}, {spread}; sampled actions: mean {drawn['mean']:.1f}"
+    return f"{seen}{found} (benchmarks/evidence.py {row['preset']})"
 
 
 known = presets(args.agent)
-rows = {row["preset"]: row for row in json.loads(args.out.read_text())} if args.out.exists() else {}
-for name in args.presets or known:
-    rows[name] = measure(known[name])
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(list(rows.values()), indent=1, default=float) + "\n")
-    print(name, json.dumps({k: rows[name][k] for k in ("greedy", "sampled")}, default=float), flush=True)
+wanted = {name for pattern in args.presets or "*" for name in known if fnmatch(name, pattern)}
+if not wanted:
+    parser.error(f"no preset of {args.agent} matches {' '.join(args.presets)}; there are {', '.join(known)}")
+for name in sorted(wanted, key=list(known).index):
+    row = measure(known[name])
+    keep(row, args.out or RESULTS / ("minigrid-learning.json" if succeeds(known[name]) else "evidence.json"))
+    print(sentence(row), flush=True)

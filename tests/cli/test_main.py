@@ -264,11 +264,12 @@ def test_negative_numbers_and_tuples_are_values(capsys):
     assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16) shared=True" in out
 
 
-def test_a_suite_is_a_run_for_each_of_its_worlds(capsys):
+@pytest.mark.parametrize(("name", "runs"), [("classic", 5), ("minigrid-10", 10)])
+def test_a_suite_is_a_run_for_each_of_its_worlds(name, runs, capsys):
     from shoal.cli.train import suites
 
-    _, out, _ = say(capsys, "train", "ppo", "--suite", "classic", "--dry-run")
-    assert all(env in ENVS and env in out for env in suites()["classic"]["envs"]) and "dry run: 5 runs" in out
+    _, out, _ = say(capsys, "train", "ppo", "--suite", name, "--dry-run")
+    assert all(env in ENVS and env in out for env in suites()[name]["envs"]) and f"dry run: {runs} runs" in out
 
 
 def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
