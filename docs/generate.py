@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.agents.presets import presets
+from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS, Entry
 from shoal.core.struct import hyper_fields, static_fields
 
@@ -21,6 +22,11 @@ SUITES = {
         "Environment steps",
         "Random actions, automatic resets; observations folded into a checksum, or written.",
     ),
+    "minigrid": (
+        "MiniGrid's steps",
+        "The partial view in every step, random actions, automatic resets. NAVIX's view has no occlusion and no hand.",
+    ),
+    "minigrid-every": ("Every MiniGrid id", "Against EnvPool's C++ version of it."),
     "ppo": ("PPO on CartPole", "500,000 steps a seed: training alone, and the whole process from start to end."),
     "peers": ("Called from Python", "Gymnasium's vectorized CartPole, and CleanRL's PPO recipe on torch."),
 }
@@ -95,7 +101,7 @@ def _world(cls: type, entries: list[Entry]) -> str:
         kind = f"shapes the program: {_one_of(field)}".rstrip(" :") if field.name in shaping else "number"
         rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name, "")])
     fields = _table(("field", "default", "kind", ""), rows)
-    picture = "It has pictures." if "render" in vars(cls) else ""
+    picture = "It has pictures." if cls.render is not Env.render else ""
     return "\n\n".join(part for part in (f"## {cls.__name__}", names, _prose(cls), picture, fields) if part)
 
 
