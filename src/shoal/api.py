@@ -1,5 +1,7 @@
 """The Python face of shoal: train, load, evaluate, roll out, compare. The command line is made of the same calls.
 
+For example:
+
     result = shoal.train("ppo", "CartPole-v1", seeds=16)
     shoal.evaluate(result.folder, episodes=100, env_fields={"gravity": 15})
 """
