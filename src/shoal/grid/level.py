@@ -14,7 +14,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
-from shoal.grid.view import partial_view
+from shoal.grid.view import WIDEST, partial_view
 from shoal.grid.words import VOCABULARY, decode, encode
 
 
@@ -58,15 +58,15 @@ class Level(Env):
     # How many of `ACTIONS` there are, the first ones.
     num_actions: ClassVar[int] = len(ACTIONS)
 
-    view_size: int = static(7, help="cells to a side of what the agent sees: odd, at least 3")
+    view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
     tile_size: int = static(32, help="pixels to a side of a cell in pictures")
     highlight: bool = static(True, choices=(False, True), help="whether pictures show what the agent sees")
     agent_pov: bool = static(False, choices=(False, True), help="whether pictures show the agent's view alone")
     max_steps: Number | None = None  # the level's own where it is None
 
     def __post_init__(self) -> None:
-        if self.view_size < 3 or self.view_size % 2 == 0:
-            raise ValueError(f"view_size={self.view_size} must be odd and at least 3, so that the agent has a middle.")
+        if not 3 <= self.view_size <= WIDEST or self.view_size % 2 == 0:
+            raise ValueError(f"view_size={self.view_size} must be odd, so that it has a middle, from 3 to {WIDEST}.")
         if self.tile_size < 1:
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:

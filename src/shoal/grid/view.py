@@ -21,6 +21,8 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
 
+WIDEST = 31  # cells to a side of a view: its rows are bits of a 32-bit integer
+
 
 def partial_view(
     grid: UInt16[Array, "W H"],

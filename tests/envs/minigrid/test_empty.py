@@ -103,7 +103,7 @@ def test_an_unknown_level_is_answered_with_the_nearest_names():
     [
         ({"size": 3}, "size=3 leaves no room"),
         ({"view_size": 4}, "view_size=4 must be odd"),
-        ({"view_size": 1}, "view_size=1 must be odd and at least 3"),
+        ({"view_size": 1}, "view_size=1 must be odd, so that it has a middle, from 3 to 31"),
         ({"max_steps": 0}, "max_steps=0"),
     ],
 )

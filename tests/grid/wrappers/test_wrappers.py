@@ -200,8 +200,8 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda e: ViewSize(e, 4), ValueError, "view_size=4 must be odd and at least 3"),
-        (lambda e: ViewSize(e, 1), ValueError, "view_size=1 must be odd and at least 3"),
+        (lambda e: ViewSize(e, 4), ValueError, "view_size=4 must be odd, so that it has a middle, from 3 to 31"),
+        (lambda e: ViewSize(e, 1), ValueError, "view_size=1 must be odd, so that it has a middle, from 3 to 31"),
         (lambda e: RGBImgObs(e, tile_size=0), ValueError, "tile_size=0 shows nothing"),
         (lambda e: RGBImgPartialObs(e, tile_size=-1), ValueError, "tile_size=-1 shows nothing"),
         (lambda e: DirectionObs(e, kind="compass"), ValueError, "kind='compass' is unknown. Choose one of: slope, ang"),
