@@ -14,7 +14,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
-from shoal.grid.view import WIDEST, partial_view
+from shoal.grid.view import check_view_size, partial_view
 from shoal.grid.words import VOCABULARY, decode, encode
 
 
@@ -65,8 +65,7 @@ class Level(Env):
     max_steps: Number | None = None  # the level's own where it is None
 
     def __post_init__(self) -> None:
-        if not 3 <= self.view_size <= WIDEST or self.view_size % 2 == 0:
-            raise ValueError(f"view_size={self.view_size} must be odd, so that it has a middle, from 3 to {WIDEST}.")
+        check_view_size(self.view_size)
         if self.tile_size < 1:
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:

@@ -24,6 +24,12 @@ from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
 WIDEST = 31  # cells to a side of a view: its rows are bits of a 32-bit integer
 
 
+def check_view_size(size: int) -> None:
+    """Raise ValueError for a view that has no middle, or more columns than a row has bits."""
+    if not 3 <= size <= WIDEST or size % 2 == 0:
+        raise ValueError(f"view_size={size} must be odd, so that it has a middle, from 3 to {WIDEST}.")
+
+
 def partial_view(
     grid: UInt16[Array, "W H"],
     x: Int[Array, ""],

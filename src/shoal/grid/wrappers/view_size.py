@@ -8,6 +8,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.grid.cells import HIGHEST
 from shoal.grid.level import GridState
+from shoal.grid.view import check_view_size
 from shoal.grid.wrappers.base import PartWrapper
 
 
@@ -18,11 +19,10 @@ class ViewSize(PartWrapper):
     Raises ValueError for an even size, or one below 3. Source: MiniGrid 3.2.0, `ViewSizeWrapper`.
     """
 
-    view_size: int = static(7, help="cells to a side of what the agent sees: odd, at least 3")
+    view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
 
     def __post_init__(self) -> None:
-        if self.view_size < 3 or self.view_size % 2 == 0:
-            raise ValueError(f"view_size={self.view_size} must be odd and at least 3, so that the agent has a middle.")
+        check_view_size(self.view_size)
 
     @property
     def part_space(self) -> Box:
