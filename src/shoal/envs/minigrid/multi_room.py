@@ -49,7 +49,7 @@ class MultiRoom(Level):
     Time limit: 20 max_rooms. Actions, observation, reward and end: see `Level`.
     """
 
-    reset_every: ClassVar[int] = 32
+    reset_every: ClassVar[int] = 128
     task: ClassVar[str] = "traverse the rooms to get to the goal"
 
     min_rooms: int = static(6, help="rooms of a level, at least")
