@@ -36,3 +36,10 @@ def promotion(request):
     learns = WITH_OPTIMIZERS & set(request.path.parts)
     with jax.numpy_dtype_promotion("standard") if learns else contextlib.nullcontext():
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgetfulness():
+    """Compiled programs of one file are of no use to the next, and a thousand tests' worth of them fills the memory."""
+    yield
+    jax.clear_caches()
