@@ -60,7 +60,6 @@ def measure(preset):
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
             "sampled": score_summary(drawn.reshape(seeds, -1).mean(axis=1)),
-            "train_seconds": result.summary["train_seconds"],
             "jax": jax.__version__,
         }
         if succeeds(preset):
@@ -129,7 +128,8 @@ def sentence(row):
     else:
         spread = f"5th percentile {greedy['percentile_5']:.1f}, worst {greedy['min']:.1f}"
         found = f"mean {greedy['mean']:.1f}, {spread}; sampled actions: mean {drawn['mean']:.1f}"
-    return f"{seen}{found} (benchmarks/evidence.py {row['preset']})"
+    fewer = f" --seeds {args.seeds}" if args.seeds else ""
+    return f"{seen}{found} (benchmarks/evidence.py {row['preset']}{fewer})"
 
 
 known = presets(args.agent)

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from shoal.core.keys import make_key
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell
-from shoal.grid.layout import ALPHABETICAL, choose, column, empty_room, place, random_color, rectangle, row, walled
+from shoal.grid.layout import choose, column, empty_room, place, random_color, rectangle, row, walled
 
 DRAWS = 20_000
 
@@ -78,7 +78,6 @@ def test_rectangles_are_cut_off_at_the_border():
     np.testing.assert_array_equal(row((3, 2), 1), [[0, 1]] * 3)
 
 
-def test_colors_are_uniform_and_alphabetical_order_is_minigrids():
+def test_colors_are_uniform():
     colors = jax.vmap(random_color)(keys(6000))
     assert chisquare(np.bincount(colors, minlength=len(COLORS))).pvalue > 1e-3
-    assert [COLORS[i] for i in ALPHABETICAL] == ["blue", "green", "grey", "purple", "red", "yellow"]

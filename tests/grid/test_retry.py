@@ -56,6 +56,8 @@ def test_lanes_may_share_their_start_or_their_key_and_be_nested():
 
 
 def test_what_is_done_from_the_start_is_left_alone():
-    done = lambda key: retry(key, jax.random.key_data, lambda *_: jnp.int32(7), lambda state: state < 9, jnp.int32(8))  # noqa: E731
+    def done(key):
+        return retry(key, jax.random.key_data, lambda *_: jnp.int32(7), lambda state: state < 9, jnp.int32(8))
+
     assert done(make_key(0)) == 8
     assert jax.vmap(done)(jax.random.split(make_key(0), 3)).tolist() == [8, 8, 8]

@@ -193,7 +193,9 @@ def test_an_unknown_reset_mode_is_refused():
 def test_a_random_policy_hardly_ever_empties_the_bank(names):
     env = smallest(names)
     rollout = Rollout.for_env(env, 64, 128)
-    act = lambda obs, mask, key, carry: (jax.vmap(env.action_space.sample)(key), None, carry)  # noqa: E731
+
+    def act(obs, mask, key, carry):
+        return jax.vmap(env.action_space.sample)(key), None, carry
 
     @jax.jit
     def run(key):

@@ -13,9 +13,6 @@ from shoal.core.keys import Key
 from shoal.grid.actions import at
 from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
 
-# Numbers of the colors in the order of their names, in which MiniGrid draws them.
-ALPHABETICAL = np.array([COLORS.index(name) for name in sorted(COLORS)], np.int32)
-
 
 def empty_room(width: int, height: int) -> UInt16[np.ndarray, "W H"]:
     """Nothing, with a wall around it."""

@@ -231,7 +231,10 @@ class Match:
     def _player(self) -> Callable[[MiniGridEnv, int], int]:
         n, rng = self.num_actions, self.rng
         biased = FORWARD_BIASED[:n] / FORWARD_BIASED[:n].sum()
-        uniform = lambda *_: int(rng.integers(n))  # noqa: E731
+
+        def uniform(*_: Any) -> int:
+            return int(rng.integers(n))
+
         kind = rng.random()
         if kind < 0.25:
             return uniform

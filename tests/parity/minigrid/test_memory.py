@@ -36,7 +36,10 @@ def assert_same_generator(env_id, n, n_theirs):
         harness.layouts_of_ours(env_id, n),
         harness.layouts_of_reference(env_id, n_theirs, 0, FAMILY.fields_of),
     )
-    sides = lambda layouts: layouts.fields["split_x"] * 100 + layouts.fields["match_y"]  # noqa: E731
+
+    def sides(layouts):
+        return layouts.fields["split_x"] * 100 + layouts.fields["match_y"]
+
     statistics = [harness.whole, harness.cells, sides]
     for statistic in statistics:
         harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics) + 1)

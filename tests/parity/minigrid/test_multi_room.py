@@ -68,7 +68,10 @@ def turns(rooms):
     """Directions of two doors in turn, and where in its wall each door is, seen from both rooms."""
     way = rooms[:, 1:, 6]
     is_side = way % 2 == 0
-    along = lambda part: np.where(is_side, rooms[:, 1:, 5] - part[:, :, 1], rooms[:, 1:, 4] - part[:, :, 0])  # noqa: E731
+
+    def along(part):
+        return np.where(is_side, rooms[:, 1:, 5] - part[:, :, 1], rooms[:, 1:, 4] - part[:, :, 0])
+
     columns = [way, 10 * way + along(rooms[:, :-1]), 10 * way + along(rooms[:, 1:])]
     columns += [10 * way[:, 1:] + way[:, :-1]] if way.shape[1] > 1 else []
     return np.concatenate(columns, axis=1)
