@@ -16,7 +16,11 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ.setdefault("NPROC", "2")
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+from shoal.train.host import with_small_loops  # noqa: E402
+
+# As the command line compiles, so that runs that tests start there and here are equal to the last bit.
+os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=2"))
 
 atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 

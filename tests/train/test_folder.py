@@ -2,12 +2,13 @@
 
 from importlib import metadata
 
+import jax
 import numpy as np
 import pytest
 
 import shoal
 from shoal.ops.statistics import iqm
-from shoal.train.folder import provenance
+from shoal.train.folder import RunFolder, provenance
 from shoal.train.records import score_summary
 
 
@@ -34,3 +35,16 @@ def test_one_member_has_no_interval_and_two_have():
     alone, both = score_summary(np.array([3.0])), score_summary(np.array([3.0, 5.0]))
     assert alone["iqm"] == 3.0 and np.isnan([alone["iqm_low"], alone["iqm_high"]]).all()
     assert both["iqm"] == iqm(np.array([3.0, 5.0])) and (both["iqm_low"], both["iqm_high"]) == (3.0, 5.0)
+
+
+def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
+    here = provenance(1, 1, jax.local_devices())
+    folder = RunFolder(tmp_path)
+    folder.write_json("provenance.json", here)
+    assert folder.made_otherwise(here) == []
+    began = {**here, "xla_flags": "--once", "packages": {**here["packages"], "jax": "0.1"}, "time": "yesterday"}
+    folder.write_json("provenance.json", began)
+    assert folder.made_otherwise(here) == [
+        f"jax '0.1', now {jax.__version__!r}",
+        f"xla_flags '--once', now {here['xla_flags']!r}",
+    ]

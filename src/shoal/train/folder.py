@@ -23,6 +23,7 @@ import numpy as np
 from shoal.train.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
+DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags")  # parts of a provenance; the block size is in the spec
 
 
 class RunFolder:
@@ -72,6 +73,15 @@ class RunFolder:
     def only_in_python(self) -> list[str]:
         """Fields of the spec that the file holds by name only (`train.spec.opaque_fields`)."""
         return self.read_json("provenance.json").get("only_in_python", [])
+
+    def made_otherwise(self, here: Mapping[str, Any]) -> list[str]:
+        """In what the run's provenance differs from one taken `here`, where it can change the last bits of a result."""
+        there = self.read_json("provenance.json")
+        changed = []
+        for part in DECIDES_BITS:
+            was, now = (p[part] if isinstance(p[part], dict) else {part: p[part]} for p in (there, here))
+            changed += [f"{name} {was.get(name)!r}, now {now[name]!r}" for name in now if was.get(name) != now[name]]
+        return changed
 
     def replace(self, name: str, write: Any) -> None:
         """Write a file beside its place, then move it there."""

@@ -36,10 +36,7 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
     if threads:
         os.environ["NPROC"] = str(threads)
     os.environ.setdefault("NPROC", str(usable_cores()))
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
-        small = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={small_loop}"
-        os.environ["XLA_FLAGS"] = f"{flags} {small}".strip()
+    os.environ["XLA_FLAGS"] = with_small_loops(os.environ.get("XLA_FLAGS", ""), small_loop)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
     if cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))
@@ -47,6 +44,13 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
     else:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
+
+def with_small_loops(flags: str, size: int = SMALL_LOOP) -> str:
+    """`XLA_FLAGS` under which loops that touch up to `size` bytes a turn are one kernel, unless they say otherwise."""
+    if "xla_backend_extra_options" in flags:
+        return flags
+    return f"{flags} --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={size}".strip()
 
 
 def keep_programs() -> None:

@@ -69,9 +69,11 @@ class Run:
         self.members = self._begin()
         if resume:
             self._restore()
+            if changed := self.folder.made_otherwise(self._provenance()):
+                self.reporter.message(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
         else:
-            self.folder.write_json("spec.json", self.plan.spec.to_json())
             self.folder.write_json("provenance.json", self._provenance())
+            self.folder.write_json("spec.json", self.plan.spec.to_json())  # last: with it the folder holds a run
         self.started = started - (self._recorded_seconds() if resume else 0.0)
         with stop_requests(self.reporter.message) as stop:
             while self.updates_done < self.plan.updates:
