@@ -127,9 +127,10 @@ def make_job(
 ) -> Job:
     """The run that `train` would start with the same arguments."""
     fields, sweep = dict(fields or {}), dict(sweep or {})
+    agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
+    env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
     if isinstance(agent, str) and isinstance(env, str):
-        names = AGENTS[agent].name, ENVS[env].name  # an unknown one is said before anything else
-        found = presets.find(*names, preset or "") if preset is not None else None
+        found = presets.find(agent, env, preset or "") if preset is not None else None
         if found is not None:
             fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
             steps = found.steps if steps is None else steps
@@ -187,7 +188,7 @@ def load_result(folder: Path | str, agent: Agent | None = None, env: Env | None 
 
 def preset(agent: str, env: str, variant: str = "") -> presets.Preset:
     """Known good hyperparameters: `preset("ppo", "CartPole-v1").build()`. Raises ValueError where there are none."""
-    found = presets.find(agent, env, variant)
+    found = presets.find(AGENTS[agent].name, ENVS[env].name, variant)
     if found is None:
         raise ValueError(f"{agent} has no preset for {env}. It has: {', '.join(presets.presets(agent)) or 'none'}.")
     return found

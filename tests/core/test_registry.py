@@ -120,3 +120,23 @@ def test_modules_below_the_package_are_discovered_and_failures_are_tried_again(p
     with pytest.raises(UnknownNameError):
         registry["x"]
     assert sys.modules["things.one"].found
+
+
+def test_an_alias_finds_a_name_and_is_not_listed():
+    registry = Registry("world", "shoal.envs")
+    registry._discovered = True
+
+    @registry.register("Flat-v1", aliases=("Flat-misc",), size=2)
+    @struct
+    class Flat(Struct):
+        size: Number = 1
+
+    assert "Flat-misc" in registry and registry["Flat-misc"].name == "Flat-v1"
+    assert registry["Flat-misc"].build().size == 2
+    assert list(registry) == ["Flat-v1"] and registry.aliases == {"Flat-misc": "Flat-v1"}
+    with pytest.raises(UnknownNameError, match="Did you mean Flat-misc"):
+        registry["Flat-mist"]
+    with pytest.raises(ValueError, match="world 'Flat-misc' is already registered"):
+        registry.register("Flat-misc")(CartPole)
+    with pytest.raises(ValueError, match="world 'Flat-misc' is already registered"):
+        registry.register("Round-v1", aliases=("Flat-misc",))(CartPole)

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -43,38 +43,54 @@ class Registry(Mapping[str, Entry]):
         self.kind = kind
         self.package = package
         self._entries: dict[str, Entry] = {}
+        self._aliases: dict[str, str] = {}
         self._discovered = False
 
-    def register(self, name: str, **preset: Any) -> Callable[[Cls], Cls]:
-        """A decorator that registers a class under a name, with preset fields. Stack it for variants of one class."""
+    def register(self, name: str, /, *, aliases: Sequence[str] = (), **preset: Any) -> Callable[[Cls], Cls]:
+        """A decorator that registers a class under a name, with preset fields. Stack it for variants of one class.
+
+        `aliases` are names by which others know the same thing. They are found, but not listed. Raises ValueError when
+        a name is taken by another class.
+        """
 
         def decorate(cls: Cls) -> Cls:
-            taken = self._entries.get(name)
-            if taken and (taken.cls.__module__, taken.cls.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ValueError(
-                    f"{self.kind} {name!r} is already registered, by {taken.cls.__module__}.{taken.cls.__qualname__}. "
-                    f"Choose another name for {cls.__module__}.{cls.__qualname__}."
-                )
+            for each in (name, *aliases):
+                taken = self._entries.get(self._aliases.get(each, each))
+                if taken and (taken.cls.__module__, taken.cls.__qualname__) != (cls.__module__, cls.__qualname__):
+                    raise ValueError(
+                        f"{self.kind} {each!r} is already registered, by "
+                        f"{taken.cls.__module__}.{taken.cls.__qualname__}. "
+                        f"Choose another name for {cls.__module__}.{cls.__qualname__}."
+                    )
             self._entries[name] = Entry(name, cls, preset)
+            self._aliases.update(dict.fromkeys(aliases, name))
             return cls
 
         return decorate
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """The registered name behind each alias."""
+        self._discover()
+        return dict(sorted(self._aliases.items()))
+
     def __getitem__(self, name: str) -> Entry:
-        """The entry of a name, of `module:Class` or of `file.py:Class`.
+        """The entry of a name or an alias, of `module:Class` or of `file.py:Class`.
 
         Raises UnknownNameError (a ValueError), and ValueError for what is no class of values.
         """
         if ":" in name:
             return self._from_path(name)
         self._discover()
-        if name not in self._entries:
-            raise unknown_name(self.kind, name, self._entries, f"`shoal {self.kind}s` lists every name.")
-        return self._entries[name]
+        known = self._aliases.get(name, name)
+        if known not in self._entries:
+            names = (*self._entries, *self._aliases)
+            raise unknown_name(self.kind, name, names, f"`shoal {self.kind}s` lists every name.")
+        return self._entries[known]
 
     def __contains__(self, name: object) -> bool:
         self._discover()
-        return name in self._entries
+        return name in self._entries or name in self._aliases
 
     def __iter__(self) -> Iterator[str]:
         self._discover()
