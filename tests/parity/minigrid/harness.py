@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from parity.minigrid import walker
 from parity.minigrid.layouts import (
@@ -46,12 +47,13 @@ from shoal.grid.words import decode
 
 __all__ = [
     "Family", "Result", "assert_frequencies", "assert_same_distribution", "assert_steps_match", "cells",
-    "compare_steps", "distance_to", "layouts_of_ours", "layouts_of_reference", "mission", "number_of", "pose",
-    "position_of", "whole",
+    "compare_steps", "distance_to", "few_and_many", "layouts_of_ours", "layouts_of_reference",
+    "mission", "number_of", "pose", "position_of", "whole",
 ]  # fmt: skip
 
 Script = Callable[[MiniGridEnv], int | None]
-LONG = 100_000
+FEW, MANY = 2_000, 100_000
+few_and_many = pytest.mark.parametrize("steps", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 FORWARD_BIASED = np.array([3, 3, 10, 3, 2, 3, 1])
 RARELY = 0.05  # how often a scripted player does something else
 
@@ -101,10 +103,10 @@ class Episode:
     is_replay: bool = False
 
 
-def assert_steps_match(env_id: str, family: Family, steps: int = 2000, seed: int = 0) -> Result:
+def assert_steps_match(env_id: str, family: Family, steps: int, seed: int = 0) -> Result:
     """Zero mismatches in at least `steps` steps, in which success, failure, time limit, and limit with end were met."""
     result = compare_steps(env_id, family, steps, seed)
-    if steps >= LONG:
+    if steps >= MANY:
         _record(env_id, result)
     assert not result.mismatches, "\n".join(result.mismatches[:3])
     assert _is_covered(result, family), f"{env_id}: the players met too little: {result}"

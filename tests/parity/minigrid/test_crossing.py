@@ -17,14 +17,9 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("env_id", FAMILIES)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILIES[env_id])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", FAMILIES)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILIES[env_id], steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILIES[env_id], steps)
 
 
 def is_free(layouts):

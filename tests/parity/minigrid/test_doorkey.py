@@ -12,14 +12,9 @@ IDS = [f"MiniGrid-DoorKey-{size}x{size}-v0" for size in (5, 6, 8, 16)]
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", IDS)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILY, steps)
 
 
 def agent_and_key(layouts):

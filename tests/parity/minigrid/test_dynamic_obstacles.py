@@ -62,14 +62,9 @@ FAMILY = harness.Family(task_of, fields_of, scripts=(walker.reach_goal, bump), f
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", IDS)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILY, steps)
 
 
 def first_and_last_ball(layouts):

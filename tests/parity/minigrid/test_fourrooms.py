@@ -10,13 +10,9 @@ FAMILY = harness.Family()
 ENV_ID = "MiniGrid-FourRooms-v0"
 
 
-def test_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY)
-
-
-@pytest.mark.long
-def test_many_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(steps):
+    harness.assert_steps_match(ENV_ID, FAMILY, steps)
 
 
 def openings(layouts):

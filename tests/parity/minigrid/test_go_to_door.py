@@ -23,14 +23,9 @@ FAMILY = harness.Family(
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", IDS)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILY, steps)
 
 
 def sizes(layouts):

@@ -13,14 +13,9 @@ KEY, BALL, DOOR = (OBJECTS.index(name) for name in ("key", "ball", "door"))
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", IDS)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILY, steps)
 
 
 def doors_of(room_size):

@@ -9,14 +9,9 @@ IDS = ["MiniGrid-LavaGapS5-v0", "MiniGrid-LavaGapS6-v0", "MiniGrid-LavaGapS7-v0"
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("env_id", IDS)
-def test_many_steps_match_minigrid(env_id):
-    harness.assert_steps_match(env_id, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(env_id, steps):
+    harness.assert_steps_match(env_id, FAMILY, steps)
 
 
 def assert_every_layout_is_as_likely(env_id, n):

@@ -18,13 +18,9 @@ def fields_of(env):
 FAMILY = harness.Family(fields_of=fields_of, scripts=(walker.fetch_key_and_reach_goal,))
 
 
-def test_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY)
-
-
-@pytest.mark.long
-def test_many_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(steps):
+    harness.assert_steps_match(ENV_ID, FAMILY, steps)
 
 
 def room_of(kind):

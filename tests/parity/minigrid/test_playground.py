@@ -11,13 +11,9 @@ ENV_ID = "MiniGrid-Playground-v0"
 KEY, BALL, BOX, DOOR = (OBJECTS.index(name) for name in ("key", "ball", "box", "door"))
 
 
-def test_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY)
-
-
-@pytest.mark.long
-def test_many_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(steps):
+    harness.assert_steps_match(ENV_ID, FAMILY, steps)
 
 
 def things(layouts):

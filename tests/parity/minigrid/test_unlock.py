@@ -19,13 +19,9 @@ def task_of(state):
 FAMILY = harness.Family(task_of=task_of, scripts=(walker.fetch_key_and_reach_goal,))
 
 
-def test_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY)
-
-
-@pytest.mark.long
-def test_many_steps_match_minigrid():
-    harness.assert_steps_match(ENV_ID, FAMILY, steps=harness.LONG)
+@harness.few_and_many
+def test_steps_match_minigrid(steps):
+    harness.assert_steps_match(ENV_ID, FAMILY, steps)
 
 
 def key_and_door(layouts):
