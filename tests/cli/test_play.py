@@ -1,6 +1,7 @@
 """`shoal play` in a pseudo-terminal: what it paints, what keys do, and that the terminal is as it was afterwards."""
 
 import fcntl
+import functools
 import os
 import pty
 import re
@@ -163,13 +164,15 @@ def test_control_c_puts_the_terminal_back():
     console = Console()
     words = [sys.executable, "-m", "shoal.cli.main", "play", "MiniGrid-Empty-5x5-v0", "--no-cache"]
     ends = {"stdin": console.theirs, "stdout": console.theirs, "stderr": subprocess.PIPE}
-    game = subprocess.Popen(words, **ends, start_new_session=True)
-    try:
-        console.wait_for("step 0/100", 120)
-        game.send_signal(signal.SIGINT)  # what Ctrl-C in its own terminal sends
-        _, said = game.communicate(timeout=60)
-    finally:
-        game.kill()
+    # As a terminal starts it, also where the tests themselves run in the background, with SIGINT ignored.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(words, **ends, start_new_session=True, preexec_fn=listen) as game:
+        try:
+            console.wait_for("step 0/100", 120)
+            game.send_signal(signal.SIGINT)  # what Ctrl-C in its own terminal sends
+            _, said = game.communicate(timeout=60)
+        finally:
+            game.kill()
     assert (game.returncode, said.decode()) == (130, "shoal: interrupted.\n")
     console.wait_for(LEAVE)
     assert console.is_restored()
