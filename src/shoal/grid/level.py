@@ -186,6 +186,18 @@ class Level(Env):
         return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.max_steps))
 
 
+@struct
+class SquareLevel(Level):
+    """A level as wide as it is high."""
+
+    size: int = static(8, help="cells to a side, walls included")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`size` both ways."""
+        return self.size, self.size
+
+
 @jax.jit
 def _rendered(level: Level, state: GridState) -> UInt8[Array, "_ _ 3"]:
     if level.agent_pov:

@@ -16,7 +16,7 @@ from shoal.core.struct import static, struct
 from shoal.envs.minigrid.lavagap import OBSTACLES, TASKS, check_obstacle
 from shoal.grid.cells import EMPTY, GOAL
 from shoal.grid.layout import distinct, empty_room
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import encode
 
 
@@ -29,7 +29,7 @@ from shoal.grid.words import encode
 @env("MiniGrid-SimpleCrossingS9N3-v0", size=9, num_crossings=3, obstacle="wall")
 @env("MiniGrid-SimpleCrossingS11N5-v0", size=11, num_crossings=5, obstacle="wall")
 @struct
-class Crossing(Level):
+class Crossing(SquareLevel):
     """Cross every river and reach the goal in the far corner.
 
     Start: in the corner opposite to the goal, facing right. The rivers lie in random even columns and rows; their
@@ -51,11 +51,6 @@ class Crossing(Level):
             most = 2 * len(self.places)
             raise ValueError(f"num_crossings={self.num_crossings} does not fit into size={self.size}: 1 to {most}.")
         check_obstacle(self.obstacle)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

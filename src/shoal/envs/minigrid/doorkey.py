@@ -14,7 +14,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import at
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell
 from shoal.grid.layout import choose, column, empty_room, place, rectangle
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 
 
 @env("MiniGrid-DoorKey-5x5-v0", size=5)
@@ -22,7 +22,7 @@ from shoal.grid.level import GridState, Level, begin
 @env("MiniGrid-DoorKey-8x8-v0", size=8)
 @env("MiniGrid-DoorKey-16x16-v0", size=16)
 @struct
-class DoorKey(Level):
+class DoorKey(SquareLevel):
     """Pick up the yellow key, open the locked door in the wall, and walk to the goal in the far corner.
 
     Start: the wall stands in a random column, the door in a random row of it; the agent and the key lie anywhere on the
@@ -36,11 +36,6 @@ class DoorKey(Level):
     def __post_init__(self) -> None:
         if self.size < 5:
             raise ValueError(f"size={self.size} leaves no room on both sides of the wall: at least 5.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

@@ -18,7 +18,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import FORWARD, LEFT, at, cell_at
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import choose, empty_room
-from shoal.grid.level import GridState, Level, begin, in_front
+from shoal.grid.level import GridState, SquareLevel, begin, in_front
 
 BLUE_BALL = cell("ball", "blue")
 AROUND = 9  # cells of a square around a ball, numbered column by column; the ball is in the middle
@@ -39,7 +39,7 @@ class Obstacles(GridState):
 @env("MiniGrid-Dynamic-Obstacles-8x8-v0", size=8)
 @env("MiniGrid-Dynamic-Obstacles-16x16-v0", size=16, num_obstacles=8)
 @struct
-class DynamicObstacles(Level):
+class DynamicObstacles(SquareLevel):
     """Reach the goal in the corner. Walking towards a ball or a wall costs 1 and ends the episode.
 
     Action: Discrete(3): left, right, forward; in compiled code any other turns left.
@@ -70,11 +70,6 @@ class DynamicObstacles(Level):
             )
         if self.num_obstacles < 1:
             raise ValueError(f"num_obstacles={self.num_obstacles}: at least 1, or take MiniGrid-Empty.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

@@ -13,7 +13,7 @@ from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.grid.cells import EMPTY, GOAL
 from shoal.grid.layout import choose, empty_room
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 
 
 @env("MiniGrid-Empty-5x5-v0", size=5)
@@ -23,7 +23,7 @@ from shoal.grid.level import GridState, Level, begin
 @env("MiniGrid-Empty-Random-5x5-v0", size=5, random_start=True)
 @env("MiniGrid-Empty-Random-6x6-v0", size=6, random_start=True)
 @struct
-class Empty(Level):
+class Empty(SquareLevel):
     """Reach the goal in the corner of an empty room.
 
     Start: in the corner opposite to the goal, facing right; with `random_start` anywhere else, facing anywhere.
@@ -41,11 +41,6 @@ class Empty(Level):
     def __post_init__(self) -> None:
         if self.size < 4:
             raise ValueError(f"size={self.size} leaves no room for agent and goal between the walls: at least 4.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

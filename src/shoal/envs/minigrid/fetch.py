@@ -14,7 +14,7 @@ from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.grid.cells import BALL, EMPTY, KEY, painted
 from shoal.grid.layout import choose, empty_room, place_each, random_color
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import encode, fill, look_words
 
 WAYS_TO_SAY = ("get a {} {}", "go get a {} {}", "fetch a {} {}", "go fetch a {} {}", "you must fetch a {} {}")
@@ -32,7 +32,7 @@ class FetchState(GridState):
 @env("MiniGrid-Fetch-6x6-N2-v0", size=6, num_objects=2)
 @env("MiniGrid-Fetch-8x8-N3-v0", size=8, num_objects=3)
 @struct
-class Fetch(Level):
+class Fetch(SquareLevel):
     """Among keys and balls of random colors, pick up the one that the mission names, or one that looks the same.
 
     Start: everything lies anywhere, the agent stands anywhere; the mission is said in one of five ways.
@@ -53,11 +53,6 @@ class Fetch(Level):
         most = (self.size - 2) ** 2 - 1
         if not 1 <= self.num_objects <= most:
             raise ValueError(f"num_objects={self.num_objects} with size={self.size}: from 1 to {most} fit in.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

@@ -15,7 +15,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import DONE, TOGGLE, at
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, painted
 from shoal.grid.layout import distinct, rectangle
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import color_word, fill
 
 
@@ -29,7 +29,7 @@ class GoToState(GridState):
 
 
 @struct
-class GoTo(Level):
+class GoTo(SquareLevel):
     """The task of stopping beside something: the action "done" ends the episode, with success in one of the four cells
     around the target, whichever way the agent faces. Toggling ends it too, with nothing.
     """
@@ -64,11 +64,6 @@ class GoToDoor(GoTo):
     def __post_init__(self) -> None:
         if self.size < 5:
             raise ValueError(f"size={self.size} leaves no place for a door away from the corners: at least 5.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

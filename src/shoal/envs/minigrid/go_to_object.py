@@ -51,11 +51,6 @@ class GoToObject(GoTo):
             )
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
-
-    @property
     def time_limit(self) -> int:
         """Enough to see the room five times."""
         return 5 * self.size**2

@@ -15,7 +15,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import at
 from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
 from shoal.grid.layout import column, empty_room
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import encode
 
 # What may be in the way, and the task that goes with it.
@@ -30,7 +30,7 @@ TASKS = {
 @env("MiniGrid-LavaGapS6-v0", size=6)
 @env("MiniGrid-LavaGapS7-v0", size=7)
 @struct
-class LavaGap(Level):
+class LavaGap(SquareLevel):
     """Pass through the gap in the strip and reach the goal in the far corner.
 
     Start: in the corner opposite to the goal, facing right; strip and gap lie anywhere between them. Time limit:
@@ -47,11 +47,6 @@ class LavaGap(Level):
         if self.size < 5:
             raise ValueError(f"size={self.size} leaves no room on both sides of the strip: at least 5.")
         check_obstacle(self.obstacle)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

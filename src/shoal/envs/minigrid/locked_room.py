@@ -16,7 +16,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import at
 from shoal.grid.cells import CLOSED, COLORS, DOOR, EMPTY, GOAL, KEY, LOCKED, in_state, painted
 from shoal.grid.layout import choose, empty_room, place, rectangle, walled
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import color_word, fill
 
 ROOMS = 6  # as many as there are colors
@@ -32,7 +32,7 @@ class LockedRoomState(GridState):
 
 @env("MiniGrid-LockedRoom-v0")
 @struct
-class LockedRoom(Level):
+class LockedRoom(SquareLevel):
     """Fetch the key from the room with the named door, unlock the door of the key's color, and walk to the goal.
 
     Start: the agent is anywhere in the hallway; every door has its own color. Time limit: 10 size. Actions,
@@ -46,11 +46,6 @@ class LockedRoom(Level):
     def __post_init__(self) -> None:
         if self.size < 13 or self.size % 6 != 1:
             raise ValueError(f"size={self.size} does not divide into six equal rooms: 13, 19, 25, and so on do.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

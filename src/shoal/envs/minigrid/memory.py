@@ -16,7 +16,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import at
 from shoal.grid.cells import WALL, cell
 from shoal.grid.layout import column, empty_room, rectangle
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, SquareLevel, begin
 
 
 @struct
@@ -34,7 +34,7 @@ class MemoryState(GridState):
 @env("MiniGrid-MemoryS13Random-v0", size=13, random_length=True)
 @env("MiniGrid-MemoryS17Random-v0", size=17, random_length=True)
 @struct
-class Memory(Level):
+class Memory(SquareLevel):
     """Look at the thing in the first room, walk down the hallway, and turn to the side where the same thing lies.
 
     "pickup" does what "toggle" does, which is nothing here. Start: the agent stands anywhere in the middle row up to
@@ -52,11 +52,6 @@ class Memory(Level):
     def __post_init__(self) -> None:
         if self.size < 7 or self.size % 2 == 0:
             raise ValueError(f"size={self.size} must be odd, for a hallway in the middle, and at least 7.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:

@@ -3,7 +3,7 @@
 Source: MiniGrid 3.2.0 `envs/obstructedmaze.py` and `envs/obstructedmaze_v1.py`, step for step.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -83,9 +83,9 @@ class ObstructedMaze1D(Obstructed):
         return self.start(plan.with_thing(k_ball, (1, 0), BLUE_BALL).with_agent(k_agent, (0, 0)))
 
 
-_ONE_QUARTER = {"num_quarters": 1, "num_rooms_visited": 4, "agent_room": SIDES[0]}
-_FROM_MIDDLE = {"num_quarters": 1, "num_rooms_visited": 5}
-_TWO_QUARTERS = {"num_quarters": 2, "num_rooms_visited": 11, "agent_room": SIDES[0]}
+_ONE_QUARTER: dict[str, Any] = {"num_quarters": 1, "num_rooms_visited": 4, "agent_room": SIDES[0]}
+_FROM_MIDDLE: dict[str, Any] = {"num_quarters": 1, "num_rooms_visited": 5}
+_TWO_QUARTERS: dict[str, Any] = {"num_quarters": 2, "num_rooms_visited": 11, "agent_room": SIDES[0]}
 
 
 @env("MiniGrid-ObstructedMaze-2Dl-v0", key_in_box=False, blocked=False, **_ONE_QUARTER)

@@ -17,7 +17,7 @@ from shoal.envs.minigrid.go_to_object import MOST_THINGS, different_things
 from shoal.grid.actions import DROP
 from shoal.grid.cells import EMPTY
 from shoal.grid.layout import choose, empty_room, place_each
-from shoal.grid.level import GridState, Level, begin, in_front
+from shoal.grid.level import GridState, SquareLevel, begin, in_front
 from shoal.grid.words import fill, look_words
 
 
@@ -34,7 +34,7 @@ class PutNearState(GridState):
 @env("MiniGrid-PutNear-6x6-N2-v0", size=6, num_objects=2)
 @env("MiniGrid-PutNear-8x8-N3-v0", size=8, num_objects=3)
 @struct
-class PutNear(Level):
+class PutNear(SquareLevel):
     """Among keys, balls and boxes, no two alike, pick up the one that the mission names and drop it near another.
 
     Near is one of the eight cells around the place where the other lay at the start. Start: everything anywhere, with
@@ -58,11 +58,6 @@ class PutNear(Level):
                 f"num_objects={self.num_objects} with size={self.size}: from 2 to {most} always find places apart from "
                 "each other."
             )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Square."""
-        return self.size, self.size
 
     @property
     def time_limit(self) -> int:
