@@ -84,6 +84,9 @@ def ppo_contests(options: argparse.Namespace) -> list[Contest]:
         for cache in ("empty", "filled"):
             name = f"PPO, {seeds} seeds, whole process, {cache} cache"
             contests.append(Contest(name, whole, process_seconds, "s", cache))
+        drawing = (peer, Side("shoal", "ppo_shoal", (*size, "--pictures")))
+        name = f"PPO, {seeds} seeds, whole process with figures and GIFs, empty cache"
+        contests.append(Contest(name, drawing, process_seconds, "s", "empty"))
     return contests
 
 

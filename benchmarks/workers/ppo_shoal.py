@@ -5,6 +5,7 @@ both sides.
 """
 
 import argparse
+import json
 import tempfile
 
 import measure
@@ -16,40 +17,38 @@ parser.add_argument("--seeds", type=int, default=1)
 parser.add_argument("--evaluations", type=int, default=5)
 parser.add_argument("--records", type=int, default=20)
 parser.add_argument("--block", type=int, default=0, help="members that run together; 0: shoal's choice")
+parser.add_argument("--pictures", action="store_true", help="draw the learning curve and the videos too")
 args = parser.parse_args()
 
 import shoal  # noqa: E402
 
 shoal.prepare()
 
-from shoal.train.folder import RunFolder  # noqa: E402
-from shoal.train.loop import Run  # noqa: E402
-from shoal.train.plan import make_plan  # noqa: E402
-from shoal.train.spec import RunSpec  # noqa: E402
-
 import_s = measure.seconds_since_start()
-spec = RunSpec(
-    agent="ppo",
-    env=args.env,
-    steps=args.total_steps,
-    seeds=args.seeds,
-    evaluations=args.evaluations,
-    records=args.records,
-    block=args.block,
-)
 with tempfile.TemporaryDirectory() as directory:
-    folder = RunFolder(f"{directory}/run")
-    folder.create()
-    plan = make_plan(spec)
-    planned_s = measure.seconds_since_start()
-    summary = Run(plan, folder).train()
+    result = shoal.train(
+        "ppo",
+        args.env,
+        preset=None,
+        steps=args.total_steps,
+        seeds=args.seeds,
+        evaluations=args.evaluations,
+        records=args.records,
+        block=args.block,
+        root=directory,
+        figures=args.pictures,
+        progress=False,
+    )
+    summary = result.summary
+    drawn = sorted(str(path.relative_to(result.folder)) for path in result.folder.glob("[fv]i*/*"))
+    block = json.loads((result.folder / "provenance.json").read_text())["block"]
 measure.report(
-    steps=plan.steps * plan.members,
+    steps=summary["steps_per_member"] * args.seeds,
     import_s=import_s,
-    plan_s=planned_s - import_s,
     compile_s=summary["compile_seconds"],
     run_s=summary["train_seconds"],
     eval_s=summary["eval_seconds"],
-    block=plan.placement.block,
+    block=block,
     last_return=summary["last"]["mean"] if args.evaluations else None,
+    pictures=drawn,
 )
