@@ -1,5 +1,7 @@
 """Tile worlds drawn as text: states made by hand, and playing them."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,26 +14,43 @@ from shoal.grid.level import begin
 AGENTS = ">v<^"
 
 
-def drawn(kind, picture, things=None, **fields):
-    """A state of a kind from rows of text: `#` wall, `.` nothing, `G` goal, one of `>v<^` the agent, else `things`."""
+class Played(NamedTuple):
+    """What came of some actions: the last state, and each step's reward and flags."""
+
+    state: Any
+    reward: list[float]
+    terminated: list[bool]
+    truncated: list[bool]
+
+
+def drawn(kind, picture, things=None, agent=None, **fields):
+    """A state of a kind from rows of text: `#` wall, `.` nothing, `G` goal, one of `>v<^` the agent, else `things`.
+
+    Where the agent is not drawn, `agent` is its (x, y, direction).
+    """
     cells = {"#": WALL, ".": EMPTY, "G": GOAL, **dict.fromkeys(AGENTS, EMPTY), **(things or {})}
     rows = picture.split()
     grid = np.array([[cells[letter] for letter in row] for row in rows], np.uint16).T
-    (agent,) = [(x, y, AGENTS.index(c)) for y, row in enumerate(rows) for x, c in enumerate(row) if c in AGENTS]
+    seen = [(x, y, AGENTS.index(c)) for y, row in enumerate(rows) for x, c in enumerate(row) if c in AGENTS]
+    (agent,) = seen if agent is None else [agent]
     more = {k: v if isinstance(v, np.uint16) else np.int32(v) for k, v in fields.items()}
     return kind(**{**begin(grid, *agent), **{k: jnp.asarray(v) for k, v in more.items()}})
 
 
 def play(level, state, actions):
-    """(state, reward, terminated, truncated) after actions given by their names; the last one may end the episode."""
-    advance = jax.jit(lambda state, action: level.advance(state, action, level.noise(make_key(0)))[:4])
-    for i, name in enumerate(actions.split()):
-        state, *result = advance(state, jnp.int32(ACTIONS.index(name)))
-        assert i == len(actions.split()) - 1 or not any(result), (
-            f"the episode ended early, with {name} at {i}: {result}"
-        )
-    reward, terminated, truncated = result
-    return state, float(reward), bool(terminated), bool(truncated)
+    """(state, reward, terminated, truncated) after actions given by their names; only the last may end the episode."""
+    names = actions.split()
+    played = steps(level, state, *names)
+    early = [i for i in range(len(names) - 1) if played.reward[i] or played.terminated[i] or played.truncated[i]]
+    assert not early, f"the episode ended early, with {names[early[0]]} at {early[0]}"
+    return played.state, played.reward[-1], played.terminated[-1], played.truncated[-1]
+
+
+def steps(level, state, *actions, seed=0):
+    """Take actions one after another, whatever the flags say."""
+    numbers = np.array([ACTIONS.index(name) for name in actions], np.int32)
+    state, (reward, *flags) = _steps(level, state, numbers, make_key(seed))
+    return Played(state, np.asarray(reward).tolist(), *(np.asarray(flag).tolist() for flag in flags))
 
 
 def layouts(level, n=64, seed=0):
@@ -42,3 +61,28 @@ def layouts(level, n=64, seed=0):
 def at(states, i):
     """One state of a batch."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[i]), states)
+
+
+def first_state(level):
+    """The first state of an episode."""
+    return _init(level, make_key(0))
+
+
+def at_pose(state, x, y, direction):
+    """The state with the agent somewhere else."""
+    return state.replace(x=jnp.int32(x), y=jnp.int32(y), direction=jnp.int32(direction))
+
+
+@jax.jit
+def _init(level, key):
+    return level.init(key)
+
+
+@jax.jit
+def _steps(level, state, actions, key):
+    def one(state, given):
+        action, key = given
+        state, reward, terminated, truncated, _ = level.advance(state, action, level.noise(key))
+        return state, (reward, terminated, truncated)
+
+    return jax.lax.scan(one, state, (actions, jax.random.split(key, actions.shape[0])))

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from envs.minigrid.play import first_state
+from maps import first_state
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.crossing import Crossing

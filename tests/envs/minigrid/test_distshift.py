@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from envs.minigrid.play import at_pose, first_state, play, room
+from maps import at_pose, drawn, first_state, steps
 from shoal.core.registry import make
 from shoal.envs.minigrid.distshift import DistShift
-from shoal.grid.cells import GOAL, LAVA, WALL
+from shoal.grid.cells import LAVA
+from shoal.grid.level import GridState
 
 ROWS = ["#########", "#..LLL.G#", "#.......#", "#.......#", "#.......#", "#.......#", "#########"]
 LAVA_ROW = "#..LLL..#"
@@ -15,15 +16,15 @@ LAVA_ROW = "#..LLL..#"
 @pytest.mark.parametrize("name, strip_row", [("MiniGrid-DistShift1-v0", 2), ("MiniGrid-DistShift2-v0", 5)])
 def test_the_layout_is_as_drawn(name, strip_row):
     rows = [LAVA_ROW if y == strip_row else row for y, row in enumerate(ROWS)]
-    drawn = room(rows, {"#": WALL, "L": LAVA, "G": GOAL}, 1, 1, 0)
+    expected = drawn(GridState, " ".join(rows), {"L": LAVA}, (1, 1, 0))
     state = first_state(make(name))
-    np.testing.assert_array_equal(state.grid, drawn.grid)
+    np.testing.assert_array_equal(state.grid, expected.grid)
     assert (int(state.x), int(state.y), int(state.direction)) == (1, 1, 0)
 
 
 def test_lava_ends_the_episode_without_reward():
     env = make("MiniGrid-DistShift1-v0")  # NAVIX let agents walk through it
-    played = play(env, first_state(env), "forward", "forward")
+    played = steps(env, first_state(env), "forward", "forward")
     assert played.reward == [0, 0] and played.terminated == [False, True]
     assert (int(played.state.x), int(played.state.y)) == (3, 1)
 
@@ -31,7 +32,7 @@ def test_lava_ends_the_episode_without_reward():
 @pytest.mark.parametrize("action", ["left", "right", "pickup", "drop", "toggle", "done"])
 def test_looking_at_lava_does_no_harm(action):
     env = make("MiniGrid-DistShift1-v0")
-    assert play(env, at_pose(first_state(env), 2, 1, 0), action).terminated == [False]
+    assert steps(env, at_pose(first_state(env), 2, 1, 0), action).terminated == [False]
 
 
 def test_limits_and_task_are_minigrids():

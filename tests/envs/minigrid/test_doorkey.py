@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from envs.minigrid.play import play, room
+from maps import drawn, steps
 from shoal.core.registry import make
 from shoal.envs.minigrid.doorkey import DoorKey
-from shoal.grid.cells import EMPTY, GOAL, WALL, cell
+from shoal.grid.cells import EMPTY, cell
+from shoal.grid.level import GridState
 
-THINGS = {
-    "#": WALL, "G": GOAL, "k": cell("key", "yellow"), "D": cell("door", "yellow", "locked"),
-    "b": cell("key", "blue"),
-}  # fmt: skip
-ROWS = ["#####", "#.#.#", "#kD.#", "#.#G#", "#####"]
+THINGS = {"k": cell("key", "yellow"), "D": cell("door", "yellow", "locked"), "b": cell("key", "blue")}
+ROWS = "##### #.#.# #kD.# #.#G# #####"
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +20,9 @@ def env():
 
 def test_the_solution_earns_minigrids_reward(env):
     # Down from (1, 1) to the key at (1, 2), through the door at (2, 2), down to the goal: 8 steps of 250.
-    start = room(ROWS, THINGS, 1, 1, 1)
+    start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
     actions = ["pickup", "forward", "left", "toggle", "forward", "forward", "right", "forward"]
-    played = play(env, start, *actions)
+    played = steps(env, start, *actions)
     assert played.reward[-1] == pytest.approx(1 - 0.9 * 8 / 250, abs=1e-6) and not any(played.reward[:-1])
     assert played.terminated == [False] * 7 + [True]
     assert played.state.carrying == cell("key", "yellow")  # NAVIX's doors ate the key
@@ -32,47 +30,47 @@ def test_the_solution_earns_minigrids_reward(env):
 
 
 def test_a_locked_door_is_a_wall_without_its_key(env):
-    played = play(env, room(ROWS, THINGS, 1, 2, 0), "toggle", "forward")
+    played = steps(env, drawn(GridState, ROWS, THINGS, (1, 2, 0)), "toggle", "forward")
     assert played.state.grid[2, 2] == THINGS["D"] and int(played.state.x) == 1
 
 
 def test_a_key_of_another_color_does_not_fit(env):
-    rows = ["#####", "#.#.#", "#bD.#", "#.#G#", "#####"]
-    played = play(env, room(rows, THINGS, 1, 1, 1), "pickup", "forward", "left", "toggle", "forward")
+    rows = "##### #.#.# #bD.# #.#G# #####"
+    played = steps(env, drawn(GridState, rows, THINGS, (1, 1, 1)), "pickup", "forward", "left", "toggle", "forward")
     assert played.state.carrying == cell("key", "blue")
     assert played.state.grid[2, 2] == THINGS["D"] and int(played.state.x) == 1
 
 
 def test_an_unlocked_door_closes_and_opens_without_the_key(env):
-    start = room(ROWS, THINGS, 1, 1, 1)
-    unlocked = play(env, start, "pickup", "forward", "left", "toggle", "toggle").state
+    start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
+    unlocked = steps(env, start, "pickup", "forward", "left", "toggle", "toggle").state
     assert unlocked.grid[2, 2] == cell("door", "yellow", "closed")
-    dropped = play(env, unlocked, "right", "drop", "left", "toggle").state
+    dropped = steps(env, unlocked, "right", "drop", "left", "toggle").state
     assert dropped.carrying == EMPTY and dropped.grid[1, 3] == cell("key", "yellow")
     assert dropped.grid[2, 2] == cell("door", "yellow", "open")
 
 
 def test_a_key_is_in_one_place_only(env):
     # Picked up, it leaves the grid; dropped, it leaves the hand; nothing is dropped onto something.
-    start = room(ROWS, THINGS, 1, 1, 1)
-    held = play(env, start, "pickup").state
+    start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
+    held = steps(env, start, "pickup").state
     assert held.carrying == THINGS["k"] and not (held.grid == THINGS["k"]).any()
-    kept = play(env, held, "left", "drop").state  # towards the wall
+    kept = steps(env, held, "left", "drop").state  # towards the wall
     assert kept.carrying == THINGS["k"] and (kept.grid == THINGS["k"]).sum() == 0
-    down = play(env, held, "drop", "drop").state
+    down = steps(env, held, "drop", "drop").state
     assert down.carrying == EMPTY and (down.grid == THINGS["k"]).sum() == 1
 
 
 def test_the_hand_shows_what_it_holds(env):
-    held = play(env, room(ROWS, THINGS, 1, 1, 1), "pickup").state
+    held = steps(env, drawn(GridState, ROWS, THINGS, (1, 1, 1)), "pickup").state
     image = np.asarray(env.observe(held)["image"])
     assert image[3, 6].tolist() == [5, 4, 0] and image[3, 5].tolist() == [1, 0, 0]
 
 
 def test_what_a_shut_door_hides_shows_when_it_is_open(env):
-    start = room(ROWS, THINGS, 1, 1, 1)
-    shut = play(env, start, "pickup", "forward", "left").state
-    opened = play(env, shut, "toggle").state
+    start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
+    shut = steps(env, start, "pickup", "forward", "left").state
+    opened = steps(env, shut, "toggle").state
     image = np.asarray(env.observe(shut)["image"])
     assert image[3, 5].tolist() == [4, 4, 2] and image[3, 4].tolist() == [0, 0, 0]
     image = np.asarray(env.observe(opened)["image"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from envs.minigrid.play import first_state, play
+from maps import first_state, steps
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.dynamic_obstacles import BLUE_BALL, DynamicObstacles, Obstacles
@@ -74,20 +74,20 @@ def test_balls_move_in_turn_and_never_share_a_cell():
 def test_walking_towards_a_wall_or_a_ball_costs_one_and_ends_the_episode(x, y, direction):
     env = DynamicObstacles(size=8, num_obstacles=1)
     for seed in range(20):
-        played = play(env, world(8, [(4, 4)], x, y, direction), "forward", seed=seed)
+        played = steps(env, world(8, [(4, 4)], x, y, direction), "forward", seed=seed)
         assert played.reward == [-1.0] and played.terminated == [True]
 
 
 def test_turning_towards_a_ball_does_no_harm():
     env = DynamicObstacles(size=8, num_obstacles=1)
-    played = play(env, world(8, [(4, 4)], 3, 4, 0), "left", "right")
+    played = steps(env, world(8, [(4, 4)], 3, 4, 0), "left", "right")
     assert not any(played.reward) and not any(played.terminated)
 
 
 def test_the_agent_enters_a_cell_that_a_ball_just_left_and_pays():
     # The one ball has to leave (4, 4), so the agent in front of it always gets there.
     env = DynamicObstacles(size=8, num_obstacles=1)
-    played = play(env, world(8, [(4, 4)], 3, 4, 0), "forward")
+    played = steps(env, world(8, [(4, 4)], 3, 4, 0), "forward")
     assert (int(played.state.x), int(played.state.y)) == (4, 4) and played.terminated == [True]
 
 
@@ -96,7 +96,7 @@ def test_a_ball_that_arrives_in_front_blocks_the_way_for_free():
     start = world(8, [(5, 4)], 3, 4, 0)
     outcomes = {}
     for seed in range(40):
-        played = play(env, start, "forward", seed=seed)
+        played = steps(env, start, "forward", seed=seed)
         came = (int(played.state.ball_x[0]), int(played.state.ball_y[0])) == (4, 4)
         outcomes[came] = (int(played.state.x), played.reward, played.terminated)
     assert outcomes == {True: (3, [0.0], [False]), False: (4, [0.0], [False])}
@@ -104,7 +104,7 @@ def test_a_ball_that_arrives_in_front_blocks_the_way_for_free():
 
 def test_the_goal_is_reached_as_in_any_level():
     env = DynamicObstacles(size=5, num_obstacles=1)
-    played = play(env, world(5, [(2, 2)], 3, 2, 1).replace(time=jnp.int32(9)), "forward")
+    played = steps(env, world(5, [(2, 2)], 3, 2, 1).replace(time=jnp.int32(9)), "forward")
     assert played.terminated == [True] and played.reward[0] == pytest.approx(1 - 0.9 * 10 / 100, abs=1e-6)
 
 
@@ -112,7 +112,7 @@ def test_other_actions_than_three_turn_left_in_compiled_code_and_are_errors_outs
     env = make("MiniGrid-Dynamic-Obstacles-5x5-v0")
     assert env.action_space.n == 3
     for action in ("pickup", "drop", "toggle", "done"):
-        assert int(play(env, first_state(env), action).state.direction) == 3
+        assert int(steps(env, first_state(env), action).state.direction) == 3
     with pytest.raises(ValueError, match="action"):
         env.step(make_key(0), first_state(env), 3)
 

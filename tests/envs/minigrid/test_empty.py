@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.minigrid.play import at_pose, first_state, play
+from maps import at_pose, first_state, steps
 from shoal.core.errors import UnknownNameError
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -16,7 +16,7 @@ from shoal.grid.cells import EMPTY, GOAL, WALL, cell
 def test_the_shortest_way_earns_minigrids_reward():
     # 5x5 from (1, 1) to (3, 3): 2 forward, 1 turn, 2 forward; 1 - 0.9 * 5 / 100 = 0.955.
     env = make("MiniGrid-Empty-5x5-v0")
-    played = play(env, first_state(env), "forward", "forward", "right", "forward", "forward")
+    played = steps(env, first_state(env), "forward", "forward", "right", "forward", "forward")
     assert played.reward[:4] == [0, 0, 0, 0]
     assert played.reward[4] == pytest.approx(0.955, abs=1e-6)
     assert played.terminated == [False] * 4 + [True] and not any(played.truncated)
@@ -24,14 +24,14 @@ def test_the_shortest_way_earns_minigrids_reward():
 
 def test_success_on_the_last_step_is_both_terminated_and_truncated_and_earns_a_tenth():
     env = Empty(size=5, max_steps=5)
-    played = play(env, first_state(env), "forward", "forward", "right", "forward", "forward")
+    played = steps(env, first_state(env), "forward", "forward", "right", "forward", "forward")
     assert (played.terminated[4], played.truncated[4]) == (True, True)
     assert played.reward[4] == pytest.approx(0.1, abs=1e-6)
 
 
 def test_the_time_limit_truncates_without_reward():
     env = Empty(size=5, max_steps=3)
-    played = play(env, first_state(env), "done", "done", "done")
+    played = steps(env, first_state(env), "done", "done", "done")
     assert played.truncated == [False, False, True] and not any(played.terminated) and not any(played.reward)
 
 
@@ -40,14 +40,14 @@ def test_only_walking_onto_the_goal_ends_the_episode(action):
     # NAVIX ended it, with reward, for dropping nothing in front of the goal.
     env = make("MiniGrid-Empty-5x5-v0")
     facing = at_pose(first_state(env), 3, 2, 1)
-    played = play(env, facing, action)
+    played = steps(env, facing, action)
     assert played.reward == [0.0] and played.terminated == [False]
     assert np.array_equal(played.state.grid, facing.grid)
 
 
 def test_walls_stop_the_agent():
     env = make("MiniGrid-Empty-5x5-v0")
-    played = play(env, at_pose(first_state(env), 1, 1, 3), "forward", "left", "forward")
+    played = steps(env, at_pose(first_state(env), 1, 1, 3), "forward", "left", "forward")
     assert (int(played.state.x), int(played.state.y)) == (1, 1) and not any(played.terminated)
 
 

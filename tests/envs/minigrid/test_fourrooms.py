@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from envs.minigrid.play import at_pose, first_state, play
+from maps import at_pose, first_state, steps
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, GOAL, WALL
@@ -38,4 +38,4 @@ def test_walls_hide_the_next_room():
     state = at_pose(state.replace(grid=jax.numpy.asarray(grid)), 8, 4, 0)
     image = np.asarray(env.observe(state)["image"])
     assert image[3, 5].tolist() == [2, 5, 0] and not image[:, :5].any()
-    assert play(env, state, "forward").state.x == 8
+    assert steps(env, state, "forward").state.x == 8

@@ -3,26 +3,27 @@
 import numpy as np
 import pytest
 
-from envs.minigrid.play import first_state, play, room
+from maps import drawn, first_state, steps
 from shoal.core.registry import make
 from shoal.envs.minigrid.lavagap import LavaGap
-from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
+from shoal.grid.cells import EMPTY, LAVA, WALL
+from shoal.grid.level import GridState
 
-ROWS = ["#####", "#.L.#", "#...#", "#.LG#", "#####"]
-THINGS = {"#": WALL, "L": LAVA, "G": GOAL}
+ROWS = "##### #.L.# #...# #.LG# #####"
+THINGS = {"L": LAVA}
 
 
 def test_the_way_through_the_gap_earns_minigrids_reward():
     env = make("MiniGrid-LavaGapS5-v0")
     actions = ["right", "forward", "left", "forward", "forward", "right", "forward"]
-    played = play(env, room(ROWS, THINGS, 1, 1, 0), *actions)
+    played = steps(env, drawn(GridState, ROWS, THINGS, (1, 1, 0)), *actions)
     assert played.reward[-1] == pytest.approx(1 - 0.9 * 7 / 100, abs=1e-6)
     assert played.terminated == [False] * 6 + [True]
 
 
 def test_lava_ends_the_episode_without_reward():
     env = make("MiniGrid-LavaGapS5-v0")
-    played = play(env, room(ROWS, THINGS, 1, 1, 0), "forward")
+    played = steps(env, drawn(GridState, ROWS, THINGS, (1, 1, 0)), "forward")
     assert (played.reward, played.terminated, played.truncated) == ([0.0], [True], [False])
 
 
