@@ -1,0 +1,137 @@
+"""What multi-armed bandits share: pull an arm, be paid, pull again while time lasts."""
+
+import abc
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+from shoal.canvas import BLACK, Canvas, box
+from shoal.core.env import Env, Key, State
+from shoal.core.spaces import Discrete
+from shoal.core.struct import Number, static, struct
+from shoal.envs.meta.clock import elapsed
+from shoal.envs.meta.picture import AGENT_COLOR, GOAL_COLOR, GRAY, WALL_COLOR
+
+
+@struct
+class BanditState(State):
+    """What each arm pays on average, what happened last, and how often each arm was pulled (for pictures)."""
+
+    means: Float[Array, "A"]
+    action: Int[Array, ""]  # the last one; 0 at the start
+    reward: Float[Array, ""]  # the last one; 0 at the start
+    pulls: Int[Array, "A"]
+
+
+@struct
+class Bandit(Env):
+    """A row of arms. Subclasses write `draw_means`, `noise`, `pay` and `observation_space`.
+
+    Action: Discrete(`num_arms`), the arm to pull.
+
+    Observation: Box(`num_arms` + 2), float32
+
+    | part       | what                                                                  |
+    |------------|-----------------------------------------------------------------------|
+    | 1          | the last reward; 0 at the start                                       |
+    | `num_arms` | the last action, one-hot; at the start arm 0                          |
+    | 1          | the time, from -1 at the start to 1 when `max_steps` are used up      |
+
+    End: never terminated; truncated after `max_steps` (100).
+    """
+
+    reset_every: ClassVar[int] = 100
+
+    max_steps: Number | None = 100
+    num_arms: int = static(2)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.num_arms, int) and self.num_arms >= 2):
+            raise ValueError(
+                f"{type(self).__name__}.num_arms={self.num_arms} leaves nothing to choose: 2 arms or more."
+            )
+
+    @abc.abstractmethod
+    def draw_means(self, key: Key) -> Float[Array, "A"]:
+        """What each arm pays on average in this episode."""
+
+    @abc.abstractmethod
+    def pay(self, arm: Int[Array, ""], mean: Float[Array, ""], noise: Any) -> Float[Array, ""]:
+        """One reward of an arm."""
+
+    @property
+    def action_space(self) -> Discrete:
+        """One action for each arm."""
+        return Discrete(self.num_arms)
+
+    def init(self, key: Key) -> BanditState:
+        """Other arms in every episode, unless they are given."""
+        return BanditState(
+            time=jnp.int32(0),
+            means=self.draw_means(key).astype(jnp.float32),
+            action=jnp.int32(0),
+            reward=jnp.float32(0),
+            pulls=jnp.zeros(self.num_arms, jnp.int32),
+        )
+
+    def transition(
+        self, state: BanditState, action: Int[Array, ""], noise: Any
+    ) -> tuple[BanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Pull."""
+        pulled = self._one_hot(action)
+        mean = jnp.sum(jnp.where(pulled, state.means, 0.0))
+        reward = self.pay(action, mean, noise).astype(jnp.float32)
+        state = state.replace(action=action, reward=reward, pulls=state.pulls + pulled.astype(jnp.int32))
+        return state, reward, jnp.bool_(False), {}
+
+    def observe(self, state: BanditState) -> Float[Array, "n"]:
+        """What happened last, and how late it is."""
+        time = 2 * elapsed(state.time, self.max_steps) - 1
+        one_hot = self._one_hot(state.action).astype(jnp.float32)
+        return jnp.concatenate([state.reward[None], one_hot, time[None]])
+
+    def render(self, state: BanditState) -> UInt8[np.ndarray, "320 _ 3"]:
+        """A bar for each arm's mean (green where it is the best), and its pulls; the arm pulled last is underlined."""
+        means, pulls = np.asarray(state.means), np.asarray(state.pulls)
+        width = max(320, 60 * self.num_arms)
+        top, bottom = max(1.0, float(means.max())), min(0.0, float(means.min()))
+        canvas = Canvas(width, 320)
+        across = width / self.num_arms
+
+        def height(value: float) -> float:
+            return 250 - 190 * (value - bottom) / (top - bottom)
+
+        for arm, mean in enumerate(means.tolist()):
+            left, right = across * (arm + 0.2), across * (arm + 0.8)
+            color = GOAL_COLOR if mean == means.max() else GRAY
+            canvas.polygon(box(left, height(0.0), right, height(mean)), color)
+            label = ((left + right) / 2, min(height(mean), height(0.0)) - 14)
+            canvas.text(label, f"{mean:.2f}", color if color == GOAL_COLOR else BLACK, size=15, anchor="mm")
+            canvas.text(((left + right) / 2, 280), f"{pulls[arm]} x", WALL_COLOR, size=15, anchor="mm")
+        canvas.line([(0, height(0.0)), (width, height(0.0))], BLACK, 1)
+        if int(state.time) > 0:
+            left = across * int(state.action)
+            canvas.line([(left + 0.2 * across, 296), (left + 0.8 * across, 296)], AGENT_COLOR, 5)
+            canvas.text((width / 2, 20), f"last reward {float(state.reward):.2f}", size=16, anchor="mm")
+        return canvas.pixels()
+
+    def _one_hot(self, arm: Int[Array, ""]) -> Bool[Array, "A"]:
+        return jnp.arange(self.num_arms, dtype=jnp.int32) == arm
+
+
+def given_arms(owner: Any, name: str, count: int) -> None:
+    """Make an array of a field that holds numbers for arms. Raises ValueError when there are not `count` of them."""
+    value = getattr(owner, name)
+    if value is None:
+        return
+    if isinstance(value, (tuple, list)):
+        value = np.asarray(value, np.float32)
+        object.__setattr__(owner, name, value)
+    shape = getattr(value, "shape", ())
+    if not shape or shape[-1] != count:
+        raise ValueError(
+            f"{type(owner).__name__}.{name} has shape {tuple(shape)}; with num_arms={owner.num_arms} it needs {count} "
+            "numbers (in a population, on the last axis)."
+        )

@@ -1,0 +1,169 @@
+"""PointRobot: search a half circle for a goal that cannot be seen.
+
+Source: Dorfman, Shenfeld and Tamar 2021, "Offline meta reinforcement learning"; github.com/Rondorf/BOReL
+`environments/toy_navigation/point_robot.py` (SparsePointEnv), step for step.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt8
+
+from shoal.canvas import Canvas
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Box
+from shoal.core.struct import Number, static, struct
+from shoal.envs.meta.clock import elapsed
+from shoal.envs.meta.given import check_both_or_none, check_range
+from shoal.envs.meta.picture import AGENT_COLOR, GRAY, WALL_COLOR
+from shoal.ops.trig import sincos
+
+GOAL_TINT = (190, 224, 196)
+STARTS = ("box", "half-disc", "origin")
+
+
+@struct
+class PointRobotState(State):
+    """Where the point is, where the goal is, and what happened last."""
+
+    position: Float[Array, "2"]
+    goal: Float[Array, "2"]
+    action: Float[Array, "2"]  # the last one, clipped; 0 at the start
+    reward: Float[Array, ""]  # the last one; 0 at the start
+
+
+@env("PointRobot-v0")
+@env("PointRobot-Respawn-v0", aliases=("PointRobot-misc",), start="half-disc", respawn=True, max_steps=100)
+@struct
+class PointRobot(Env):
+    """Find an unseen goal somewhere on a half circle, and stay there (or, with `respawn`, come back again and again).
+
+    Action: Box(2), float32, how far to move in x and y, from -`max_force` to `max_force` (0.1); clipped.
+
+    Observation: Box(6), float32
+
+    | i    | quantity                                                    | low  | high |
+    |------|-------------------------------------------------------------|------|------|
+    | 0, 1 | position                                                    | -inf | inf  |
+    | 2    | last reward; 0 at the start                                 | 0    | 1    |
+    | 3, 4 | last action, clipped; 0 at the start                        | -0.1 | 0.1  |
+    | 5    | time, from -1 at the start to 1 when `max_steps` are used   | -1   | 1    |
+
+    Reward: 1 where the position after the move lies within `goal_radius` (0.2) of the goal, else 0. With
+    `dense_reward` minus its distance.
+    Start: the goal anywhere on the upper half of a circle of `circle_radius` (1); the point uniform in a box of 3 x 2
+    radii around it (`start="box"`: x in [-1.5, 1.5], y in [-0.5, 1.5]), at a uniform distance and angle within the half
+    circle (`"half-disc"`), or in the middle (`"origin"`).
+    End: never terminated; truncated after `max_steps` (20). With `respawn` a point that reaches the goal starts anew
+    elsewhere in the same episode (`PointRobot-Respawn-v0`: from the half disc, 100 steps).
+    A task of your own: give the goal as `goal_x` and `goal_y`. They may be traced.
+
+    Differences from BOReL: its observation is the position alone. `respawn` and `start="half-disc"` are gymnax's.
+    """
+
+    reset_every: ClassVar[int] = 20
+
+    circle_radius: Number = 1.0
+    goal_radius: Number = 0.2
+    goal_x: Number | None = None
+    goal_y: Number | None = None
+    max_steps: Number | None = 20
+    max_force: float = static(0.1)  # static: it is the action space
+    start: str = static("box", choices=STARTS)
+    respawn: bool = static(False, choices=(False, True))
+    dense_reward: bool = static(False, choices=(False, True))
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise ValueError(f"start={self.start!r} is unknown. Choose one of: {', '.join(STARTS)}.")
+        if not 0 < self.max_force < math.inf:
+            raise ValueError(f"max_force={self.max_force} moves nothing: it must be above 0, and finite.")
+        check_both_or_none(self, "goal_x", "goal_y")
+        largest = float(np.finfo(np.float32).max)
+        tiny = float(np.finfo(np.float32).tiny)
+        for name in ("circle_radius", "goal_radius"):
+            check_range(self, name, tiny, largest, "a radius is above 0, and finite.")
+        for name in ("goal_x", "goal_y"):
+            check_range(self, name, -largest, largest, "a goal has finite coordinates.")
+
+    @property
+    def observation_space(self) -> Box:
+        """Any position; what happened last; the time."""
+        force, low, high = self.max_force, 0.0, 1.0
+        if self.dense_reward:
+            low, high = -math.inf, 0.0
+        return Box(
+            (-math.inf, -math.inf, low, -force, -force, -1.0), (math.inf, math.inf, high, force, force, 1.0), (6,)
+        )
+
+    @property
+    def action_space(self) -> Box:
+        """How far a step may go along each axis."""
+        return Box(-self.max_force, self.max_force, (2,))
+
+    def init(self, key: Key) -> PointRobotState:
+        """A goal on the half circle, and a point that does not know it."""
+        k_goal, k_start = jax.random.split(key)
+        position = self._start(jax.random.uniform(k_start, (2,)))
+        if self.goal_x is None:
+            sin, cos = sincos(jax.random.uniform(k_goal, maxval=math.pi))
+            goal = self.circle_radius * jnp.stack([cos, sin])
+        else:
+            goal = jnp.stack([jnp.asarray(x, position.dtype) for x in (self.goal_x, self.goal_y)])
+        return PointRobotState(
+            time=jnp.int32(0),
+            position=position,
+            goal=goal,
+            action=jnp.zeros_like(position),
+            reward=jnp.float32(0),
+        )
+
+    def noise(self, key: Key) -> Float[Array, "2"] | None:
+        """Two uniform numbers that say where a point that respawns would start."""
+        return jax.random.uniform(key, (2,)) if self.respawn else None
+
+    def transition(
+        self, state: PointRobotState, action: Float[Array, "2"], noise: Float[Array, "2"] | None
+    ) -> tuple[PointRobotState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Move, look how far the goal is, and perhaps start again."""
+        action = jnp.clip(action, -self.max_force, self.max_force).astype(state.position.dtype)
+        position = state.position + action
+        distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
+        reached = distance <= self.goal_radius
+        reward = (-distance if self.dense_reward else reached).astype(jnp.float32)
+        if noise is not None:
+            position = jnp.where(reached, self._start(noise), position)
+        return state.replace(position=position, action=action, reward=reward), reward, jnp.bool_(False), {}
+
+    def observe(self, state: PointRobotState) -> Float[Array, "6"]:
+        """Position, last reward, last action, time."""
+        time = 2 * elapsed(state.time, self.max_steps) - 1
+        last = jnp.concatenate([state.reward[None], state.action.astype(jnp.float32), time[None]])
+        return jnp.concatenate([state.position.astype(jnp.float32), last])
+
+    def render(self, state: PointRobotState) -> UInt8[np.ndarray, "340 480 3"]:
+        """The half circle, the goal that the point does not see, the point, and its last move."""
+        radius, reach = float(self.circle_radius), float(self.goal_radius)
+        goal, point = np.asarray(state.goal, float), np.asarray(state.position, float)
+        canvas = Canvas(480, 340, window=(-1.8 * radius, -0.8 * radius, 1.8 * radius, 1.75 * radius))
+        canvas.circle(tuple(goal), reach, GOAL_TINT)
+        angles = np.linspace(0, math.pi, 65)
+        canvas.line(radius * np.stack([np.cos(angles), np.sin(angles)], 1), GRAY, 0.01 * radius)
+        canvas.line([tuple(point - np.asarray(state.action, float)), tuple(point)], WALL_COLOR, 0.02 * radius)
+        canvas.circle(tuple(point), 0.05 * radius, AGENT_COLOR)
+        return canvas.pixels()
+
+    def _start(self, chance: Float[Array, "2"]) -> Float[Array, "2"]:
+        """Where a point starts, from two uniform numbers."""
+        if self.start == "origin":
+            return jnp.zeros_like(chance)
+        if self.start == "box":
+            return self.circle_radius * (
+                jnp.asarray([3.0, 2.0], chance.dtype) * chance - jnp.asarray([1.5, 0.5], chance.dtype)
+            )
+        sin, cos = sincos(chance[1] * math.pi)
+        return self.circle_radius * chance[0] * jnp.stack([cos, sin])
