@@ -77,5 +77,7 @@ def test_long_walks_equal_the_reference(fields, steps):
             reward = maze.step(int(actions[t, e]), int(noise[t, e]))
             assert ours.reward[t, e] == np.float32(reward)
             if maze.time <= env.max_steps:
-                np.testing.assert_allclose(ours.obs[t, e], maze.observation(), rtol=1e-6)  # the share of time is rounded
+                np.testing.assert_allclose(
+                    ours.obs[t, e], maze.observation(), rtol=1e-6
+                )  # the share of time is rounded
             assert (ours.state.row[t, e], ours.state.column[t, e]) == maze.position

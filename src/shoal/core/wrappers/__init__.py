@@ -7,6 +7,7 @@ from shoal.core.wrappers.sticky_actions import StickyActions
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_observation import TransformObservation
 from shoal.core.wrappers.transform_reward import ClipReward, ScaleReward, TransformReward
+from shoal.core.wrappers.trials import Trials
 
 __all__ = [
     "ClipReward",
@@ -18,4 +19,5 @@ __all__ = [
     "TimeLimit",
     "TransformObservation",
     "TransformReward",
+    "Trials",
 ]
