@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.meta.replay import first_states, noise_of, play
+from parity.replay import first_states, noise_of, play
 from shoal.envs.meta.four_rooms import FourRooms, FourRoomsState
 
 CLOCKWISE = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left

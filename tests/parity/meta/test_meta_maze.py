@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.meta.replay import first_states, noise_of, play
+from parity.replay import first_states, noise_of, play
 from shoal.envs.meta.meta_maze import MetaMaze
 
 CLOCKWISE = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from parity.meta.replay import first_states, noise_of, play
+from parity.replay import first_states, noise_of, play
 from shoal.envs.meta.point_robot import PointRobot
 
 

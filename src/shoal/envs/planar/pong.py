@@ -1,0 +1,208 @@
+"""PixelPong: keep a ball in play against an opponent as good as you like.
+
+Source: github.com/BlackHC/batch_pong_poc, `vanilla_pong.py`, for how ball and paddles move. Serve, score and opponent
+are our own.
+"""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+from shoal.canvas import Canvas, box
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, static, struct
+from shoal.envs.given import check_range
+
+FIELD, LINES, AGENT_COLOR, OPPONENT_COLOR, BALL = (24, 28, 34), (70, 76, 86), (96, 160, 255), (236, 132, 96), (255,) * 3
+TRAIL = (110, 110, 110)
+
+
+@struct
+class PixelPongState(State):
+    """Paddles and ball, in rows and columns as pixels count them, but not whole ones."""
+
+    paddles: Float[Array, "2"]  # row of each paddle's middle: agent (left), opponent (right)
+    ball: Float[Array, "2"]  # row, column
+    velocity: Float[Array, "2"]  # rows and columns a step
+    ball_before: Float[Array, "2"]  # where the ball was a step ago; where it is, after a serve
+    score: Int[Array, "2"]  # points of agent and opponent
+
+
+@env("PixelPong-v0", aliases=("Pong-misc",))
+@struct
+class PixelPong(Env):
+    """Play Pong as the left paddle, on `height` x `width` pixels (30 x 40).
+
+    Action: Discrete(3); 0 stay, 1 up, 2 down, by `paddle_speed` rows (2). Paddles stay within the field.
+
+    Observation: Box(`height`, `width`, 3), bool: paddles, ball, and where the ball was a step ago.
+
+    Ball: it moves `ball_x_speed` columns (1) a step, and at most `ball_max_y_speed` rows (3). The upper and lower walls
+    reflect it. A paddle reflects it and adds to its vertical speed the distance from the paddle's middle, in half
+    paddles.
+    Opponent: with probability `opponent_skill` (0.75), at every step, it moves towards the ball's row; otherwise it
+    stays.
+    Reward: 1 when the opponent misses the ball, -1 when the agent does.
+    Start: the ball is served from the middle, to either side, with a vertical speed uniform in +-`serve_y_speed` (1).
+    End: terminated when either side has `points` points (1; until then the ball is served again); truncated after
+    `max_steps` (1,000).
+
+    Differences from batch_pong_poc: there both paddles are the agent's, the reward is 1 for every step without a miss,
+    the serve is always level and to the right, and paddles may leave the field by twice their half height. As there,
+    the right paddle reaches nearly half a pixel farther than the left one.
+    """
+
+    reset_every: ClassVar[int] = 20
+
+    ball_x_speed: Number = 1.0
+    ball_max_y_speed: Number = 3.0
+    paddle_speed: Number = 2.0
+    serve_y_speed: Number = 1.0
+    opponent_skill: Number = 0.75
+    points: Number = 1
+    max_steps: Number | None = 1000
+    width: int = static(40)
+    height: int = static(30)
+    paddle_half_height: int = static(2)
+
+    def __post_init__(self) -> None:
+        half = self.paddle_half_height
+        if half < 1 or self.height < 2 * half + 2 or self.width < 6:
+            raise ValueError(
+                f"a field of {self.width} x {self.height} pixels with paddles of 2 * {half} + 1 is no game: it needs "
+                "width 6 or more, paddle_half_height 1 or more, and height 2 * paddle_half_height + 2 or more."
+            )
+        check_range(self, "opponent_skill", 0.0, 1.0, "a probability lies between 0 and 1.")
+        check_range(self, "ball_x_speed", 1e-3, self.width / 2, f"above 0, at most {self.width / 2} on this field.")
+        fastest = (self.height - 1) / 2
+        check_range(self, "ball_max_y_speed", 0.0, fastest, f"0 to {fastest}, so that walls reflect once a step.")
+        check_range(self, "serve_y_speed", 0.0, fastest, f"0 to {fastest}, so that walls reflect once a step.")
+        check_range(self, "paddle_speed", 0.0, self.height, f"0 to {self.height}, the height of the field.")
+        check_range(self, "points", 1, np.inf, "a game takes 1 point or more.")
+
+    @property
+    def observation_space(self) -> Box:
+        """Three layers."""
+        return Box(0, 1, (self.height, self.width, 3), np.bool_)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Stay, up, down."""
+        return Discrete(3)
+
+    def init(self, key: Key) -> PixelPongState:
+        """Paddles in the middle, a serve."""
+        k_height, k_side = jax.random.split(key)
+        ball, velocity = self._serve(jax.random.uniform(k_height), jax.random.bernoulli(k_side))
+        paddles = jnp.full(2, self.height / 2, ball.dtype)
+        return PixelPongState(jnp.int32(0), paddles, ball, velocity, ball, jnp.zeros(2, jnp.int32))
+
+    def noise(self, key: Key) -> tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        """A uniform number below which the opponent moves; another for the height of a serve; whether to the right."""
+        chance, height, side = jax.random.uniform(key, (3,))
+        return chance, height, side < 0.5
+
+    def transition(
+        self,
+        state: PixelPongState,
+        action: Int[Array, ""],
+        noise: tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]],
+    ) -> tuple[PixelPongState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Move paddles and ball, reflect the ball, count points."""
+        chance, serve_height, to_the_right = noise
+        paddles = self._move_paddles(state, action, chance)
+        ball, velocity = self._reflect_at_walls(state.ball + state.velocity, state.velocity)
+        ball, velocity = self._reflect_at_paddles(ball, velocity, paddles)
+        missed = jnp.stack([ball[1] >= self.width, ball[1] < 0])  # by the opponent, by the agent
+        score = state.score + missed.astype(jnp.int32)
+        reward = missed[0].astype(jnp.float32) - missed[1].astype(jnp.float32)
+        is_over = jnp.any(score >= self.points)
+        again = jnp.any(missed) & ~is_over
+        served, serve_velocity = self._serve(serve_height, to_the_right)
+        state = state.replace(
+            paddles=paddles,
+            ball=jnp.where(again, served, ball),
+            velocity=jnp.where(again, serve_velocity, velocity),
+            ball_before=jnp.where(again, served, state.ball),
+            score=score,
+        )
+        return state, reward, is_over, {}
+
+    def observe(self, state: PixelPongState) -> Bool[Array, "H W 3"]:
+        """Paddles, ball, and where the ball was."""
+        # One comparison for each pixel of each layer: stacking layers would compute them apart.
+        row, column, layer = np.indices((self.height, self.width, 3), np.int32)
+        pixel = (row * self.width + column) * 3 + layer
+        paddles = jnp.floor(state.paddles).astype(jnp.int32)
+        near = [jnp.abs(row - paddle) <= self.paddle_half_height for paddle in paddles]
+        picture = (layer == 0) & (((column == 0) & near[0]) | ((column == self.width - 1) & near[1]))
+        return picture | (pixel == self._pixel(state.ball) * 3 + 1) | (pixel == self._pixel(state.ball_before) * 3 + 2)
+
+    def render(self, state: PixelPongState) -> UInt8[np.ndarray, "_ _ 3"]:
+        """The field in large: the agent blue on the left, the opponent on the right, ball, trail and points."""
+        canvas = Canvas(self.width * 12, self.height * 12, window=(0, self.height, self.width, 0), background=FIELD)
+        middle, half = self.width / 2, self.paddle_half_height
+        for row in range(0, self.height, 2):
+            canvas.line([(middle, row + 0.5), (middle, row + 1.2)], LINES, 0.15)
+        for column, paddle, color in zip(
+            (0, self.width - 1), state.paddles, (AGENT_COLOR, OPPONENT_COLOR), strict=True
+        ):
+            row = int(paddle)
+            canvas.polygon(box(column, row - half, column + 1, row + half + 1), color)
+        for ball, color in ((state.ball_before, TRAIL), (state.ball, BALL)):
+            row, column = divmod(int(self._pixel(ball)), self.width)
+            canvas.polygon(box(column, row, column + 1, row + 1), color)
+        for side, points, color in zip((-3, 3), state.score, (AGENT_COLOR, OPPONENT_COLOR), strict=True):
+            canvas.text((middle + side, 2.2), str(int(points)), color, size=24, anchor="mm")
+        return canvas.pixels()
+
+    def _move_paddles(
+        self, state: PixelPongState, action: Int[Array, ""], chance: Float[Array, ""]
+    ) -> Float[Array, "2"]:
+        above = state.ball[0] - state.paddles[1]
+        wanted = jnp.where(jnp.abs(above) > self.paddle_speed / 2, jnp.sign(above), 0.0)  # else it would only tremble
+        opponent = jnp.where(chance < self.opponent_skill, wanted, 0.0)
+        agent = (action == 2).astype(opponent.dtype) - (action == 1).astype(opponent.dtype)
+        paddles = state.paddles + self.paddle_speed * jnp.stack([agent, opponent])
+        return jnp.clip(paddles, self.paddle_half_height, self.height - 1 - self.paddle_half_height)
+
+    def _reflect_at_walls(
+        self, ball: Float[Array, "2"], velocity: Float[Array, "2"]
+    ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+        row, speed = ball[0], velocity[0]
+        above, below = row < 0, row >= self.height
+        row = jnp.where(above, -row, jnp.where(below, 2 * (self.height - 1) - row, row))
+        speed = jnp.where(above | below, -speed, speed)
+        return jnp.stack([row, ball[1]]), jnp.stack([speed, velocity[1]])
+
+    def _reflect_at_paddles(
+        self, ball: Float[Array, "2"], velocity: Float[Array, "2"], paddles: Float[Array, "2"]
+    ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+        half = self.paddle_half_height
+        off = ball[0] - paddles
+        left = (ball[1] <= 1) & (jnp.abs(off[0]) <= half)
+        right = (ball[1] > self.width - 2) & (jnp.abs(off[1]) < half + 1)
+        column = jnp.where(left, 2 - ball[1], jnp.where(right, 2 * (self.width - 2) - ball[1], ball[1]))
+        spin = jnp.where(left, off[0], off[1]) / half
+        spun = jnp.clip(velocity[0] + spin, -self.ball_max_y_speed, self.ball_max_y_speed)
+        hit = left | right
+        speed = jnp.where(hit, spun, velocity[0])
+        return jnp.stack([ball[0], column]), jnp.stack([speed, jnp.where(hit, -velocity[1], velocity[1])])
+
+    def _serve(
+        self, height: Float[Array, ""], to_the_right: Bool[Array, ""]
+    ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+        ball = jnp.asarray([self.height / 2, self.width / 2], height.dtype)
+        across = jnp.where(to_the_right, self.ball_x_speed, -self.ball_x_speed)
+        return ball, jnp.stack([(2 * height - 1) * self.serve_y_speed, across.astype(height.dtype)])
+
+    def _pixel(self, place: Float[Array, "2"]) -> Int[Array, ""]:
+        """The number of the pixel that a place lies in, row by row; of the nearest one if it lies outside."""
+        row, column = jnp.floor(place).astype(jnp.int32)
+        row = jnp.clip(row, 0, self.height - 1)
+        return row * self.width + jnp.clip(column, 0, self.width - 1)

@@ -1,0 +1,129 @@
+"""PlanarReacher: bring the tip of an arm to a goal. Not MuJoCo's Reacher: joints have no inertia to share.
+
+Source: ivy_gym's Reacher (github.com/unifyai/gym `ivy_gym/reacher.py`), step for step, for any number of joints.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt8
+
+from shoal.canvas import BLACK, Canvas
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Box
+from shoal.core.struct import Number, static, struct
+from shoal.envs.given import check_both_or_none, concrete_cells
+from shoal.ops.trig import sincos
+
+GOAL_COLOR, JOINT_COLOR, TIP_COLOR = (150, 196, 255), (128, 128, 128), (202, 72, 62)
+
+
+@struct
+class PlanarReacherState(State):
+    """Where each segment points, how fast it turns, and where the tip should go."""
+
+    angle: Float[Array, "J"]  # rad, counter-clockwise from the x axis (not from the segment before); counts whole turns
+    velocity: Float[Array, "J"]  # rad/s
+    goal: Float[Array, "2"]
+
+
+@env("PlanarReacher-v0", aliases=("Reacher-misc",))
+@struct
+class PlanarReacher(Env):
+    """Turn the segments of an arm, each one unit long, so that its tip comes to a goal and stays there.
+
+    Action: Box(`num_joints`), float32, the torque on each segment, from -1 to 1; clipped.
+
+    Observation: Box(3 `num_joints` + 2), float32
+
+    | part         | quantity                           | low          | high       |
+    |--------------|------------------------------------|--------------|------------|
+    | `num_joints` | cosine of each segment's angle     | -1           | 1          |
+    | `num_joints` | sine of each segment's angle       | -1           | 1          |
+    | `num_joints` | angular velocities, rad/s          | -inf         | inf        |
+    | 2            | the goal                           | -`num_joints`| `num_joints`|
+
+    Reward: exp(-d^2), d the distance from tip to goal after the step: between 0 and 1.
+    Start: angles uniform in +-pi, velocities in +-1, the goal in the square of +-`num_joints`, whose corners the arm
+    cannot reach.
+    End: never terminated; truncated after `max_steps` (100).
+    A task of your own: give the goal as `goal_x` and `goal_y`, within reach. They may be traced.
+
+    Differences from ivy_gym: a time limit, as in gymnax; torques are clipped; 2 joints are a choice, not a must.
+    """
+
+    reset_every: ClassVar[int] = 100
+
+    torque_scale: Number = 1.0  # rad/s^2 at full torque
+    dt: Number = 0.05  # seconds a step
+    goal_x: Number | None = None
+    goal_y: Number | None = None
+    max_steps: Number | None = 100
+    num_joints: int = static(2)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.num_joints, int) and self.num_joints >= 1):
+            raise ValueError(f"PlanarReacher.num_joints={self.num_joints} is no arm: 1 joint or more.")
+        check_both_or_none(self, "goal_x", "goal_y")
+        for goal in concrete_cells(self.goal_x, self.goal_y):
+            if not math.hypot(*goal) <= self.num_joints:
+                raise ValueError(
+                    f"the goal {goal} is out of reach: {self.num_joints} joints reach {self.num_joints} units far."
+                )
+
+    @property
+    def observation_space(self) -> Box:
+        """Points on unit circles, any velocity, a goal."""
+        joints = self.num_joints
+        high = (1.0,) * (2 * joints) + (math.inf,) * joints + (float(joints),) * 2
+        return Box(tuple(-x for x in high), high, (len(high),))
+
+    @property
+    def action_space(self) -> Box:
+        """A torque for each segment."""
+        return Box(-1.0, 1.0, (self.num_joints,))
+
+    def init(self, key: Key) -> PlanarReacherState:
+        """Any pose, slow; a goal somewhere."""
+        k_arm, k_goal = jax.random.split(key)
+        angle, velocity = jax.random.uniform(k_arm, (2, self.num_joints), minval=-1.0)
+        if self.goal_x is None:
+            goal = self.num_joints * jax.random.uniform(k_goal, (2,), minval=-1.0)
+        else:
+            goal = jnp.stack([jnp.asarray(x, angle.dtype) for x in (self.goal_x, self.goal_y)])
+        return PlanarReacherState(jnp.int32(0), angle * math.pi, velocity, goal)
+
+    def transition(
+        self, state: PlanarReacherState, action: Float[Array, "J"], noise: None
+    ) -> tuple[PlanarReacherState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Turn, then see how near the tip is."""
+        del noise
+        torque = jnp.clip(action, -1, 1).astype(state.angle.dtype)
+        velocity = state.velocity + self.dt * (self.torque_scale * torque)
+        state = state.replace(angle=state.angle + self.dt * velocity, velocity=velocity)
+        sin, cos = sincos(state.angle)
+        distance = (jnp.sum(cos) - state.goal[0]) ** 2 + (jnp.sum(sin) - state.goal[1]) ** 2
+        return state, jnp.exp(-distance).astype(jnp.float32), jnp.bool_(False), {}
+
+    def observe(self, state: PlanarReacherState) -> Float[Array, "n"]:
+        """Cosines, sines, velocities, the goal."""
+        sin, cos = sincos(state.angle)
+        return jnp.concatenate([cos, sin, state.velocity, state.goal]).astype(jnp.float32)
+
+    def render(self, state: PlanarReacherState) -> UInt8[np.ndarray, "400 400 3"]:
+        """The arm from its fixed end, with a red tip, and the goal."""
+        angle, goal = np.asarray(state.angle, float), np.asarray(state.goal, float)
+        bound = self.num_joints + 0.2
+        thick = 0.05 * self.num_joints
+        canvas = Canvas(400, 400, window=(-bound, -bound, bound, bound))
+        joints = np.concatenate([np.zeros((1, 2)), np.cumsum(np.stack([np.cos(angle), np.sin(angle)], 1), axis=0)])
+        canvas.circle(tuple(goal), 2 * thick, GOAL_COLOR)
+        canvas.line(joints, BLACK, thick)
+        for joint in joints[:-1]:
+            canvas.circle(tuple(joint), thick, JOINT_COLOR)
+        canvas.circle(tuple(joints[-1]), thick, TIP_COLOR)
+        return canvas.pixels()
