@@ -79,7 +79,7 @@ class FourRooms(Env):
     is drawn for every episode.
     """
 
-    reset_every: ClassVar[int] = 100
+    reset_every: ClassVar[int] = 60
 
     fail_prob: Number = 1 / 3
     goal_row: Number = 8

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.canvas import Canvas, box
+from shoal.canvas import WHITE, Canvas, box
 from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.given import check_range
 
-FIELD, LINES, AGENT_COLOR, OPPONENT_COLOR, BALL = (24, 28, 34), (70, 76, 86), (96, 160, 255), (236, 132, 96), (255,) * 3
-TRAIL = (110, 110, 110)
+FIELD, LINES, TRAIL = (24, 28, 34), (70, 76, 86), (110, 110, 110)
+AGENT_COLOR, OPPONENT_COLOR = (96, 160, 255), (236, 132, 96)
 
 
 @struct
@@ -57,7 +57,7 @@ class PixelPong(Env):
     the right paddle reaches nearly half a pixel farther than the left one.
     """
 
-    reset_every: ClassVar[int] = 20
+    reset_every: ClassVar[int] = 30
 
     ball_x_speed: Number = 1.0
     ball_max_y_speed: Number = 3.0
@@ -154,7 +154,7 @@ class PixelPong(Env):
         ):
             row = int(paddle)
             canvas.polygon(box(column, row - half, column + 1, row + half + 1), color)
-        for ball, color in ((state.ball_before, TRAIL), (state.ball, BALL)):
+        for ball, color in ((state.ball_before, TRAIL), (state.ball, WHITE)):
             row, column = divmod(int(self._pixel(ball)), self.width)
             canvas.polygon(box(column, row, column + 1, row + 1), color)
         for side, points, color in zip((-3, 3), state.score, (AGENT_COLOR, OPPONENT_COLOR), strict=True):
