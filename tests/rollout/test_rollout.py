@@ -193,6 +193,7 @@ def test_an_unknown_reset_mode_is_refused():
 def test_a_random_policy_hardly_ever_empties_the_bank(names):
     env = smallest(names)
     rollout = Rollout.for_env(env, 64, 128)
+    rounds = max(30, 3 * env.reset_every // 128)  # so that every world has a few resets
 
     def act(obs, mask, key, carry):
         return jax.vmap(env.action_space.sample)(key), None, carry
@@ -206,7 +207,7 @@ def test_a_random_policy_hardly_ever_empties_the_bank(names):
             return worlds, trajectory.episodes()
 
         k_init, k_run = jax.random.split(key)
-        return jax.lax.scan(collect, rollout.init(env, k_init), jax.random.split(k_run, 30))[1]
+        return jax.lax.scan(collect, rollout.init(env, k_init), jax.random.split(k_run, rounds))[1]
 
     episodes = run(make_key(0))
     assert episodes.count.sum() > 64

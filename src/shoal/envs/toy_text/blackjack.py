@@ -1,0 +1,207 @@
+"""Blackjack: hit or stick against a dealer who follows a rule.
+
+Source: Sutton and Barto, example 5.1; Gymnasium 1.4 `toy_text/blackjack.py`, card for card.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Integer, UInt8, UInt32
+
+from shoal.canvas import BLACK, WHITE, Canvas, box
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Discrete, Tuple
+from shoal.core.struct import Struct, static, struct
+
+RANKS = 13  # ace to king, equally likely: the deck is infinite
+# The most cards a dealer may need: six aces count 16, a six makes them a hard 12, five more aces 17.
+MOST_DRAWN = 10
+CARDS_A_WORD, WORDS = 4, 3  # 13^4 of 2^32 words: no hand of four is likelier than another by more than 1 in 150,000
+DEALER_STICKS = 17
+FELT, BACK, GOLD = (35, 100, 70), (150, 45, 50), (245, 205, 90)
+ACE = np.uint8(32)  # a bit of its own, above every sum
+
+Cards = Sequence[UInt8[Array, ""]]
+
+
+@struct
+class Hand(Struct):
+    """What counts of the cards held, in one byte, because a hand is dealt anew at most steps."""
+
+    points: UInt8[Array, ""]  # the sum with every ace as 1, at most 31; ACE more with an ace
+
+    @property
+    def sum(self) -> UInt8[Array, ""]:
+        """With every ace as 1."""
+        return self.points & (ACE - 1)
+
+    @property
+    def usable_ace(self) -> Bool[Array, ""]:
+        """Whether an ace counts 11 without going bust."""
+        return (self.points >= ACE) & (self.points <= ACE + 11)
+
+    @property
+    def value(self) -> UInt8[Array, ""]:
+        """The best sum."""
+        return self.sum + jnp.where(self.usable_ace, jnp.uint8(10), jnp.uint8(0))
+
+    @property
+    def score(self) -> UInt8[Array, ""]:
+        """The value, 0 when bust."""
+        return jnp.where(self.value > 21, jnp.uint8(0), self.value)
+
+    def with_card(self, card: UInt8[Array, ""], drawn: Bool[Array, ""]) -> "Hand":
+        """The hand after a card, where it is drawn."""
+        more = (self.points + card) | jnp.where(card == 1, ACE, jnp.uint8(0))
+        return Hand(jnp.where(drawn, more, self.points))
+
+
+@struct
+class BlackjackState(State):
+    """Both hands. The second card of the dealer is in the hand, and not seen."""
+
+    player: Hand
+    dealer: Hand
+    dealer_card: UInt8[Array, ""]  # the one that shows
+    has_stuck: Bool[Array, ""]
+
+
+@env("Blackjack-v1")
+@struct
+class Blackjack(Env):
+    """Draw cards to come nearer to 21 than the dealer, and not above.
+
+    Action: Discrete(2); 0 stick, 1 hit.
+
+    Observation: Tuple of uint8: the player's sum, Discrete(32); the dealer's card that shows (1 is an ace),
+    Discrete(11); whether the player has an ace that counts 11, Discrete(2).
+
+    Reward: 1 for winning, -1 for losing, 0 for a draw, all on the last step. An ace and a ten of the first two cards
+    are a natural: with `sab` (the rules of Sutton and Barto) it wins against all but another natural; without, with
+    `natural`, it pays 1.5 where it wins.
+    Start: two cards each.
+    End: terminated when the player sticks (the dealer draws up to 17 or more, then hands are compared) or goes bust.
+    Noise: the next ten cards, as many as a dealer may ever need; cards are drawn from an infinite deck.
+    Differences from Gymnasium: `natural=True` with `sab=True`, which Gymnasium ignores, is refused.
+    """
+
+    reset_every: ClassVar[int] = 1
+
+    sab: bool = static(True, choices=(False, True))
+    natural: bool = static(False, choices=(False, True))
+
+    def __post_init__(self) -> None:
+        if self.sab and self.natural:
+            raise ValueError("natural=True changes nothing under sab=True, where a natural pays 1: set sab=False too.")
+
+    @property
+    def observation_space(self) -> Tuple:
+        """The player's sum, the dealer's card, a usable ace."""
+        return Tuple(tuple(Discrete(n, np.uint8) for n in (32, 11, 2)))
+
+    @property
+    def action_space(self) -> Discrete:
+        """Stick and hit."""
+        return Discrete(2)
+
+    def init(self, key: Key) -> BlackjackState:
+        """Two cards each."""
+        return deal(cards_of(jax.random.bits(key, (1,))))
+
+    def noise(self, key: Key) -> UInt32[Array, "3"]:
+        """Words that hold the next cards, and two more."""
+        return jax.random.bits(key, (WORDS,))
+
+    def transition(
+        self, state: BlackjackState, action: Integer[Array, ""], noise: UInt32[Array, "3"]
+    ) -> tuple[BlackjackState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """The player draws a card, or the dealer all of theirs."""
+        cards, sticks, dealer = cards_of(noise), action == 0, state.dealer
+        player = state.player.with_card(cards[0], ~sticks)
+        for card in cards[:MOST_DRAWN]:
+            dealer = dealer.with_card(card, sticks & (dealer.value < DEALER_STICKS))
+        bust = player.sum > 21
+        reward = jnp.where(sticks, self._compare(state, dealer), -bust.astype(jnp.float32))
+        state = state.replace(player=player, dealer=dealer, has_stuck=sticks)
+        return state, reward, sticks | bust, {}
+
+    def observe(self, state: BlackjackState) -> tuple[UInt8[Array, ""], UInt8[Array, ""], UInt8[Array, ""]]:
+        """What the player knows."""
+        return state.player.value, state.dealer_card, state.player.usable_ace.astype(jnp.uint8)
+
+    def render(self, state: BlackjackState) -> UInt8[np.ndarray, "360 400 3"]:
+        """The dealer's cards above, the player's sum below; at the end who won."""
+        canvas = Canvas(400, 360, background=FELT)
+        canvas.text((30, 24), "Dealer", WHITE, 22)
+        canvas.text((30, 196), "Player", WHITE, 22)
+        _draw_card(canvas, 30, "A" if state.dealer_card == 1 else str(state.dealer_card))
+        _draw_card(canvas, 120, None)
+        if state.has_stuck:
+            canvas.text((300, 110), str(state.dealer.value), WHITE, 64, "mm")
+        canvas.text((80, 275), str(state.player.value), WHITE, 80, "mm")
+        for line, words in enumerate(_remarks(state)):
+            canvas.text((170, 245 + 36 * line), words, GOLD, 24)
+        return canvas.pixels()
+
+    def _compare(self, state: BlackjackState, dealer: Hand) -> Float[Array, ""]:
+        ours, theirs = state.player.score, dealer.score
+        reward = (ours > theirs).astype(jnp.float32) - (ours < theirs).astype(jnp.float32)
+        is_natural = (ours == 21) & (state.time == 1)  # every step before was a card
+        if self.sab:
+            # Only with two cards, those of the deal, can a dealer have a natural.
+            wins = is_natural & (state.dealer.value < 21)
+            return jnp.where(wins, jnp.float32(1), reward)
+        if self.natural:
+            return jnp.where(is_natural & (reward == 1), jnp.float32(1.5), reward)
+        return reward
+
+
+def deal(cards: Cards) -> BlackjackState:
+    """The first state: two cards for the dealer, of which the first shows, then two for the player."""
+    dealer, player = hand_of(cards[:2]), hand_of(cards[2:])
+    return BlackjackState(jnp.int32(0), player, dealer, cards[0], jnp.bool_(False))
+
+
+def hand_of(cards: Cards) -> Hand:
+    """The hand of two cards."""
+    nothing, yes = Hand(jnp.uint8(0)), jnp.bool_(True)
+    return functools.reduce(lambda hand, card: hand.with_card(card, yes), cards, nothing)
+
+
+def cards_of(words: UInt32[Array, "W"]) -> Cards:
+    """Four cards a word, by what they count: ace 1, and four of the thirteen ranks 10.
+
+    A word, as a fraction of 2^32, is written in base 13: each digit is a rank.
+    """
+    cards = []
+    for word in words:
+        for _ in range(CARDS_A_WORD):
+            # 13 word = digit 2^32 + rest, in halves because there are no wider words.
+            high = (word >> 16) * RANKS + ((word & 0xFFFF) * RANKS >> 16)
+            cards.append(jnp.minimum((high >> 16) + 1, 10).astype(jnp.uint8))
+            word = word * RANKS
+    return cards
+
+
+def _draw_card(canvas: Canvas, left: int, rank: str | None) -> None:
+    """A card face up, or face down without a rank."""
+    canvas.polygon(box(left, 60, left + 74, 164), WHITE)
+    if rank is None:
+        canvas.polygon(box(left + 6, 66, left + 68, 158), BACK)
+    else:
+        canvas.text((left + 37, 112), rank, BLACK, 44, "mm")
+
+
+def _remarks(state: BlackjackState) -> list[str]:
+    ours, theirs = int(state.player.score), int(state.dealer.score)
+    remarks = ["one ace counts 11"] if state.player.usable_ace else []
+    if ours == 0:
+        remarks.append("bust: lost")
+    elif state.has_stuck:
+        remarks.append("dealer is bust" if theirs == 0 else "stick")
+    return remarks

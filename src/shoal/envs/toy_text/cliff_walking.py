@@ -1,0 +1,103 @@
+"""CliffWalking: along the edge of a cliff to the goal, or safely around.
+
+Source: Sutton and Barto, example 6.6; Gymnasium 1.4 `toy_text/cliffwalking.py`, table for table.
+"""
+
+import functools
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer, UInt8
+
+from shoal.canvas import Board
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import Number, static, struct
+from shoal.envs.toy_text.tabular import SIDEWAYS, Outcome, Outcomes, Tabular, TabularState, neighbors
+
+ROWS, COLUMNS = 4, 12
+START, GOAL = 36, 47  # the corners of the last row; between them is the cliff
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: (rows down, columns right)
+STEP, FALL = range(2)  # which reward
+MEADOW, ABYSS, EDGE, FLAG, COAT = (196, 222, 160), (70, 62, 58), (140, 110, 80), (215, 50, 50), (40, 90, 160)
+
+
+@env("CliffWalking-v1")
+@env("CliffWalkingSlippery-v1", is_slippery=True)
+@struct
+class CliffWalking(Tabular):
+    """Walk from one corner to the other of a 4 x 12 grid, with a cliff between them along the last row.
+
+    Action: Discrete(4); 0 up, 1 right, 2 down, 3 left. With `is_slippery` one goes that way or to either side of it,
+    with probability 1/3 each. Borders stop a move.
+
+    Observation: Discrete(48), uint8; row x 12 + column of where one stands. The cells of the cliff are never seen.
+
+    Reward: `step_reward` for each step, `cliff_reward` for one off the cliff.
+    Start: in cell 36, the first of the last row. A fall off the cliff leads back there; the episode goes on.
+    End: terminated in cell 47, the last of all. There is no time limit, and a random walk takes some 6,500 steps.
+    Noise: one uniform number, if slippery.
+    Differences from Gymnasium: the probability of what happened is not in `info` but in `model()`.
+    """
+
+    reset_every: ClassVar[int] = 5000
+
+    is_slippery: bool = static(False, choices=(False, True))
+    step_reward: Number = -1.0
+    cliff_reward: Number = -100.0
+    max_steps: Number | None = None
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """Moves to the left of the wanted one, the wanted one, to the right of it."""
+        return cliff_outcomes(self.is_slippery)
+
+    @property
+    def rewards(self) -> tuple[Number, ...]:
+        """Of a step, of a fall."""
+        return self.step_reward, self.cliff_reward
+
+    @property
+    def probabilities(self) -> tuple[Number, ...]:
+        """One third each."""
+        return (1 / 3, 1 / 3, 1 / 3) if self.is_slippery else (1.0,)
+
+    def init(self, key: Key) -> TabularState:
+        """At the start."""
+        return TabularState(jnp.int32(0), self.first(key))
+
+    def noise(self, key: Key) -> Float[Array, ""] | None:
+        """Where one slips."""
+        return self.luck(key)
+
+    def transition(self, state: TabularState, action: Integer[Array, ""], noise: Float[Array, ""] | None) -> Outcome:
+        """Walk, or slip, or fall."""
+        index, reward, terminated = self.follow(state.index, action, noise)
+        return state.replace(index=index), reward, terminated, {}
+
+    def render(self, state: TabularState) -> UInt8[np.ndarray, "256 768 3"]:
+        """The meadow from above, with the cliff, the start, the goal and oneself."""
+        board = Board(ROWS, COLUMNS, ground=MEADOW)
+        for index in range(START + 1, GOAL):
+            board.tile(divmod(index, COLUMNS), ABYSS)
+        board.canvas.line([(1, ROWS - 1), (COLUMNS - 1, ROWS - 1)], EDGE, 0.08)
+        board.letter(divmod(START, COLUMNS), "S")
+        board.flag(divmod(GOAL, COLUMNS), FLAG)
+        board.person(divmod(int(state.index), COLUMNS), COAT)
+        return board.pixels()
+
+
+@functools.cache
+def cliff_outcomes(is_slippery: bool) -> Outcomes:
+    """The table; that of the cells from which nobody ever steps, cliff and goal, is as if they were ordinary ones."""
+    landing = neighbors(ROWS, COLUMNS, MOVES)
+    landing = landing[:, SIDEWAYS] if is_slippery else landing[..., None]
+    falls = (landing > START) & (landing < GOAL)
+    return Outcomes(
+        next_state=np.where(falls, START, landing),
+        reward=np.where(falls, FALL, STEP),
+        terminated=landing == GOAL,
+        certain=np.full(landing.shape[:2], not is_slippery),
+        starts=np.array([START]),
+    )

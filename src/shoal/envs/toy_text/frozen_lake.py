@@ -1,0 +1,137 @@
+"""FrozenLake: cross a lake of slippery ice without falling into a hole.
+
+Source: Gymnasium 1.4 `toy_text/frozen_lake.py`, table for table.
+"""
+
+import functools
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer, UInt8
+
+from shoal.canvas import Board
+from shoal.core.env import Key
+from shoal.core.registry import env
+from shoal.core.struct import Number, static, struct
+from shoal.envs.toy_text.lakes import Map, cells_of, read_map
+from shoal.envs.toy_text.tabular import (
+    SIDEWAYS,
+    Outcome,
+    Outcomes,
+    Tabular,
+    TabularState,
+    check_probability,
+    neighbors,
+)
+
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up: (rows down, columns right)
+NOTHING, GOAL, HOLE, FROZEN = range(4)  # which reward
+ICE, RIM, WATER, FLAG, COAT = (224, 240, 250), (150, 190, 215), (25, 60, 105), (215, 50, 50), (45, 125, 70)
+
+
+@env("FrozenLake-v1", aliases=("FrozenLake-misc",))
+@env("FrozenLake8x8-v1", map_name="8x8", max_steps=200)
+@struct
+class FrozenLake(Tabular):
+    """Walk from the start to the goal over ice, on which one slips to the sides.
+
+    Action: Discrete(4); 0 left, 1 down, 2 right, 3 up. With `is_slippery` the move goes where it should with
+    probability `success_rate`, and to either side of that with half of what is left. Borders stop it.
+
+    Observation: Discrete(rows x columns); row x columns + column of where one stands, in the smallest dtype.
+
+    Reward: `goal_reward`, `hole_reward` or `frozen_reward` for the cell that is entered (Gymnasium's
+    `reward_schedule`, in this order); to stay on one's cell at a border counts as entering it.
+    Start: on the cell S (any of them, where there are several).
+    End: terminated on a hole or a goal; truncated after `max_steps` (100; 200 in FrozenLake8x8).
+    Noise: one uniform number, if slippery.
+    Maps: `desc` holds the rows, as ("SFFF", "FHFH", "FFFH", "HFFG") or in one text, "SFFF/FHFH/FFFH/HFFG"; S start, F
+    frozen, H hole, G goal. Without one, `map_name`. `generate_random_map` draws those that Gymnasium draws.
+    Differences from Gymnasium: a map without a start, or without a way to a goal, is refused; the probability of what
+    happened is not in `info` but in `model()`. gymnax (FrozenLake-misc) demands one S and one G; here any number.
+    """
+
+    reset_every: ClassVar[int] = 6
+
+    desc: str | Map | None = static("", help="the map, its rows joined by /")
+    map_name: str | None = static("4x4", choices=("4x4", "8x8"), help="the map where desc is empty")
+    is_slippery: bool = static(True, choices=(False, True))
+    success_rate: Number = 1 / 3  # how likely a move on slippery ice goes where it should
+    goal_reward: Number = 1.0
+    hole_reward: Number = 0.0
+    frozen_reward: Number = 0.0
+    max_steps: Number | None = 100
+
+    def __post_init__(self) -> None:
+        read_map(self.desc, self.map_name)
+        check_probability(self, "success_rate")
+
+    @property
+    def lake(self) -> Map:
+        """The rows of the map."""
+        return read_map(self.desc, self.map_name)
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """Moves to the left of the wanted one, the wanted one, to the right of it; nothing changes at the end."""
+        return lake_outcomes(self.lake, self.is_slippery)
+
+    @property
+    def rewards(self) -> tuple[Number, ...]:
+        """Nothing more comes after the end."""
+        return 0.0, self.goal_reward, self.hole_reward, self.frozen_reward
+
+    @property
+    def probabilities(self) -> tuple[Number, ...]:
+        """Of a move to the left, as wanted, to the right."""
+        slip = (1.0 - self.success_rate) / 2.0
+        return (slip, self.success_rate, slip) if self.is_slippery else (1.0,)
+
+    def init(self, key: Key) -> TabularState:
+        """On a start."""
+        return TabularState(jnp.int32(0), self.first(key))
+
+    def noise(self, key: Key) -> Float[Array, ""] | None:
+        """Where one slips."""
+        return self.luck(key)
+
+    def transition(self, state: TabularState, action: Integer[Array, ""], noise: Float[Array, ""] | None) -> Outcome:
+        """Walk, or slip."""
+        index, reward, terminated = self.follow(state.index, action, noise)
+        return state.replace(index=index), reward, terminated, {}
+
+    def render(self, state: TabularState) -> UInt8[np.ndarray, "H W 3"]:
+        """The lake from above: start, holes, flags on goals, and oneself, red in a hole."""
+        lake = self.lake
+        board = Board(len(lake), len(lake[0]), ground=ICE)
+        for hole in cells_of(lake, "H"):
+            board.disk(hole, RIM, 0.42)
+            board.disk(hole, WATER, 0.36)
+        for start in cells_of(lake, "S"):
+            board.letter(start, "S", RIM)
+        for goal in cells_of(lake, "G"):
+            board.flag(goal, FLAG)
+        here = divmod(int(state.index), len(lake[0]))
+        fell_in = here in cells_of(lake, "H")
+        board.person(here, FLAG if fell_in else COAT, 0.7 if fell_in else 1.0)
+        return board.pixels()
+
+
+@functools.cache
+def lake_outcomes(lake: Map, is_slippery: bool) -> Outcomes:
+    """The table of a lake."""
+    cells = np.array([list(row) for row in lake]).ravel()
+    is_end = (cells == "G") | (cells == "H")
+    landing = neighbors(len(lake), len(lake[0]), MOVES)
+    landing[is_end] = np.flatnonzero(is_end)[:, None]
+    landing = landing[:, SIDEWAYS] if is_slippery else landing[..., None]
+    reward = np.select([cells == "G", cells == "H"], [GOAL, HOLE], FROZEN)[landing]
+    reward[is_end] = NOTHING
+    return Outcomes(
+        next_state=landing,
+        reward=reward,
+        terminated=is_end[landing],
+        certain=np.broadcast_to(is_end[:, None] | (not is_slippery), landing.shape[:2]),
+        starts=np.flatnonzero(cells == "S"),
+    )
