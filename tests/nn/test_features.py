@@ -13,6 +13,7 @@ from shoal.nn.features import flat_features, image_features, is_image
 SPACES = [
     Discrete(3),
     MultiDiscrete((2, 3)),
+    MultiDiscrete((4, 4, 4)),
     Box(-1, 1, (4,)),
     Box(0, 255, (6, 6, 3), np.uint8),
     Box(0, 1, (5, 5, 2), np.bool_),
@@ -25,6 +26,11 @@ def test_choices_are_one_hot_and_parts_stand_side_by_side():
     space = Dict({"b": Box(0, 1, (2,)), "a": Discrete(3)})
     got = flat_features(space, {"a": jnp.int32(1), "b": jnp.asarray([0.5, 0.25])})
     assert got.tolist() == [0, 1, 0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("nvec, expected", [((2, 3), [0, 1, 0, 0, 1]), ((3, 3), [0, 1, 0, 0, 0, 1])])
+def test_several_choices_are_one_hot_side_by_side(nvec, expected):
+    assert flat_features(MultiDiscrete(nvec), jnp.asarray([1, 2])).tolist() == expected
 
 
 def test_uint8_images_are_scaled_and_flags_are_not():
