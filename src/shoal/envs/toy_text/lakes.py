@@ -1,5 +1,6 @@
 """Maps of frozen lakes: the two that are known by name, those drawn at random, and what makes a map one."""
 
+import functools
 from collections.abc import Iterable
 
 import numpy as np
@@ -32,6 +33,7 @@ def generate_random_map(size: int = 8, p: float = 0.8, seed: int | None = None) 
     raise ValueError(f"none of {MOST_DRAWS} maps of size={size} and p={p} had a way to the goal: give more ice.")
 
 
+@functools.cache
 def read_map(desc: str | Map | None, map_name: str | None) -> Map:
     """The map that is meant: `desc` (rows, or one text with rows joined by /), else the one of that name.
 
