@@ -1,0 +1,143 @@
+"""GridWorld: find the goal in an empty grid.
+
+Source: Ryan Pegoud, "Vectorize and Parallelize RL Environments with JAX: Q-learning at the Speed of Light", and its
+code (RPegoud/jym).
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Integer, UInt, UInt8
+
+from shoal.canvas import WHITE, Board
+from shoal.core.env import Env, Key, State
+from shoal.core.registry import env
+from shoal.core.spaces import Discrete, MultiDiscrete
+from shoal.core.struct import Number, is_concrete, static, struct
+from shoal.envs.gridworlds.moves import check_inside, check_size, moved
+
+MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))  # right, down, left, up: (rows down, columns right)
+STARTS_FROM = 3  # row and column of the first cell that a random start may be
+GROUND, GOAL, WALKER = (245, 245, 240), (60, 160, 90), (50, 100, 190)
+
+
+@struct
+class GridWorldState(State):
+    """Where one stands."""
+
+    row: UInt8[Array, ""]
+    column: UInt8[Array, ""]
+
+
+@env("GridWorld-v0")
+@struct
+class GridWorld(Env):
+    """Walk to the goal in an empty grid: 18 steps from corner to corner of the article's 8 x 12 cells.
+
+    Action: Discrete(4); 0 right, 1 down, 2 left, 3 up. Borders stop a move.
+
+    Observation: MultiDiscrete(rows, columns), uint8; row and column of where one stands. With `observation="index"`
+    Discrete(rows x columns), row x columns + column, for agents with a table.
+
+    Reward: 1 on the step that reaches the goal, otherwise 0.
+    Start: in the cell (`start_row`, `start_column`), by default the last one; with `random_start` uniform among the
+    cells from row 3 and column 3 on.
+    End: terminated at the goal. There is no time limit, and a random walk takes some 600 steps.
+    Differences from the article: the reward is a float; an episode's end does not move the observation to the next
+    start, so a learner may, and should, leave the value after the goal out.
+    """
+
+    reset_every: ClassVar[int] = 300
+
+    rows: int = static(8)
+    columns: int = static(12)
+    random_start: bool = static(False, choices=(False, True))
+    observation: str = static("position", choices=("position", "index"))
+    goal_row: Number = 0
+    goal_column: Number = 0
+    start_row: Number | None = None  # the last one, where none is given
+    start_column: Number | None = None  # the last one, where none is given
+    max_steps: Number | None = None
+
+    def __post_init__(self) -> None:
+        least = STARTS_FROM + 1 if self.random_start else 1
+        for size, *places in (("rows", "goal_row", "start_row"), ("columns", "goal_column", "start_column")):
+            check_size(self, size, least)
+            for place in places:
+                check_inside(self, place, getattr(self, size))
+        self._check_goal()
+        if self.observation not in ("position", "index"):
+            raise ValueError(f"observation={self.observation!r} is unknown. Choose 'position' or 'index'.")
+
+    @property
+    def start(self) -> tuple[Number, Number]:
+        """Row and column of the start that is not random."""
+        row, column = self.start_row, self.start_column
+        return (self.rows - 1 if row is None else row), (self.columns - 1 if column is None else column)
+
+    @property
+    def observation_space(self) -> MultiDiscrete | Discrete:
+        """All cells."""
+        if self.observation == "index":
+            return Discrete(self.rows * self.columns, self._index_dtype)
+        return MultiDiscrete((self.rows, self.columns), np.uint8)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Four directions."""
+        return Discrete(len(MOVES))
+
+    def init(self, key: Key) -> GridWorldState:
+        """At the start."""
+        row, column = self.start
+        if self.random_start:
+            k_row, k_column = jax.random.split(key)
+            row = jax.random.randint(k_row, (), STARTS_FROM, self.rows)
+            column = jax.random.randint(k_column, (), STARTS_FROM, self.columns)
+        return GridWorldState(jnp.int32(0), jnp.asarray(row, jnp.uint8), jnp.asarray(column, jnp.uint8))
+
+    def transition(
+        self, state: GridWorldState, action: Integer[Array, ""], noise: None
+    ) -> tuple[GridWorldState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """Walk."""
+        del noise
+        right, down, left, up = (action == number for number in range(len(MOVES)))
+        row = moved(state.row, down, up, self.rows)
+        column = moved(state.column, right, left, self.columns)
+        goal_row, goal_column = (jnp.asarray(place, jnp.uint8) for place in (self.goal_row, self.goal_column))
+        arrived = (row == goal_row) & (column == goal_column)
+        return state.replace(row=row, column=column), arrived.astype(jnp.float32), arrived, {}
+
+    def observe(self, state: GridWorldState) -> UInt[Array, "..."]:
+        """The position."""
+        if self.observation == "index":
+            wide = self._index_dtype
+            return state.row.astype(wide) * wide.type(self.columns) + state.column.astype(wide)
+        return jnp.stack([state.row, state.column])
+
+    def render(self, state: GridWorldState) -> UInt8[np.ndarray, "H W 3"]:
+        """The grid, a flag on the goal, and oneself."""
+        board = Board(self.rows, self.columns, ground=GROUND)
+        board.tile((int(self.goal_row), int(self.goal_column)), GOAL, 0.04)
+        board.flag((int(self.goal_row), int(self.goal_column)), WHITE)
+        board.person((int(state.row), int(state.column)), WALKER)
+        return board.pixels()
+
+    def _check_goal(self) -> None:
+        goal = (self.goal_row, self.goal_column)
+        if not all(is_concrete(place) for place in (*goal, *self.start)):
+            return
+        if self.random_start and np.any((np.asarray(goal[0]) >= STARTS_FROM) & (np.asarray(goal[1]) >= STARTS_FROM)):
+            raise ValueError(
+                f"the goal in row {goal[0]}, column {goal[1]} may be drawn as the random start, which lies from row "
+                f"{STARTS_FROM} and column {STARTS_FROM} on: put the goal above or to the left of that."
+            )
+        same = (np.asarray(goal[0]) == np.asarray(self.start[0])) & (np.asarray(goal[1]) == np.asarray(self.start[1]))
+        if not self.random_start and np.any(same):
+            raise ValueError(f"start and goal are both in row {goal[0]}, column {goal[1]}: move one of them.")
+
+    @property
+    def _index_dtype(self) -> np.dtype:
+        return np.min_scalar_type(self.rows * self.columns - 1)
