@@ -120,6 +120,12 @@ def test_seeds_and_generators_change_everything(train, alone):
         assert not np.allclose(members["state/weights/policy/kernel"], alone[1]["state/weights/policy/kernel"][:1])
 
 
+def test_a_world_of_no_numbers_is_trained_like_any_other(train):
+    plan, _, curves = train(env="Blackjack-v1", seeds=3)
+    assert jax.tree.leaves(plan.env) == []
+    assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()
+
+
 def test_one_member_too_large_for_memory_is_refused():
     with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB at hand"):
         make_plan(RunSpec(**SPEC), memory_limit=1000)

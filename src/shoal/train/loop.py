@@ -267,7 +267,7 @@ class Run:
         self.members[wave] = parts if len(self.plan.waves) == 1 else self._host(self.plan.waves[wave], parts)
 
     def _spread(self, tree: Any, span: slice) -> list[Any]:
-        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree))
+        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree), span.stop - span.start)
 
     def _all_members(self) -> Any:
         if len(self.plan.waves) > 1:

@@ -60,8 +60,8 @@ class Placement(NamedTuple):
             return cores
         return f"{cores}, {'one member' if self.block == 1 else f'{self.block} members'} at a time on each"
 
-    def spread(self, tree: Any) -> list[Any]:
-        """Leaves [M] as the arguments of each call."""
+    def spread(self, tree: Any, count: int = 0) -> list[Any]:
+        """Leaves [M] as the arguments of each call. `count` is M, for a tree without any (a world of no numbers)."""
         leaves, structure = jax.tree.flatten(tree)
         impls = [jax.random.key_impl(x) if is_key(x) else None for x in leaves]
         arrays = [key_words(x) for x in leaves]
@@ -72,7 +72,7 @@ class Placement(NamedTuple):
             ]
             return jax.tree.unflatten(structure, chosen)
 
-        last = len(arrays[0]) - 1
+        last = (len(arrays[0]) if arrays else count) - 1
         if self.mesh:
             everyone = part(np.minimum(np.arange(self.padded), last))
             return [jax.device_put(everyone, NamedSharding(self.mesh, MEMBERS))]
