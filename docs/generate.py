@@ -122,6 +122,10 @@ def _space(space: Any) -> str:
     kind, shape = type(space).__name__, getattr(space, "shape", None)
     if kind == "Dict":
         return f"{kind}: {', '.join(part for part, _ in space.spaces)}"
+    if kind == "Tuple":
+        return f"{kind}: {', '.join(_space(part) for part in space.spaces)}"
+    if kind == "MultiDiscrete" and space.is_uniform:
+        return f"{kind} {len(space.nvec)} of {space.nvec[0]}"
     size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
     words = size if isinstance(size, int) else " x ".join(str(n) for n in size or ())
     return f"{kind} {words}" + (f", {space.dtype}" if kind == "Box" else "")
@@ -158,7 +162,7 @@ def _fields(fields: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return f"`{value:.6g}`" if isinstance(value, float) else f"`{value}`"
+    return f"`{value:.6g}`" if isinstance(value, float) else f"`{value}`" if value != "" else "nothing"
 
 
 def _first_line(cls: type) -> str:

@@ -209,6 +209,7 @@ def test_explain_looks_at_numbers_while_a_program_is_traced():
         (Discrete(3), "Discrete(3)"),
         (Discrete(3, np.uint8), "Discrete(3, uint8)"),
         (MultiDiscrete((2, 3)), "MultiDiscrete((2, 3))"),
+        (MultiDiscrete((4,) * 225, np.uint8), "MultiDiscrete((4,) * 225, uint8)"),
         (Box(0, 255, (2, 2), np.uint8), "Box(0, 255, (2, 2), uint8)"),
         (Box(-INF, np.float32(4.8), (3,)), "Box(-inf, 4.8, (3,))"),
         (Box((0.0, np.float32(0.1)), 1.0, (2,)), "Box((0.0, 0.1), 1.0, (2,))"),

@@ -67,6 +67,10 @@ def _short(space: Any) -> str:
     size = getattr(space, "n", None) or getattr(space, "nvec", None) or shape
     if kind == "Dict":
         size = ", ".join(part for part, _ in space.spaces)
+    if kind == "MultiDiscrete" and space.is_uniform:
+        size = f"{len(space.nvec)} of {space.nvec[0]}"
+    if kind == "Tuple":
+        size = ", ".join(_short(part) for part in space.spaces)
     return f"{kind} {size or ''} {space.dtype if kind == 'Box' else ''}".strip()
 
 

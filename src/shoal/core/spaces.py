@@ -78,7 +78,13 @@ class MultiDiscrete:
         return jnp.all((x >= 0) & (x <= self._last()))
 
     def __repr__(self) -> str:
-        return f"MultiDiscrete({self.nvec}{_unless(np.int32, self.dtype)})"
+        sizes = f"({self.nvec[0]},) * {len(self.nvec)}" if self.is_uniform and len(self.nvec) > 4 else self.nvec
+        return f"MultiDiscrete({sizes}{_unless(np.int32, self.dtype)})"
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all integers have the same range."""
+        return len(set(self.nvec)) == 1
 
     def _last(self) -> np.ndarray:
         return (np.asarray(self.nvec) - 1).astype(_canonical(self.dtype))

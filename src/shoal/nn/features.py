@@ -26,7 +26,7 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
     if isinstance(space, Discrete):
         return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
     if isinstance(space, MultiDiscrete):
-        if len(set(space.nvec)) == 1:  # a grid, for one: a program of one operation instead of hundreds
+        if space.is_uniform:  # a grid, for one: a program of one operation instead of hundreds
             return jax.nn.one_hot(obs, space.nvec[0], dtype=jnp.float32).reshape(*obs.shape[:-1], sum(space.nvec))
         parts = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
         return jnp.concatenate(parts, axis=-1)
