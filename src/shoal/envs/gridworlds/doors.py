@@ -51,9 +51,9 @@ class Doors(Env):
     End: terminated at the goal; truncated after `max_steps` (25, which is too short for
     12 of the 225 pairs of columns; 28 is enough for all).
     The wall is row `rows // 2`; its gaps are in columns 0, g, 2g, ... with g = `columns // doors`.
-    Differences from the article's code: the Gymnasium version draws columns from a generator that is seeded with the
-    last positions; the JAX version draws both columns from one key, so that they are equal, and pays for blocked moves.
-    Where `doors` does not divide the number of columns they add a gap; here there are as many as asked for.
+    Differences from the code of the article: its Gymnasium version draws columns from a generator that is seeded with
+    the last positions; its JAX version draws both columns from one key, so that they are equal, and pays for blocked
+    moves. Where `doors` does not divide the number of columns they add a gap; here there are as many as asked for.
     """
 
     reset_every: ClassVar[int] = 25

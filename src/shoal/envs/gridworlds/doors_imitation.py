@@ -60,7 +60,7 @@ class DoorsImitation(Env):
     The wall is row `rows // 2`; its gaps are in columns g - 1, 2g - 1, ... with g = `columns // doors`.
     The mark is the article's: at first it hides oneself; it blocks like a wall once one has left it; and it vanishes
     when the first action does not lead away.
-    Differences from the article's code: the observation's floats hold whole numbers, so they are int8 here.
+    Differences from the code of the article: the observation's floats hold whole numbers, so they are int8 here.
     """
 
     reset_every: ClassVar[int] = 32

@@ -135,7 +135,7 @@ class Blackjack(Env):
         return state.player.value, state.dealer_card, state.player.usable_ace.astype(jnp.uint8)
 
     def render(self, state: BlackjackState) -> UInt8[np.ndarray, "360 400 3"]:
-        """The dealer's cards above, the player's sum below; at the end who won."""
+        """The dealer's cards above, the player's sum below; once the player has stuck, the dealer's too."""
         canvas = Canvas(400, 360, background=FELT)
         canvas.text((30, 24), "Dealer", WHITE, 22)
         canvas.text((30, 196), "Player", WHITE, 22)
@@ -203,5 +203,5 @@ def _remarks(state: BlackjackState) -> list[str]:
     if ours == 0:
         remarks.append("bust: lost")
     elif state.has_stuck:
-        remarks.append("dealer is bust" if theirs == 0 else "stick")
+        remarks.append("dealer is bust" if theirs == 0 else "sticks")
     return remarks

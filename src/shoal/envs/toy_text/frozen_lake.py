@@ -54,8 +54,8 @@ class FrozenLake(Tabular):
 
     reset_every: ClassVar[int] = 6
 
-    desc: str | Map | None = static("", help="the map, its rows joined by /")
-    map_name: str | None = static("4x4", choices=("4x4", "8x8"), help="the map where desc is empty")
+    desc: str | Map | None = static("", help="rows joined by /")  # the map; empty: map_name
+    map_name: str | None = static("4x4", choices=("4x4", "8x8"))
     is_slippery: bool = static(True, choices=(False, True))
     success_rate: Number = 1 / 3  # how likely a move on slippery ice goes where it should
     goal_reward: Number = 1.0
