@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.agents.presets import presets
 from shoal.core.env import Env
-from shoal.core.registry import AGENTS, ENVS, Entry
+from shoal.core.registry import AGENTS, ENVS, Entry, ranges
 from shoal.core.struct import hyper_fields, static_fields
 
 DOCS = Path(__file__).parent
@@ -85,24 +85,31 @@ def measurements() -> str:
 def _names(classes: dict[type, list[Entry]]) -> str:
     rows = []
     for entries in classes.values():
-        for entry in entries:
-            world = entry.build()
-            limit = "none" if world.max_steps is None else str(world.max_steps)
-            spaces = (_space(world.observation_space), _space(world.action_space))
-            rows.append([f"`{entry.name}`", *spaces, limit, _first_line(entry.cls)])
+        known = {entry.name: entry for entry in entries}
+        for label, members in ranges(known).items():
+            worlds = [known[name].build() for name in (members[0], members[-1])]
+            limit = "none" if worlds[0].max_steps is None else str(worlds[0].max_steps)
+            seen, done = ([_space(getattr(w, f"{which}_space")) for w in worlds] for which in ("observation", "action"))
+            rows.append([f"`{label}`", _from_to(*seen), _from_to(*done), limit, _first_line(entries[0].cls)])
     return _table(("name", "observation", "action", "time limit", "what it is"), rows)
 
 
 def _world(cls: type, entries: list[Entry]) -> str:
-    names = ", ".join(f"`{entry.name}`" for entry in entries)
+    names = ", ".join(f"`{label}`" for label in ranges(entry.name for entry in entries))
     shaping, comments = static_fields(cls), _comments(cls)
     rows = []
     for field in dataclasses.fields(cls):
+        if not field.init:
+            continue  # follows from the others
         kind = f"shapes the program: {_one_of(field)}".rstrip(" :") if field.name in shaping else "number"
         rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name, "")])
     fields = _table(("field", "default", "kind", ""), rows)
     picture = "It has pictures." if cls.render is not Env.render else ""
     return "\n\n".join(part for part in (f"## {cls.__name__}", names, _prose(cls), picture, fields) if part)
+
+
+def _from_to(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
 
 
 def _prose(cls: type) -> str:

@@ -16,13 +16,17 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ.setdefault("NPROC", "2")
+os.environ["SHOAL_MNIST"] = tempfile.mkdtemp(prefix="shoal-test-mnist-")
 
+import mnist_files  # noqa: E402
 from shoal.train.host import with_small_loops  # noqa: E402
 
 # As the command line compiles, so that runs that tests start there and here are equal to the last bit.
 os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=2"))
 
-atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST"):
+    atexit.register(shutil.rmtree, os.environ[folder], ignore_errors=True)
+mnist_files.write(os.environ["SHOAL_MNIST"])
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -44,6 +44,8 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
     shaping, traced = static_fields(cls), hyper_fields(cls)
     flags = []
     for field in dataclasses.fields(cls):
+        if not field.init:
+            continue  # follows from the others
         default = preset.get(field.name, field.default)
         if default is dataclasses.MISSING or (field.name in shaping and default is None):
             continue  # holds what only Python can: a network, a space

@@ -10,18 +10,19 @@ from shoal.cli.parser import Parser
 def envs(words: list[str]) -> None:
     """All environments, those whose names contain a word, or one's manual page with its constants as flags."""
     from shoal.cli.table import table
-    from shoal.core.registry import ENVS
+    from shoal.core.registry import ENVS, ranges
 
     name = _one_name("envs", "ENV", words, "a name, a part of several, or file.py:Class")
-    listed = [entry for entry in ENVS.values() if name.lower() in entry.name.lower()]
+    listed = [each for each in ENVS if name.lower() in each.lower()]
     if name in ENVS or ":" in name or not listed:
         _manual(name, ENVS[name], "env.", _spaces(ENVS[name].build()))
         return
     rows = []
-    for entry in listed:
-        world = entry.build()
-        spaces = (_short(world.observation_space), _short(world.action_space))
-        rows.append([entry.name, *spaces, str(world.max_steps or "-"), _first_line(entry.cls)])
+    for label, members in ranges(listed).items():
+        worlds = [ENVS[each].build() for each in (members[0], members[-1])]
+        seen, done = ([_short(getattr(w, f"{which}_space")) for w in worlds] for which in ("observation", "action"))
+        limit = str(worlds[0].max_steps or "-")
+        rows.append([label, _from_to(*seen), _from_to(*done), limit, _first_line(ENVS[members[0]].cls)])
     print(table(("name", "observation", "action", "limit", "what it is"), rows))
 
 
@@ -72,6 +73,11 @@ def _short(space: Any) -> str:
     if kind == "Tuple":
         size = ", ".join(_short(part) for part in space.spaces)
     return f"{kind} {size or ''} {space.dtype if kind == 'Box' else ''}".strip()
+
+
+def _from_to(first: str, last: str) -> str:
+    """What the first and the last of several have; once where it is the same."""
+    return first if first == last else f"{first} to {last}"
 
 
 def _first_line(cls: type) -> str:

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -158,6 +158,23 @@ def _import_file(path: Path) -> Any:
         del sys.modules[name]
         raise
     return module
+
+
+def ranges(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names gathered that differ only in a final `/<number>`: `{"bsuite/catch/0-19": ["bsuite/catch/0", ...]}`.
+
+    Any other name stands for itself.
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        stem, _, index = name.rpartition("/")
+        found.setdefault(f"{stem}/" if stem and index.isdecimal() else name, []).append(name)
+    gathered: dict[str, list[str]] = {}
+    for stem, members in found.items():
+        members.sort(key=lambda name: (len(name), name))
+        first, last = members[0].rpartition("/")[2], members[-1].rpartition("/")[2]
+        gathered[members[0] if len(members) == 1 else f"{stem}{first}-{last}"] = members
+    return gathered
 
 
 ENVS = Registry("env", "shoal.envs")

@@ -103,6 +103,8 @@ def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, 
     """
     fixed, swept = {}, {}
     for field in dataclasses.fields(value):  # type: ignore[arg-type]  # agents and environments are structs
+        if not field.init:
+            continue  # follows from the others
         given = getattr(value, field.name)
         if field.name not in static_fields(value) and np.ndim(given) == 1:
             swept[field.name] = np.asarray(given).tolist()

@@ -1,0 +1,113 @@
+"""Catch: move a paddle under a falling ball.
+
+Source: Mnih et al. 2014, "Recurrent Models of Visual Attention"; bsuite 0.3.6 `environments/catch.py`, step for step.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
+
+from shoal.canvas import Canvas, box
+from shoal.core.env import Key, State
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import static, struct
+from shoal.envs.bsuite.experiments import experiment
+from shoal.envs.bsuite.task import Task, as_real, whole
+
+SKY, GRID, BALL, PADDLE = (236, 242, 248), (214, 224, 234), (214, 69, 65), (45, 84, 130)
+
+
+@struct
+class CatchState(State):
+    """Columns of ball and paddle; the ball's row is the time."""
+
+    ball: Int8[Array, ""]
+    paddle: Int8[Array, ""]
+    misses: Int[Array, ""]  # in all episodes so far
+
+
+@experiment("catch", aliases={0: "Catch-bsuite"})
+@struct
+class Catch(Task):
+    """A ball falls from a random column, one row a step; the paddle on the last row must be there when it arrives.
+
+    Action: Discrete(3); 0 moves the paddle left, 1 leaves it, 2 moves it right. The walls stop it.
+
+    Observation: Box(`rows`, `columns`), bool: true where the ball is, and where the paddle is.
+
+    Reward: 0, and at the end 1 if the ball is caught, -1 if not.
+    Start: the ball in a uniform column of the first row, the paddle in the middle of the last.
+    End: terminated when the ball reaches the last row, after `rows` - 1 steps.
+    Differences from bsuite: the board is bool, not float32.
+    """
+
+    COUNTERS = ("misses",)
+
+    rows: int = static(10)
+    columns: int = static(5)
+
+    def __post_init__(self) -> None:
+        whole(self, "rows", 2, 127)
+        whole(self, "columns", 1, 127)
+
+    @property
+    def reset_every(self) -> int:  # type: ignore[override]  # it follows from the size
+        """Every episode has this many steps."""
+        return self.longest_episode
+
+    @property
+    def longest_episode(self) -> int:
+        """As long as the ball falls."""
+        return self.rows - 1
+
+    @property
+    def observation_space(self) -> Box:
+        """The board."""
+        return Box(0, 1, (self.rows, self.columns), np.bool_)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Left, stay, right."""
+        return Discrete(3)
+
+    def init(self, key: Key) -> CatchState:
+        """A ball in some column."""
+        ball = jax.random.randint(key, (), 0, self.columns).astype(jnp.int8)
+        return CatchState(jnp.int32(0), ball, jnp.int8(self.columns // 2), jnp.int32(0))
+
+    def transition(
+        self, state: CatchState, action: Int[Array, ""], noise: None
+    ) -> tuple[CatchState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Move the paddle, drop the ball, judge."""
+        del noise
+        paddle = jnp.clip(state.paddle + (action - 1).astype(jnp.int8), 0, self.columns - 1)
+        landed, caught = state.time == self.rows - 1, paddle == state.ball
+        reward = landed.astype(jnp.float32) * jnp.where(caught, jnp.float32(1), jnp.float32(-1))
+        misses = state.misses + (landed & ~caught).astype(jnp.int32)
+        return state.replace(paddle=paddle, misses=misses), reward, landed, {}
+
+    def observe(self, state: CatchState) -> Bool[Array, "rows columns"]:
+        """Ball and paddle on the board."""
+        row = jnp.arange(self.rows, dtype=jnp.int8)[:, None]
+        column = jnp.arange(self.columns, dtype=jnp.int8)[None, :]
+        ball = (row == state.time.astype(jnp.int8)) & (column == state.ball)
+        return ball | ((row == self.rows - 1) & (column == state.paddle))
+
+    def bsuite_info(self, state: CatchState) -> dict[str, Float[Array, ""]]:
+        """A missed ball is a regret of 2."""
+        return {"total_regret": 2.0 * as_real(state.misses)}
+
+    def render(self, state: CatchState) -> UInt8[np.ndarray, "H W 3"]:
+        """The board: a red ball, a blue paddle."""
+        canvas = Canvas(40 * self.columns, 40 * self.rows, window=(0, self.rows, self.columns, 0), background=SKY)
+        for column in range(1, self.columns):
+            canvas.line([(column, 0), (column, self.rows)], GRID, 0.02)
+        for row in range(1, self.rows):
+            canvas.line([(0, row), (self.columns, row)], GRID, 0.02)
+        paddle, ball = int(state.paddle), int(state.ball)
+        canvas.polygon(box(paddle + 0.05, self.rows - 0.1, paddle + 0.95, self.rows - 0.35), PADDLE)
+        canvas.circle((ball + 0.5, int(state.time) + 0.5), 0.35, BALL)
+        return canvas.pixels()

@@ -1,0 +1,110 @@
+"""Digits drawn by a pen of our own: MNIST's task for whoever has no files.
+
+These are no photographs of handwriting. Each digit is a few strokes written down below, which are bent, turned,
+slanted, moved and drawn with pens of several widths by a fixed generator, so that everyone gets the same pictures. It
+is a much easier task than MNIST, and its scores say nothing about MNIST.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, UInt8
+
+from shoal.core.registry import env
+from shoal.core.spaces import Box
+from shoal.core.struct import static, struct
+from shoal.envs.bsuite.image_bandit import CLASSES, ImageBandit
+from shoal.envs.bsuite.task import whole
+
+SIDE = 16
+PENS_SEED = 7
+
+
+@env("DigitsBandit-v0")
+@struct
+class DigitsBandit(ImageBandit):
+    """Name the digit. The pictures are drawn here, from a few strokes for each digit; they are not MNIST's.
+
+    Action: Discrete(10); the digit.
+
+    Observation: Box(16, 16), float32: the digit at the start, brightness from 0 to 1; zeros after the answer.
+
+    Reward: 1 for the right digit, -1 for a wrong one.
+    Start: a uniform one of `count` pictures, as many of each digit as of any other.
+    End: terminated after one step.
+    Source: the rules are those of bsuite's MNIST bandit; the pictures are our own.
+    """
+
+    count: int = static(2000)
+
+    def __post_init__(self) -> None:
+        whole(self, "count", CLASSES, 100_000)
+
+    @property
+    def observation_space(self) -> Box:
+        """A picture."""
+        return Box(0, 1, (SIDE, SIDE))
+
+    def data(self) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
+        """Digits in turn: 0, 1, ..., 9, 0, 1, ..."""
+        return draw_digits(self.count)
+
+    def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
+        """Brightness."""
+        return pixels.astype(jnp.float32) / 255
+
+
+@functools.lru_cache(maxsize=4)
+def draw_digits(count: int) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
+    """The first `count` pictures, and what each shows. The same for everyone, and the same ones for a larger count."""
+    random = np.random.RandomState(PENS_SEED)
+    labels = (np.arange(count) % CLASSES).astype(np.uint8)
+    return np.stack([_drawn(int(label), random) for label in labels]), labels
+
+
+def _drawn(digit: int, random: np.random.RandomState) -> UInt8[np.ndarray, "H W"]:
+    """One picture: strokes in a unit square, y downwards, bent and turned, as distances to the pen's path."""
+    angle, slant, stretch, size = random.uniform([-0.2, -0.25, 0.85, 0.62], [0.2, 0.25, 1.15, 0.8])
+    moved, width = random.uniform(-0.06, 0.06, 2), random.uniform(0.045, 0.085)
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    frame = size * turn @ np.array([[stretch * 0.75, slant], [0.0, 1.0]])
+    pixel = (np.arange(SIDE) + 0.5) / SIDE
+    there = np.stack(np.meshgrid(pixel, pixel), axis=-1)
+    distance = np.full((SIDE, SIDE), np.inf)
+    for stroke in STROKES[digit]:
+        points = np.asarray(stroke) - 0.5 + random.uniform(-0.03, 0.03, (len(stroke), 2))
+        points = points @ frame.T + 0.5 + moved
+        for start, end in zip(points[:-1], points[1:], strict=True):
+            distance = np.minimum(distance, _to_segment(there, start, end))
+    ink = np.clip(0.5 + (width - distance) * SIDE, 0, 1)
+    grain = random.uniform(0.85, 1.0, (SIDE, SIDE))
+    return np.rint(255 * ink * grain).astype(np.uint8)
+
+
+def _to_segment(there: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    along = end - start
+    part = np.clip((there - start) @ along / max(float(along @ along), 1e-9), 0, 1)
+    return np.linalg.norm(there - start - part[..., None] * along, axis=-1)
+
+
+def _arc(x: float, y: float, wide: float, high: float, begin: float, finish: float) -> list[tuple[float, float]]:
+    """Nine points of an ellipse, from one angle to another in turns, clockwise from the right."""
+    turns = (begin + (finish - begin) * i / 8 for i in range(9))
+    return [(x + wide * math.cos(2 * math.pi * t), y + high * math.sin(2 * math.pi * t)) for t in turns]
+
+
+STROKES: tuple[Any, ...] = (
+    [_arc(0.5, 0.5, 0.36, 0.5, 0, 1)],
+    [[(0.3, 0.2), (0.55, 0.0), (0.55, 1.0)]],
+    [[*_arc(0.5, 0.27, 0.36, 0.27, 0.5, 1.08), (0.12, 1.0), (0.9, 1.0)]],
+    [_arc(0.45, 0.25, 0.35, 0.25, 0.58, 1.25), _arc(0.45, 0.74, 0.4, 0.26, 0.75, 1.42)],
+    [[(0.65, 1.0), (0.65, 0.0), (0.1, 0.68), (0.92, 0.68)]],
+    [[(0.85, 0.0), (0.22, 0.0), (0.17, 0.45), *_arc(0.47, 0.69, 0.39, 0.31, 0.66, 1.42)]],
+    [[(0.7, 0.0), (0.3, 0.35), (0.14, 0.7)], _arc(0.5, 0.71, 0.36, 0.29, 0, 1)],
+    [[(0.1, 0.0), (0.9, 0.0), (0.4, 1.0)]],
+    [_arc(0.5, 0.24, 0.3, 0.24, 0, 1), _arc(0.5, 0.74, 0.37, 0.26, 0, 1)],
+    [_arc(0.5, 0.29, 0.36, 0.29, 0, 1), [(0.86, 0.3), (0.7, 0.7), (0.4, 1.0)]],
+)

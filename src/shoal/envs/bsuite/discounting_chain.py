@@ -1,0 +1,119 @@
+"""Discounting chain: the first action chooses when the reward comes; a patient choice pays a little more.
+
+Source: bsuite 0.3.6 `environments/discounting_chain.py`, step for step.
+"""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+from shoal.canvas import BLACK, Canvas
+from shoal.core.env import Key, State
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, struct
+from shoal.envs.bsuite.experiments import experiment
+from shoal.envs.bsuite.task import Task, whole
+
+REWARD_TIMES = (1, 3, 10, 30, 100)
+EPISODE_LENGTH = 100
+BONUS = 0.1
+CHAIN, CHOSEN, COIN, GOLD = (190, 196, 204), (45, 84, 130), (140, 140, 150), (226, 170, 40)
+
+
+@struct
+class DiscountingChainState(State):
+    """The chain that was chosen."""
+
+    chain: Int[Array, ""]  # -1 before the first step
+
+
+@experiment("discounting_chain", aliases={0: "DiscountingChain-bsuite"})
+@struct
+class DiscountingChain(Task):
+    """Choose one of five chains with the first action; it pays once, after 1, 3, 10, 30 or 100 steps.
+
+    Action: Discrete(5); the first chooses the chain, all others do nothing.
+
+    Observation: Box(2), float32
+
+    | i | quantity                                    | low | high |
+    |---|---------------------------------------------|-----|------|
+    | 0 | the chain chosen, -1 before the first step   | -1  | 4    |
+    | 1 | time, in episodes                            | 0   | 1    |
+
+    Reward: 1 when the chain pays; 1.1 for the chain `mapping_seed` modulo 5.
+    Start: the same every time.
+    End: terminated after 100 steps.
+    Differences from bsuite: the observation has shape (2,), not (1, 2); `mapping_seed` is never drawn by chance.
+    Differences from gymnax: the end is a termination, as in bsuite, and every `mapping_seed` works.
+    """
+
+    reset_every: ClassVar[int] = EPISODE_LENGTH
+
+    mapping_seed: Number = 0
+
+    def __post_init__(self) -> None:
+        whole(self, "mapping_seed", 0)
+
+    @property
+    def longest_episode(self) -> int:
+        """All have this length."""
+        return EPISODE_LENGTH
+
+    @property
+    def optimal_return(self) -> float:
+        """Of the chain with the bonus."""
+        return 1 + BONUS
+
+    @property
+    def observation_space(self) -> Box:
+        """Chain and time."""
+        return Box((-1, 0), (len(REWARD_TIMES) - 1, 1), (2,))
+
+    @property
+    def action_space(self) -> Discrete:
+        """The chains."""
+        return Discrete(len(REWARD_TIMES))
+
+    def init(self, key: Key) -> DiscountingChainState:
+        """Nothing chosen yet."""
+        del key
+        return DiscountingChainState(jnp.int32(0), jnp.int32(-1))
+
+    def transition(
+        self, state: DiscountingChainState, action: Int[Array, ""], noise: None
+    ) -> tuple[DiscountingChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Choose, wait, be paid."""
+        del noise
+        chain = jnp.where(state.time == 1, action.astype(jnp.int32), state.chain)
+        chains = jnp.arange(len(REWARD_TIMES), dtype=jnp.int32)
+        pays = jnp.any((chains == chain) & (np.asarray(REWARD_TIMES, np.int32) == state.time))
+        bonus = jnp.where(chain == jnp.asarray(self.mapping_seed) % len(REWARD_TIMES), jnp.float32(BONUS), 0)
+        reward = jnp.where(pays, 1 + bonus, 0)
+        return state.replace(chain=chain), reward, state.time == EPISODE_LENGTH, {}
+
+    def observe(self, state: DiscountingChainState) -> Float[Array, "2"]:
+        """Chain and time."""
+        return jnp.stack([state.chain.astype(jnp.float32), state.time.astype(jnp.float32) / EPISODE_LENGTH])
+
+    def bsuite_info(self, state: DiscountingChainState) -> dict[str, Float[Array, ""]]:
+        """Nothing: this experiment is scored by its return."""
+        del state
+        return {}
+
+    def render(self, state: DiscountingChainState) -> UInt8[np.ndarray, "260 560 3"]:
+        """Five chains with the coin at the time that each pays (gold: with bonus), and how far the chosen one is."""
+        canvas = Canvas(560, 260, window=(-8, 4.7, 106, -0.9))
+        for chain, time in enumerate(REWARD_TIMES):
+            canvas.line([(0, chain), (100, chain)], CHAIN, 0.4)
+            bonus = chain == int(self.mapping_seed) % len(REWARD_TIMES)
+            canvas.circle((time, chain), 1.9, GOLD if bonus else COIN)
+            canvas.text((-4, chain), str(chain), size=14, anchor="mm")
+        time = int(state.time)
+        if int(state.chain) >= 0:
+            canvas.line([(0, int(state.chain)), (time, int(state.chain))], CHOSEN, 0.9)
+            canvas.circle((time, int(state.chain)), 1.1, CHOSEN)
+        canvas.text((50, -0.55), f"step {time} of {EPISODE_LENGTH}", BLACK, 14, "mm")
+        return canvas.pixels()

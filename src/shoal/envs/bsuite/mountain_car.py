@@ -1,0 +1,104 @@
+"""bsuite's own mountain car: the classic one with the time in sight, and 1,000 steps to get up.
+
+Source: Moore 1990; bsuite 0.3.6 `environments/mountain_car.py`, step for step.
+"""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+from shoal.core.env import Key
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, struct
+from shoal.envs.bsuite.experiments import experiment
+from shoal.envs.bsuite.task import Task, as_real, longest, whole
+from shoal.envs.classic.mountain_car import MountainCar as ClassicMountainCar
+from shoal.envs.classic.mountain_car import MountainCarState as ClassicMountainCarState
+from shoal.envs.classic.mountain_car import draw, roll
+
+TRACK = ClassicMountainCar()  # of plain numbers: the same hill, engine and goal
+
+
+@struct
+class MountainCarState(ClassicMountainCarState):
+    """Where the car is and how fast it goes, and the counter."""
+
+    steps: Int[Array, ""]  # of all episodes so far
+
+
+@experiment("mountain_car")
+@struct
+class MountainCar(Task):
+    """Drive an underpowered car up the right hill of a valley.
+
+    Action: Discrete(3); 0 accelerates to the left, 1 not at all, 2 to the right.
+
+    Observation: Box(3), float32
+
+    | i | quantity              | low   | high |
+    |---|-----------------------|-------|------|
+    | 0 | position              | -1.2  | 0.6  |
+    | 1 | velocity              | -0.07 | 0.07 |
+    | 2 | time / `episode_steps` | 0     | 1    |
+
+    Reward: -1 every step.
+    Start: position uniform in [-0.6, -0.4], at rest.
+    End: terminated at a position of at least 0.5, and after `episode_steps` steps.
+    Differences from bsuite: the observation has shape (3,), not (1, 3); the state is float32 (float64 under x64); its
+    `max_steps` is called `episode_steps`, since here `max_steps` truncates, and this one terminates.
+    """
+
+    reset_every: ClassVar[int] = 900
+    COUNTERS = ("steps",)
+
+    episode_steps: Number = 1000
+
+    def __post_init__(self) -> None:
+        whole(self, "episode_steps", 1)
+
+    @property
+    def longest_episode(self) -> int:
+        """Until the time is over."""
+        return longest(self.episode_steps, 1000)
+
+    @property
+    def observation_space(self) -> Box:
+        """The edges of the track, the speed limit, and the time."""
+        return Box((-1.2, -0.07, 0), (0.6, 0.07, 1), (3,))
+
+    @property
+    def action_space(self) -> Discrete:
+        """Left, nothing, right."""
+        return Discrete(3)
+
+    def init(self, key: Key) -> MountainCarState:
+        """Somewhere near the valley's floor, at rest."""
+        position = jax.random.uniform(key, minval=-0.6, maxval=-0.4)
+        return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position), jnp.int32(0))
+
+    def transition(
+        self, state: MountainCarState, action: Int[Array, ""], noise: None
+    ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+        """Accelerate, roll, judge."""
+        del noise
+        push = (action - 1).astype(state.velocity.dtype) * TRACK.force
+        rolled = roll(TRACK, state, push)
+        state = state.replace(position=rolled.position, velocity=rolled.velocity, steps=state.steps + 1)
+        done = (state.position >= TRACK.goal_position) | (state.time >= self.episode_steps)
+        return state, jnp.float32(-1), done, {}
+
+    def observe(self, state: MountainCarState) -> Float[Array, "3"]:
+        """Position, velocity, time."""
+        time = state.time.astype(jnp.float32) / as_real(self.episode_steps)
+        return jnp.stack([state.position.astype(jnp.float32), state.velocity.astype(jnp.float32), time])
+
+    def bsuite_info(self, state: MountainCarState) -> dict[str, Float[Array, ""]]:
+        """All rewards."""
+        return {"raw_return": -as_real(state.steps)}
+
+    def render(self, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
+        """The valley, the car and the flag."""
+        return draw(TRACK, state)

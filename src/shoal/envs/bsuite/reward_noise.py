@@ -1,0 +1,46 @@
+"""bsuite's noise experiments: another world's reward with normal noise on it."""
+
+from typing import Any
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+from shoal.core.env import State
+from shoal.core.keys import Key
+from shoal.core.struct import Number, struct
+from shoal.envs.bsuite.experiments import wrapped_experiment
+from shoal.envs.bsuite.task import real
+from shoal.envs.bsuite.task_wrapper import TaskWrapper
+
+
+@wrapped_experiment("bandit_noise", "bandit")
+@wrapped_experiment("cartpole_noise", "cartpole")
+@wrapped_experiment("catch_noise", "catch")
+@wrapped_experiment("mnist_noise", "mnist")
+@wrapped_experiment("mountain_car_noise", "mountain_car")
+@struct
+class RewardNoise(TaskWrapper):
+    """Another world, `env`, whose reward has normal noise of standard deviation `noise_scale` added to it.
+
+    `env` is a value or a registered name. The counters stay those of the world inside: regret without the noise.
+    Noise: (a standard normal number, the noise of the world inside).
+    Source: bsuite 0.3.6 `utils/wrappers.py`, RewardNoise.
+    """
+
+    noise_scale: Number = 1.0
+
+    def __post_init__(self) -> None:
+        real(self, "noise_scale", 0)
+
+    def noise(self, key: Key) -> tuple[Float[Array, ""], Any]:
+        """Ours, and that of the world inside."""
+        k_own, k_inner = jax.random.split(key)
+        return jax.random.normal(k_own), self.env.noise(k_inner)
+
+    def transition(
+        self, state: State, action: Any, noise: tuple[Float[Array, ""], Any]
+    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """The dynamics inside, and a reward that is off."""
+        own, inner = noise
+        state, reward, terminated, info = self.env.transition(state, action, inner)
+        return state, (reward + self.noise_scale * own).astype(reward.dtype), terminated, info

@@ -1,0 +1,37 @@
+"""bsuite's scale experiments: another world's reward times a number."""
+
+from typing import Any
+
+from jaxtyping import Array, Bool, Float
+
+from shoal.core.env import State
+from shoal.core.struct import Number, struct
+from shoal.envs.bsuite.experiments import wrapped_experiment
+from shoal.envs.bsuite.task import real
+from shoal.envs.bsuite.task_wrapper import TaskWrapper
+
+
+@wrapped_experiment("bandit_scale", "bandit")
+@wrapped_experiment("cartpole_scale", "cartpole")
+@wrapped_experiment("catch_scale", "catch")
+@wrapped_experiment("mnist_scale", "mnist")
+@wrapped_experiment("mountain_car_scale", "mountain_car")
+@struct
+class RewardScale(TaskWrapper):
+    """Another world, `env`, whose reward is multiplied by `reward_scale`.
+
+    `env` is a value or a registered name. The counters stay those of the world inside: regret on the old scale.
+    Source: bsuite 0.3.6 `utils/wrappers.py`, RewardScale.
+    """
+
+    reward_scale: Number = 1.0
+
+    def __post_init__(self) -> None:
+        real(self, "reward_scale")
+
+    def transition(
+        self, state: State, action: Any, noise: Any
+    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """The dynamics inside, and a reward of another size."""
+        state, reward, terminated, info = self.env.transition(state, action, noise)
+        return state, (reward * self.reward_scale).astype(reward.dtype), terminated, info

@@ -1,0 +1,84 @@
+"""What every bsuite world has besides the contract: counters that outlive episodes, and a longest episode."""
+
+import abc
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from shoal.core.env import Env, State
+from shoal.core.struct import is_concrete, struct
+
+
+@struct
+class Task(Env):
+    """A bsuite world. Its counters are whole numbers in the state, so that they stay exact over any run.
+
+    Like all bsuite worlds it ends by itself: an episode that runs out of time is terminated, with discount 0, and
+    never truncated.
+    """
+
+    # The fields of the state that survive a reset: what bsuite keeps on the environment object.
+    COUNTERS: ClassVar[tuple[str, ...]] = ()
+
+    @abc.abstractmethod
+    def bsuite_info(self, state: State) -> dict[str, Float[Array, ""]]:
+        """What bsuite logs and scores, counted since the very first episode."""
+
+    @property
+    @abc.abstractmethod
+    def longest_episode(self) -> int:
+        """After how many steps an episode is over at the latest."""
+
+    def carry_over(self, ended: Any, fresh: Any) -> Any:
+        """The counters go on."""
+        return fresh.replace(**{name: getattr(ended, name) for name in self.COUNTERS})
+
+
+def whole(owner: Any, name: str, least: int, most: float = np.inf) -> None:
+    """Raise ValueError unless a field holds whole numbers in a range (or is being traced)."""
+    given = getattr(owner, name)
+    if not is_concrete(given):
+        return
+    numbers = np.ravel(np.asarray(given)).astype(float)
+    wrong = [x for x in numbers.tolist() if not (least <= x <= most and x == int(x))]
+    if wrong:
+        span = f"from {least} to {most:g}" if np.isfinite(most) else f"of at least {least}"
+        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give a whole number {span}.")
+
+
+def real(owner: Any, name: str, least: float = -np.inf, most: float = np.inf) -> None:
+    """Raise ValueError unless a field holds finite numbers in a range (or is being traced)."""
+    given = getattr(owner, name)
+    if not is_concrete(given):
+        return
+    wrong = [x for x in np.ravel(np.asarray(given, float)).tolist() if not (np.isfinite(x) and least <= x <= most)]
+    if wrong:
+        span = f"from {least:g} to {most:g}" if np.isfinite(most) else f"of at least {least:g}"
+        span = span if np.isfinite(least) else ""
+        kind = " ".join(f"a finite number {span}".split())
+        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give {kind}.")
+
+
+def above_zero(owner: Any, name: str) -> None:
+    """Raise ValueError unless a field holds finite numbers above 0 (or is being traced)."""
+    given = getattr(owner, name)
+    wrong = [x for x in np.ravel(given).tolist() if not 0 < x < np.inf] if is_concrete(given) else []
+    if wrong:
+        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give a finite number above 0.")
+
+
+def shortest(number: Any, otherwise: int) -> int:
+    """The smallest of a field's numbers; `otherwise` where it is being traced."""
+    return int(np.min(np.asarray(number))) if is_concrete(number) else otherwise
+
+
+def longest(number: Any, otherwise: int) -> int:
+    """The largest of a field's numbers; `otherwise` where it is being traced."""
+    return int(np.max(np.asarray(number))) if is_concrete(number) else otherwise
+
+
+def as_real(count: Any) -> Float[Array, ""]:
+    """A counter as a float32."""
+    return jax.numpy.asarray(count, jax.numpy.float32)
