@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from shoal.core.errors import UnknownNameError
-from shoal.core.registry import AGENTS, ENVS, Registry, make
+from shoal.core.registry import AGENTS, ENVS, Registry, make, ranges
 from shoal.core.struct import Number, Struct, struct
 from shoal.envs.classic.cartpole import CartPole
 
@@ -140,3 +140,14 @@ def test_an_alias_finds_a_name_and_is_not_listed():
         registry.register("Flat-misc")(CartPole)
     with pytest.raises(ValueError, match="world 'Flat-misc' is already registered"):
         registry.register("Round-v1", aliases=("Flat-misc",))(CartPole)
+
+
+def test_names_that_differ_in_a_final_number_are_gathered():
+    names = ["a/b/0", "a/b/1", "a/b/10", "a/b/2", "a/c/4", "Plain-v0", "x/y"]
+    gathered = ranges(names)
+    assert gathered == {
+        "a/b/0-10": ["a/b/0", "a/b/1", "a/b/2", "a/b/10"],
+        "a/c/4": ["a/c/4"],
+        "Plain-v0": ["Plain-v0"],
+        "x/y": ["x/y"],
+    }

@@ -1,16 +1,19 @@
 """Every registered environment keeps the contract, by being registered.
 
 The whole check compiles a dozen programs, so of several names for one class it runs the one with the smallest state;
-the others are checked for what differs between them, shapes and spaces, without compiling anything.
+the others are checked for what differs between them, shapes and spaces, without compiling anything. Of ids that differ
+only in a final number, as bsuite's 468 do, those are the first and the last.
 """
 
 import jax
 import pytest
 
 from shoal.core.checks import check_env
-from shoal.core.registry import ENVS
+from shoal.core.registry import ENVS, ranges
 from shoal.core.spaces import misfit
 from worlds import names_of_each_class, smallest
+
+NAMES = [name for members in ranges(ENVS).values() for name in sorted({members[0], members[-1]})]
 
 
 @pytest.mark.parametrize("names", names_of_each_class())
@@ -18,7 +21,7 @@ def test_a_registered_environment_keeps_the_contract(names):
     check_env(smallest(names))
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_builds_a_world_of_the_shapes_that_its_spaces_say(name):
     env = ENVS[name].build()
     key = jax.eval_shape(lambda: jax.random.key(0))

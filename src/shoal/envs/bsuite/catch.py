@@ -91,10 +91,11 @@ class Catch(Task):
 
     def observe(self, state: CatchState) -> Bool[Array, "rows columns"]:
         """Ball and paddle on the board."""
-        row = jnp.arange(self.rows, dtype=jnp.int8)[:, None]
-        column = jnp.arange(self.columns, dtype=jnp.int8)[None, :]
-        ball = (row == state.time.astype(jnp.int8)) & (column == state.ball)
-        return ball | ((row == self.rows - 1) & (column == state.paddle))
+        # Cells in one row: a loop over 50 of them makes vectors, one over 5 columns does not.
+        cell = np.arange(self.rows * self.columns, dtype=np.int8)
+        ball = state.time.astype(jnp.int8) * self.columns + state.ball.astype(jnp.int8)
+        paddle = state.paddle.astype(jnp.int8) + (self.rows - 1) * self.columns
+        return ((cell == ball) | (cell == paddle)).reshape(self.rows, self.columns)
 
     def bsuite_info(self, state: CatchState) -> dict[str, Float[Array, ""]]:
         """A missed ball is a regret of 2."""
