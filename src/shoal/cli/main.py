@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
+    "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, and draw its radar"),
     "bench": Command("shoal.cli.measure", "measure", "measure steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "devices, cache, known bugs, what to install"),
 }
@@ -105,7 +106,7 @@ def _small_loop(name: str, words: list[str]) -> int:
 
 
 def _only_help(name: str, words: list[str]) -> bool:
-    return name == "train" and words[:1] in ([], ["--help"], ["-h"])
+    return name in ("train", "bsuite") and words[:1] in ([], ["--help"], ["-h"])
 
 
 def _number_after(option: str, words: list[str]) -> int:

@@ -120,6 +120,10 @@ class Run:
         members = self._all_members()
         return jax.vmap(type(self.plan.agent).policy_state)(self.plan.agent, members.state)
 
+    def states(self) -> Any:
+        """The learners of all members as they are now, on the host, with the worlds that they are in."""
+        return self._all_members().state
+
     # One chunk, in order.
 
     def _chunk(self) -> None:

@@ -167,7 +167,7 @@ def _discounting_chain(logs: Logs) -> float:
 
 
 def _deep_sea(threshold: float, patience: int) -> Callable[[Logs], float]:
-    """The share of sizes solved before 2 ** size + 100 episodes: bad episodes below a threshold, after some patience."""
+    """The share of sizes solved before 2 ** size + 100 episodes: few bad episodes, after some patience."""
 
     def solved(group: Logs) -> bool:
         episode, bad = (

@@ -1,0 +1,304 @@
+"""`shoal bsuite`: an agent on bsuite's experiments, each sweep one program where its settings are numbers.
+
+bsuite lets an agent play a number of episodes in one world at a time. So every member here has one environment, and
+takes steps for as many episodes as bsuite asks for, were they all as long as can be: shorter episodes leave steps over,
+in which it learns on, and which are not logged. Logs are those that bsuite would have written, at the same episodes.
+"""
+
+import argparse
+import csv
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shoal.cli.parser import Parser, real_number, whole_number
+
+EXAMPLES = """examples:
+  shoal bsuite ppo --quick
+  shoal bsuite ppo --experiments catch,bandit,memory_len
+  shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
+  shoal bsuite ppo --dry-run
+"""
+QUICK_SETTINGS, QUICK_SCALE = 4, 0.05
+
+
+class Program(NamedTuple):
+    """Settings of one experiment that train together."""
+
+    experiment: str
+    indices: list[int]
+    logbook: Any
+    steps: int  # of each member
+
+
+def bsuite(words: list[str]) -> int:
+    """Run the command. Returns 130 when the user stopped it."""
+    agent = words[0] if words and not words[0].startswith("-") else ""
+    rest = words[1:] if agent else words
+    if not agent and ("-h" in rest or "--help" in rest):
+        print(_parser().format_help())
+        return 0
+    if not agent:
+        raise ValueError("bsuite needs an agent, as in `shoal bsuite ppo --quick`.")
+    from shoal.cli.fields import add_flags, flags_of, read_flags
+    from shoal.core.registry import AGENTS
+
+    entry, parser = AGENTS[agent], _parser()
+    flags = [flag for flag in flags_of(entry.cls, entry.preset) if flag.name != "num_envs"]
+    add_flags(parser, f"hyperparameters of {agent}", flags)
+    arguments = parser.parse_all(rest)
+    given = read_flags(arguments, flags)
+    if several := [*given.sweep, *given.variants]:
+        raise ValueError(f"{several[0]} has several values: bsuite scores one agent at a time. Give it one.")
+    if not 0 < arguments.episodes_scale <= 1:
+        raise ValueError(f"--episodes-scale {arguments.episodes_scale:g} must be above 0, and at most 1: bsuite's own.")
+    fields = {**({"num_envs": 1} if "num_envs" in entry.cls.__dataclass_fields__ else {}), **given.fixed}
+    programs = _programs(_chosen(arguments.experiments), arguments)
+    jobs = [_job(agent, fields, program, arguments) for program in programs]  # every mistake before any compile
+    if arguments.dry_run:
+        print(_plan_table(programs))
+        return 0
+    return _run_all(agent, arguments, programs, jobs)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="shoal bsuite",
+        usage="shoal bsuite AGENT [options] [hyperparameters]",
+        description="Score an agent on bsuite (Osband et al. 2020). Each member has one environment, as in bsuite, and "
+        "plays at least the episodes that bsuite asks for; all settings of an experiment that differ in numbers only "
+        "train together, in one program.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--experiments",
+        default="",
+        metavar="NAME,...",
+        help="experiments or tags (default: all, but MNIST's only where its files are)",
+    )
+    parser.add_argument(
+        "--episodes-scale",
+        type=real_number,
+        default=1.0,
+        metavar="X",
+        help="share of bsuite's episodes to play; scores are then those of unfinished runs (default 1)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_SETTINGS} settings of each experiment, {QUICK_SCALE:.0%} of the episodes: a first look, no score "
+        "to publish",
+    )
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="the base of every random number")
+    parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default bsuite-AGENT)")
+    parser.add_argument("--root", default="runs", metavar="DIR", help="where run folders lie (default runs)")
+    parser.add_argument("--no-figures", action="store_true", help="draw no radar")
+    parser.add_argument("--dry-run", action="store_true", help="print programs, episodes and steps; compile nothing")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    return parser
+
+
+def _chosen(text: str) -> list[str]:
+    """Experiments by name or tag, in bsuite's order. Raises UnknownNameError."""
+    from shoal.core.errors import unknown_name
+    from shoal.envs.bsuite.experiments import EXPERIMENTS
+    from shoal.envs.bsuite.scores import TAGS
+
+    wanted = [word.strip() for word in text.split(",") if word.strip()]
+    for word in wanted:
+        if word not in EXPERIMENTS and word not in TAGS:
+            raise unknown_name("experiment", word, (*EXPERIMENTS, *TAGS), f"Tags are: {', '.join(TAGS)}.")
+    if not wanted:
+        return [name for name in EXPERIMENTS if not name.startswith("mnist") or _can_start(name)]
+    return [name for name, e in EXPERIMENTS.items() if name in wanted or set(e.tags) & set(wanted)]
+
+
+def _can_start(experiment: str) -> bool:
+    import jax
+
+    from shoal.core.keys import make_key
+    from shoal.core.registry import make
+    from shoal.envs.bsuite.experiments import bsuite_id
+
+    try:
+        jax.eval_shape(make(bsuite_id(experiment, 0)).init, make_key(0))
+    except ValueError as error:
+        print(f"{experiment} is left out: {error}")
+        return False
+    return True
+
+
+def _programs(experiments: list[str], arguments: argparse.Namespace) -> list[Program]:
+    import jax
+
+    from shoal.core.registry import make
+    from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
+    from shoal.envs.bsuite.logbook import Logbook
+
+    programs = []
+    scale = min(arguments.episodes_scale, QUICK_SCALE) if arguments.quick else arguments.episodes_scale
+    for name in experiments:
+        indices = _thinned(len(EXPERIMENTS[name].settings), arguments.quick)
+        episodes = math.ceil(EXPERIMENTS[name].episodes * scale)
+        kinds: dict[Any, list[int]] = {}
+        worlds = {index: make(bsuite_id(name, index)) for index in indices}
+        for index, world in worlds.items():
+            kinds.setdefault(jax.tree.structure(world), []).append(index)
+        for members in kinds.values():
+            logbook = Logbook.over([worlds[index] for index in members], episodes)
+            steps = episodes * max(worlds[index].longest_episode for index in members)
+            programs.append(Program(name, members, logbook, steps))
+    return programs
+
+
+def _thinned(count: int, quick: bool) -> list[int]:
+    if not quick:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (QUICK_SETTINGS - 1)) for i in range(QUICK_SETTINGS)})
+
+
+def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argparse.Namespace) -> Any:
+    """(job, plan) of a program."""
+    from shoal import api
+
+    job = api.make_job(
+        agent,
+        program.logbook,
+        fields=fields,
+        env_sweep={"setting": list(range(len(program.indices)))},
+        steps=program.steps,
+        seed=arguments.seed,
+        records=4,
+        evaluations=0,
+    )
+    return job, job.plan()
+
+
+def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program], jobs: list[Any]) -> int:
+    from shoal.train.folder import RunFolder, unused_path
+    from shoal.train.loop import Stopped
+
+    root = Path(arguments.root)
+    folder = RunFolder(root / arguments.name if arguments.name else unused_path(root, f"bsuite-{agent}"))
+    folder.create()
+    logs: dict[str, dict[int, Any]] = {}
+    costs: dict[str, list[float]] = {}
+    begun = time.perf_counter()
+    for number, (program, (job, plan)) in enumerate(zip(programs, jobs, strict=True), 1):
+        print(f"[{number}/{len(programs)}] {_label(program)}: {program.steps:,} steps of {plan.members} members")
+        started = time.perf_counter()
+        try:
+            found = _train(plan, RunFolder(folder.path / "programs" / _label(program).replace("/", "-")), program)
+        except Stopped:
+            print(f"stopped in {_label(program)}; what is finished lies in {folder.path}")
+            return 130
+        seconds = time.perf_counter() - started
+        logs.setdefault(program.experiment, {}).update(found)
+        cost = costs.setdefault(program.experiment, [0, 0.0])
+        costs[program.experiment] = [cost[0] + program.steps * len(program.indices), cost[1] + seconds]
+        for index, log in found.items():
+            _write_csv(folder.path / "logs" / f"bsuite_id_-_{program.experiment}-{index}.csv", log)
+        _write_scores(folder, agent, job.spec, logs, costs)
+    _show(folder, agent, arguments, time.perf_counter() - begun)
+    return 0
+
+
+def _train(plan: Any, folder: Any, program: Program) -> dict[int, Any]:
+    """Train the settings of a program and read their logs, by index."""
+    import jax
+
+    from shoal.envs.bsuite.experiments import EXPERIMENTS
+    from shoal.envs.bsuite.logbook import logbooks_in
+    from shoal.train.loop import Run
+
+    folder.create()
+    run = Run(plan, folder)
+    run.train()
+    (state,) = logbooks_in(run.states())
+    settings = EXPERIMENTS[program.experiment].settings
+    return {
+        index: program.logbook.read(jax.tree.map(lambda x, m=m: x[m, 0], state), settings[index])
+        for m, index in enumerate(program.indices)
+    }
+
+
+def _write_csv(path: Path, log: Any) -> None:
+    """A log that bsuite's own `csv_load` reads."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(log.columns)
+        writer.writerows(zip(*(column.tolist() for column in log.columns.values()), strict=True))
+
+
+def _write_scores(folder: Any, agent: str, spec: Any, logs: dict, costs: dict) -> None:
+    from shoal.envs.bsuite.experiments import EXPERIMENTS
+    from shoal.envs.bsuite.scores import finished, score, tag_scores
+
+    rows = {}
+    for name, by_index in logs.items():
+        mine, wanted = list(by_index.values()), EXPERIMENTS[name]
+        played = [int(log.episode[-1]) for log in mine if len(log.episode)]
+        rows[name] = {
+            "score": score(name, mine) if played else None,
+            "finished": finished(name, mine) and len(mine) == len(wanted.settings),
+            "tags": wanted.tags,
+            "ids": len(mine),
+            "ids_of_bsuite": len(wanted.settings),
+            "episodes": min(played, default=0),
+            "episodes_of_bsuite": wanted.episodes,
+            "steps": costs[name][0],
+            "seconds": costs[name][1],
+        }
+    tags = tag_scores({name: row["score"] for name, row in rows.items() if row["score"] is not None})
+    content = {"agent": agent, "fields": spec.fields, "seed": spec.seed, "experiments": rows, "tags": tags}
+    folder.write_json("scores.json", content)
+
+
+def _show(folder: Any, agent: str, arguments: argparse.Namespace, seconds: float) -> None:
+    from shoal.cli.table import table
+
+    found = folder.read_json("scores.json")
+    head = ("experiment", "score", "of bsuite's", "ids", "episodes", "steps", "seconds")
+    rows = [
+        [
+            name,
+            row["score"],
+            "all" if row["finished"] else "a part",
+            f"{row['ids']} of {row['ids_of_bsuite']}",
+            f"{row['episodes']:,} of {row['episodes_of_bsuite']:,}",
+            row["steps"],
+            row["seconds"],
+        ]
+        for name, row in found["experiments"].items()
+    ]
+    print(f"\n{table(head, rows)}\n")
+    print(table(("tag", "score"), [[tag, value] for tag, value in found["tags"].items()]))
+    print(f"\n{seconds:.0f} s; {folder.path / 'scores.json'}")
+    if not arguments.no_figures:
+        from shoal.viz.radar import radar
+
+        tags = {tag: math.nan if value is None else value for tag, value in found["tags"].items()}
+        whole = all(row["finished"] for row in found["experiments"].values())
+        title = f"{agent} on bsuite" if whole else f"{agent} on a part of bsuite"
+        print(radar({agent: tags}, folder.figures / "radar.png", title))
+
+
+def _plan_table(programs: list[Program]) -> str:
+    from shoal.cli.table import table
+
+    rows = [
+        [_label(program), len(program.indices), program.logbook.episodes, program.steps * len(program.indices)]
+        for program in programs
+    ]
+    total = sum(row[-1] for row in rows)
+    head = ("program", "members", "episodes", "steps of all")
+    return f"{table(head, rows)}\n\n{len(programs)} programs, {total:,} steps in all; nothing was compiled."
+
+
+def _label(program: Program) -> str:
+    first, last = program.indices[0], program.indices[-1]
+    return f"{program.experiment}/{first}" if first == last else f"{program.experiment}/{first}-{last}"

@@ -1,0 +1,75 @@
+"""The radar of bsuite: an agent's mean score for each of seven abilities.
+
+Source: Osband et al. 2020, figure 1; bsuite 0.3.6 `experiments/summary_analysis.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shoal.viz.curves import INK, PALE_INK, PALETTE
+
+SMALLEST = 0.05  # drawn at least this far out, so that a polygon never collapses into the center
+RINGS = (0.25, 0.5, 0.75, 1.0)
+SHADES = (0.06, 0.05, 0.03, 0.015)
+
+
+def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str = "bsuite") -> Path:
+    """Draw scores by tag, `{agent: {tag: score}}`, one polygon an agent. Returns where the figure lies.
+
+    All agents need the same tags. A tag whose score is NaN for all of them is labeled "not run". Raises ValueError
+    where there is nothing to draw.
+    """
+    from matplotlib.figure import Figure
+
+    tags = sorted(next(iter(agents.values()), {}))
+    if len(tags) < 3 or any(sorted(scores) != tags for scores in agents.values()):
+        raise ValueError("a radar needs the same three or more tags of every agent.")
+    out = Path(out)
+    if out.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
+    figure = Figure(figsize=(7, 6.4), dpi=120, layout="constrained")
+    axes = figure.add_subplot(projection="polar")
+    angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
+    _rings(axes)
+    for index, (name, scores) in enumerate(agents.items()):
+        values = np.maximum(np.nan_to_num([scores[tag] for tag in tags]), SMALLEST)
+        around, color = np.append(angles, angles[0]), PALETTE[index % len(PALETTE)]
+        axes.plot(around, np.append(values, values[0]), color=color, linewidth=3, label=name, zorder=3)
+        axes.fill(around, np.append(values, values[0]), color=color, alpha=0.2, zorder=2)
+    _label_tags(axes, angles, [_words(tag, agents) for tag in tags])
+    axes.set_title(title, fontsize=13, fontweight="bold", color=INK, pad=18)
+    if len(agents) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.05), frameon=False)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)
+    return out
+
+
+def _rings(axes: object) -> None:
+    around = np.linspace(0, 2 * np.pi, 100)
+    for ring, shade in zip(RINGS, SHADES, strict=True):
+        axes.fill(around, np.full(100, ring), color="black", alpha=shade, zorder=0)  # type: ignore[attr-defined]
+    axes.set_ylim(0, 1)  # type: ignore[attr-defined]
+    axes.set_yticks(RINGS, [f"{ring:g}" for ring in RINGS], color=PALE_INK, fontsize=9)  # type: ignore[attr-defined]
+    axes.set_rlabel_position(360 / 14)  # type: ignore[attr-defined]  # between two of seven axes
+    axes.grid(color="grey", linestyle=":", alpha=0.7)  # type: ignore[attr-defined]
+    axes.spines["polar"].set_visible(False)  # type: ignore[attr-defined]
+
+
+def _label_tags(axes: object, angles: np.ndarray, words: Sequence[str]) -> None:
+    axes.set_xticks(angles, words, fontsize=11, color=INK)  # type: ignore[attr-defined]
+    axes.tick_params(axis="x", pad=6)  # type: ignore[attr-defined]
+    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):  # type: ignore[attr-defined]
+        right, left = np.cos(angle) > 0.1, np.cos(angle) < -0.1
+        label.set_horizontalalignment("left" if right else "right" if left else "center")
+
+
+def _words(tag: str, agents: Mapping[str, Mapping[str, float]]) -> str:
+    """`Credit Assignment`, with the score below it where there is one agent."""
+    found = [scores[tag] for scores in agents.values()]
+    name = tag.replace("_", " ").title()
+    if np.isnan(found).all():
+        return f"{name}\nnot run"
+    return f"{name}\n{found[0]:.2f}" if len(found) == 1 else name

@@ -1,0 +1,104 @@
+"""`shoal bsuite`: what it writes, what it prints, and how mistakes are answered."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.cli.bsuite import _chosen
+from shoal.cli.main import main
+from shoal.envs.bsuite.experiments import EXPERIMENTS
+
+TINY = ["--num-steps", "16", "--hidden", "8"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _work_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+
+
+def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
+    words = ["bsuite", "ppo", "--experiments", "bandit_noise", "--quick", "--episodes-scale", "0.002", *TINY]
+    assert main(words) == 0
+    folder = tmp_path / "runs" / "bsuite-ppo"
+    found = json.loads((folder / "scores.json").read_text())
+    noisy = found["experiments"]["bandit_noise"]
+    assert noisy["ids"] == 4 and noisy["episodes"] == 20 and noisy["steps"] == 4 * 20 and not noisy["finished"]
+    assert 0 <= noisy["score"] <= 1 and found["tags"]["noise"] == noisy["score"] and found["tags"]["memory"] is None
+    # Arms with rewards 0, 0.1, ..., 1: a regret is a whole number of tenths, and none in 20 pulls costs more than 20.
+    table = np.loadtxt(folder / "logs" / "bsuite_id_-_bandit_noise-0.csv", delimiter=",", skiprows=1)
+    assert table[:, 0].tolist() == [*range(1, 11), 12, 14, 17, 20]
+    regret = table[:, -1]
+    np.testing.assert_allclose(regret * 10, np.rint(regret * 10), atol=1e-4)
+    assert (np.diff(regret) >= 0).all() and regret[-1] <= 20
+    assert (folder / "figures" / "radar.png").is_file()
+    assert [path.name for path in (folder / "programs").iterdir()] == ["bandit_noise-0-19"]
+    out = capsys.readouterr().out
+    assert "bandit_noise" in out and "a part" in out and "4 of 20" in out and "20 of 10,000" in out
+
+
+def test_a_dry_run_says_programs_and_steps(tmp_path, capsys):
+    assert main(["bsuite", "ppo", "--experiments", "deep_sea,catch", "--quick", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    # 4 ids of catch train together, 9 steps x 500 each; seas of 10, 24, 36 and 50 rows one by one, 500 episodes each.
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if "/" in line}
+    assert rows["catch/0-19"] == ["4", "500", str(4 * 9 * 500)] and rows["deep_sea/20"] == ["1", "500", str(50 * 500)]
+    assert "5 programs, 78,000 steps in all" in out and not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
+    assert main(["bsuite", "ppo", "--experiments", "memory_len", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "memory_len/0-22" in out and f"1 programs, {23 * 101 * 10_000:,} steps" in out
+
+
+@pytest.mark.parametrize(
+    "words, answer",
+    [
+        ([], "bsuite needs an agent, as in `shoal bsuite ppo --quick`"),
+        (["pppo"], "agent 'pppo' is not registered. Did you mean ppo?"),
+        (["ppo", "--experiments", "catsh"], "experiment 'catsh' is not registered. Did you mean catch"),
+        (["ppo", "--episodes-scale", "0"], "must be above 0, and at most 1"),
+        (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
+        (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),
+        (["ppo", "--experiments", "catch", "--num-minibatches", "3"], "does not divide"),
+    ],
+)
+def test_mistakes_are_answered_in_a_line(words, answer, capsys, tmp_path):
+    assert main(["bsuite", *words]) == 2
+    assert answer in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_mnist_is_left_out_where_its_files_are_missing(monkeypatch, capsys):
+    assert _chosen("") == list(EXPERIMENTS) and not capsys.readouterr().out
+    monkeypatch.delenv("SHOAL_MNIST")
+    assert _chosen("") == [name for name in EXPERIMENTS if not name.startswith("mnist")]
+    assert "mnist is left out: MNISTBandit needs MNIST's training files" in capsys.readouterr().out
+    assert main(["bsuite", "ppo", "--experiments", "mnist"]) == 2
+    assert "SHOAL_MNIST" in capsys.readouterr().err
+
+
+def test_experiments_are_chosen_by_name_or_tag():
+    assert _chosen("memory, bandit") == ["bandit", "memory_len", "memory_size"]
+    assert _chosen("scale") == [name for name in EXPERIMENTS if name.endswith("_scale")]
+
+
+def test_ranges_of_ids_are_one_row(capsys):
+    assert main(["envs", "bsuite/catch"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out[2:]] == [f"bsuite/catch{kind}/0-19" for kind in ("", "_noise", "_scale")]
+
+
+def test_one_id_has_its_manual_page(capsys):
+    assert main(["envs", "bsuite/deep_sea/3"]) == 0
+    out = capsys.readouterr().out
+    assert "--env.size" in out and "default 16" in out and "--env.right" not in out

@@ -1,0 +1,95 @@
+"""The logbook against bsuite's Logging wrapper: the same rows at the same episodes, and files that bsuite loads."""
+
+import jax
+import numpy as np
+import pytest
+from bsuite.environments import catch
+from bsuite.experiments.catch import analysis
+from bsuite.logging import csv_load
+from bsuite.utils.wrappers import Logging, RewardNoise
+
+from parity.bsuite.replay import assert_replays, play, row
+from shoal.cli.bsuite import _write_csv
+from shoal.envs.bsuite.catch import Catch
+from shoal.envs.bsuite.logbook import Logbook, logbooks_in
+from shoal.envs.bsuite.memory_chain import MemoryChain
+from shoal.envs.bsuite.reward_noise import RewardNoise as OurRewardNoise
+from shoal.envs.bsuite.scores import Log, score
+
+
+class Rows(list):
+    write = list.append
+
+
+def logged(limit=300, steps=4_000):
+    env = Logbook.over([OurRewardNoise(Catch(), scale) for scale in (0.1, 3.0)], limit).replace(setting=1)
+    seen = play(env, steps)
+    rows = Rows()
+    theirs = Logging(RewardNoise(catch.Catch(), 3.0), rows)
+
+    def put_noise(queue, noise, before, done):
+        queue.put("randn", float(noise[0]))
+
+    theirs._env._rng = None
+    assert_replays(
+        Both(theirs), seen, lambda queue, state: queue.put("randint", state.inner.ball), put_noise, rtol=1e-6, atol=1e-6
+    )
+    return env.read(row(seen.after, -1), {"noise_scale": 3.0}), [r for r in rows if r["episode"] <= limit]
+
+
+class Both:
+    """bsuite's logging world, whose two generators are one queue."""
+
+    def __init__(self, logging):
+        self.logging = logging
+        self.raw_env = self
+
+    @property
+    def _rng(self):
+        return None
+
+    @_rng.setter
+    def _rng(self, queue):
+        self.logging._env._rng = self.logging._env._env._rng = queue
+
+    def __getattr__(self, name):
+        return getattr(self.logging, name)
+
+
+def test_the_log_of_a_world_is_bsuites_row_for_row():
+    ours, theirs = logged()
+    assert len(theirs) == 29 and set(ours.columns) == set(theirs[0])
+    for name, column in ours.columns.items():
+        np.testing.assert_allclose(column, [r[name] for r in theirs], rtol=1e-5, atol=1e-4, err_msg=name)
+
+
+def test_nothing_is_logged_after_the_last_episode():
+    ours, _ = logged(limit=100, steps=2_000)
+    assert ours.episode[-1] == 100
+
+
+def test_bsuite_loads_the_files_and_gives_the_same_score(tmp_path):
+    seen = play(Logbook.over([Catch()], 200), 1_000)
+    log = Logbook.over([Catch()], 200).read(row(seen.after, -1), {})
+    _write_csv(tmp_path / "logs" / "bsuite_id_-_catch-0.csv", log)
+    frame, _ = csv_load.load_bsuite(str(tmp_path / "logs"))
+    assert list(frame.bsuite_id.unique()) == ["catch/0"]
+    np.testing.assert_allclose(score("catch", [log]), analysis.score(frame), rtol=1e-6)
+
+
+def test_a_setting_picks_its_world():
+    book = Logbook.over([MemoryChain(length) for length in (1, 4)], 10)
+    for setting, length in enumerate((1, 4)):
+        assert book.replace(setting=setting).world.memory_length == length
+    assert book.reset_every == 2 and book.env.longest_episode == 5
+
+
+def test_worlds_of_different_shapes_are_refused():
+    with pytest.raises(ValueError, match="differ in numbers only"):
+        Logbook.over([MemoryChain(2, 1), MemoryChain(2, 2)], 10)
+
+
+def test_a_logbook_is_found_wherever_an_agent_keeps_it():
+    state = jax.eval_shape(Logbook.over([Catch()], 10).init, jax.random.key(0))
+    assert logbooks_in({"worlds": (state, 3)}) == [state]
+    assert isinstance(Log({}, {"episode": np.arange(3)}).first(1).episode, np.ndarray)
