@@ -47,6 +47,8 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
         if not field.init:
             continue  # follows from the others
         default = preset.get(field.name, field.default)
+        if isinstance(default, str) and field.name not in shaping:
+            continue  # the world inside a wrapper, by name
         if default is dataclasses.MISSING or (field.name in shaping and default is None):
             continue  # holds what only Python can: a network, a space
         option = f"--{prefix}{field.name.replace('_', '-')}"

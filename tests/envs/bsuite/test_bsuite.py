@@ -10,7 +10,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import static_fields
 from shoal.envs.bsuite.bandit import SimpleBandit
-from shoal.envs.bsuite.cartpole import Cartpole
+from shoal.envs.bsuite.cartpole import BsuiteCartpole
 from shoal.envs.bsuite.cartpole_swingup import CartpoleSwingup
 from shoal.envs.bsuite.catch import Catch
 from shoal.envs.bsuite.deep_sea import DeepSea
@@ -18,7 +18,7 @@ from shoal.envs.bsuite.digits import SIDE, DigitsBandit, draw_digits
 from shoal.envs.bsuite.discounting_chain import DiscountingChain
 from shoal.envs.bsuite.memory_chain import MemoryChain
 from shoal.envs.bsuite.mnist import MNISTBandit
-from shoal.envs.bsuite.mountain_car import MountainCar
+from shoal.envs.bsuite.mountain_car import BsuiteMountainCar
 from shoal.envs.bsuite.reward_noise import RewardNoise
 from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.umbrella_chain import UmbrellaChain
@@ -41,11 +41,11 @@ from shoal.rollout.rollout import Rollout
         (lambda: MemoryChain(num_bits=0), "MemoryChain.num_bits=0"),
         (lambda: UmbrellaChain(chain_length=2.5), "UmbrellaChain.chain_length=2.5 .* a whole number"),
         (lambda: UmbrellaChain(n_distractor=-1), "UmbrellaChain.n_distractor=-1"),
-        (lambda: Cartpole(height_threshold=1.5), "height_threshold=1.5 .* from -1 to 1"),
-        (lambda: Cartpole(timescale=0.0), "timescale=0 .* above 0"),
-        (lambda: Cartpole(timescale=1e-9), "more than a million steps"),
+        (lambda: BsuiteCartpole(height_threshold=1.5), "height_threshold=1.5 .* from -1 to 1"),
+        (lambda: BsuiteCartpole(timescale=0.0), "timescale=0 .* above 0"),
+        (lambda: BsuiteCartpole(timescale=1e-9), "more than a million steps"),
         (lambda: CartpoleSwingup(x_reward_threshold=-1.0), "x_reward_threshold=-1"),
-        (lambda: MountainCar(episode_steps=0), "MountainCar.episode_steps=0"),
+        (lambda: BsuiteMountainCar(episode_steps=0), "BsuiteMountainCar.episode_steps=0"),
         (lambda: RewardNoise(noise_scale=-1.0), "RewardNoise.noise_scale=-1"),
         (lambda: RewardScale(reward_scale=float("inf")), "RewardScale.reward_scale=inf"),
         (lambda: MNISTBandit(fraction=1.5), "MNISTBandit.fraction=1.5 .* from 0 to 1"),

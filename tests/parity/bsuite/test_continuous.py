@@ -9,15 +9,15 @@ from bsuite.experiments.cartpole_swingup.cartpole_swingup import CartpoleSwingup
 
 from parity.bsuite.replay import assert_replays, play
 from shoal.core.keys import make_key
-from shoal.envs.bsuite.cartpole import Cartpole, steps_to_pass
+from shoal.envs.bsuite.cartpole import BsuiteCartpole, steps_to_pass
 from shoal.envs.bsuite.cartpole_swingup import CartpoleSwingup
-from shoal.envs.bsuite.mountain_car import MountainCar
+from shoal.envs.bsuite.mountain_car import BsuiteMountainCar
 
 SWINGUP = {"height_threshold": 0.3, "x_reward_threshold": 0.7, "move_cost": 0.2}
 PAIRS = {
-    "cartpole": (lambda: Cartpole(), lambda: cartpole.Cartpole(), 0.0),
+    "cartpole": (lambda: BsuiteCartpole(), lambda: cartpole.Cartpole(), 0.0),
     "another cartpole": (
-        lambda: Cartpole(height_threshold=0.5, x_threshold=2.0, timescale=0.02, max_time=1.0, init_range=0.2),
+        lambda: BsuiteCartpole(height_threshold=0.5, x_threshold=2.0, timescale=0.02, max_time=1.0, init_range=0.2),
         lambda: cartpole.Cartpole(height_threshold=0.5, x_threshold=2.0, timescale=0.02, max_time=1.0, init_range=0.2),
         0.0,
     ),
@@ -90,7 +90,7 @@ def test_one_float32_step_from_anywhere_equals_bsuites(name):
     assert compared > 2_950 and 0.03 < np.mean(np.array(rewards) > 0.5) < 0.97
 
 
-@pytest.mark.parametrize("make_theirs, env", [(cartpole.Cartpole, Cartpole()), (TheirSwingup, CartpoleSwingup())])
+@pytest.mark.parametrize("make_theirs, env", [(cartpole.Cartpole, BsuiteCartpole()), (TheirSwingup, CartpoleSwingup())])
 def test_the_clock_ends_an_episode_on_the_step_that_bsuites_float64_clock_does(make_theirs, env):
     theirs = make_theirs()
     theirs.reset()
@@ -116,8 +116,8 @@ def test_other_clocks_are_counted_as_bsuite_adds_them_up():
 
 def test_mountain_car_is_bsuites_in_float64_with_its_counter():
     with jax.enable_x64(True):
-        seen = play(MountainCar(), 12_000, policy=lambda state, action: jnp.where(state.velocity > 0, 2, action))
-        short = play(MountainCar(episode_steps=37), 2_000)
+        seen = play(BsuiteMountainCar(), 12_000, policy=lambda state, action: jnp.where(state.velocity > 0, 2, action))
+        short = play(BsuiteMountainCar(episode_steps=37), 2_000)
     start = lambda queue, state: queue.put("uniform", float(state.position))  # noqa: E731
     assert_replays(mountain_car.MountainCar(), seen, start, rtol=1e-6, atol=1e-6)
     assert_replays(mountain_car.MountainCar(37), short, start, rtol=1e-6, atol=1e-6)
@@ -126,7 +126,7 @@ def test_mountain_car_is_bsuites_in_float64_with_its_counter():
 
 
 def test_one_float32_step_of_the_mountain_car_equals_bsuites():
-    env, theirs = MountainCar(), mountain_car.MountainCar()
+    env, theirs = BsuiteMountainCar(), mountain_car.MountainCar()
     rng = np.random.default_rng(0)
     states = rng.uniform([-1.2, -0.07], [0.6, 0.07], (2_000, 2)).astype(np.float32)
     states[:200, 0] = -1.19  # runs into the wall

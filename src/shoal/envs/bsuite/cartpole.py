@@ -37,7 +37,7 @@ Pole = TypeVar("Pole", bound=PoleState)
 
 @experiment("cartpole")
 @struct
-class Cartpole(Task):
+class BsuiteCartpole(Task):
     """Keep a pole high and its cart near the middle, for ten seconds of a hundredth each.
 
     Action: Discrete(3); 0 pushes the cart left with 10 N, 1 not at all, 2 right.

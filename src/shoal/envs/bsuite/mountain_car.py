@@ -31,7 +31,7 @@ class MountainCarState(ClassicMountainCarState):
 
 @experiment("mountain_car")
 @struct
-class MountainCar(Task):
+class BsuiteMountainCar(Task):
     """Drive an underpowered car up the right hill of a valley.
 
     Action: Discrete(3); 0 accelerates to the left, 1 not at all, 2 to the right.
