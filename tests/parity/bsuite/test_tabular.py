@@ -27,7 +27,7 @@ def nothing(queue, state):
     pass
 
 
-@pytest.mark.parametrize("rows, columns", [(10, 5), (2, 1), (7, 8)])
+@pytest.mark.parametrize("rows, columns", [(10, 5), (2, 1), (7, 8), (20, 30)])
 def test_catch_is_bsuites(rows, columns):
     seen = play(Catch(rows, columns), STEPS if rows == 10 else 2_000)
     assert_replays(catch.Catch(rows, columns), seen, lambda queue, state: queue.put("randint", state.ball))

@@ -15,7 +15,7 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, whole
+from shoal.envs.bsuite.task import Task, as_real, cells, whole
 
 SKY, GRID, BALL, PADDLE = (236, 242, 248), (214, 224, 234), (214, 69, 65), (45, 84, 130)
 
@@ -91,10 +91,9 @@ class Catch(Task):
 
     def observe(self, state: CatchState) -> Bool[Array, "rows columns"]:
         """Ball and paddle on the board."""
-        # Cells in one row: a loop over 50 of them makes vectors, one over 5 columns does not.
-        cell = np.arange(self.rows * self.columns, dtype=np.int8)
-        ball = state.time.astype(jnp.int8) * self.columns + state.ball.astype(jnp.int8)
-        paddle = state.paddle.astype(jnp.int8) + (self.rows - 1) * self.columns
+        cell = cells(self.rows * self.columns)
+        ball = state.time.astype(cell.dtype) * self.columns + state.ball.astype(cell.dtype)
+        paddle = state.paddle.astype(cell.dtype) + (self.rows - 1) * self.columns
         return ((cell == ball) | (cell == paddle)).reshape(self.rows, self.columns)
 
     def bsuite_info(self, state: CatchState) -> dict[str, Float[Array, ""]]:

@@ -18,7 +18,7 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.mapping import action_board, draw_boards
-from shoal.envs.bsuite.task import Task, as_real, real, whole
+from shoal.envs.bsuite.task import Task, as_real, cells, real, whole
 
 SURFACE, ABYSS, DIVER, TREASURE, ARROW = (150, 205, 232), (16, 45, 92), (225, 80, 60), (235, 185, 50), (255, 255, 255)
 
@@ -140,8 +140,9 @@ class DeepSea(Task):
 
     def observe(self, state: DeepSeaState) -> Bool[Array, "size size"]:
         """Where the diver is; below the last row it is nowhere."""
-        cell = jnp.arange(self.size, dtype=jnp.int8)
-        return (cell == state.time.astype(jnp.int8))[:, None] & (cell == state.column)[None, :]
+        cell = cells(self.size**2, beyond=self.size)
+        diver = state.time.astype(cell.dtype) * self.size + state.column.astype(cell.dtype)
+        return (cell == diver).reshape(self.size, self.size)
 
     def bsuite_info(self, state: DeepSeaState) -> dict[str, Float[Array, ""]]:
         """Episodes that left the straight way, and treasures found."""

@@ -79,6 +79,14 @@ def longest(number: Any, otherwise: int) -> int:
     return int(np.max(np.asarray(number))) if is_concrete(number) else otherwise
 
 
+def cells(count: int, beyond: int = 0) -> np.ndarray:
+    """The numbers of a board's cells, row by row, in the smallest type that also holds `beyond` more.
+
+    Comparing all of them in one row makes vectors of the whole board; comparing rows and columns, of a row at most.
+    """
+    return np.arange(count, dtype=np.int8 if count + beyond <= 128 else np.int16)
+
+
 def as_real(count: Any) -> Float[Array, ""]:
     """A counter as a float32."""
     return jax.numpy.asarray(count, jax.numpy.float32)
