@@ -2,12 +2,12 @@
 
 import shutil
 
-import mnist_files
 import numpy as np
 import pytest
 from bsuite.environments import mnist
 from bsuite.utils import datasets
 
+import mnist_files
 from parity.bsuite.replay import assert_replays, play
 from shoal.envs.bsuite.mnist import MNISTBandit
 
