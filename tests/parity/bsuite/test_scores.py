@@ -114,3 +114,15 @@ def test_nothing_to_score_is_said():
     with pytest.raises(ValueError, match="'cach' has no score. bsuite has: bandit, "):
         score("cach", [])
     assert set(SCORES) == set(EXPERIMENTS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first, expected", [(1_123, 1.0), (1_124, 0.0)])
+def test_a_sea_of_ten_is_solved_before_2_to_the_10_and_100_episodes(first, expected):
+    # No episode that bsuite logs lies between 1,024 and 1,124, so this is asked of a log of every episode.
+    episode = np.arange(1, 2_000)
+    bad = np.where(episode < first, episode, 0.85 * episode)
+    logs = [Log({"size": 10, "mapping_seed": 42}, {"episode": episode, "total_bad_episodes": bad})]
+    assert (
+        score("deep_sea", logs) == summary_analysis.BSUITE_INFO["deep_sea"].score(frame("deep_sea", logs)) == expected
+    )
