@@ -1,4 +1,6 @@
-"""Measure shoal against the libraries people use today: `python benchmarks/run.py classic|minigrid|ppo|peers`.
+"""Measure shoal against the libraries people use today.
+
+    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|peers
 
 Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
 the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
@@ -32,6 +34,19 @@ MINIGRID = {
     "MiniGrid-FourRooms-v0": 20,
     "MiniGrid-MultiRoom-N6-v0": 1,
 }
+# Worlds by gymnax's names, and for how many steps gymnax can be asked.
+WORLDS = {
+    "Breakout-MinAtar": 500,
+    "SpaceInvaders-MinAtar": 200,
+    "Asterix-MinAtar": 200,
+    "Freeway-MinAtar": 100,
+    "Seaquest-MinAtar": 20,
+    "Catch-bsuite": 1000,
+    "DeepSea-bsuite": 1000,
+    "FourRooms-misc": 500,
+    "MetaMaze-misc": 500,
+}
+GYMNAX_SETTINGS = {"DeepSea-bsuite": {"size": 8}}  # where our default is bsuite's and not gymnax's
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
 
 
@@ -105,6 +120,35 @@ def peer_contests(options: argparse.Namespace) -> list[Contest]:
     ]
 
 
+def world_contests(options: argparse.Namespace) -> list[Contest]:
+    """Steps of the worlds that gymnax has too. gymnax takes its turn in several ways; the best one counts."""
+    contests = []
+    for env in options.envs or WORLDS:
+        size = ("--env", env, "--envs", str(options.num_envs))
+        steps = (*size, "--steps", str(WORLDS.get(env, 200)))
+        sides = [
+            Side(
+                "gymnax" + ", envs last" * bool(axes) + ", 1 thread" * bool(threads),
+                "step_gymnax",
+                (*steps, *axes),
+                threads,
+            )
+            for axes in ((), ("--envs-last",))
+            for threads in ((), GYMNAX_AT_ITS_BEST)
+        ]
+        fields = json.dumps(GYMNAX_SETTINGS.get(env, {}))
+        ours = ("--fields", fields, "--envs-last", "--compile-phases")
+        contests.append(
+            Contest(
+                f"{env}, {options.num_envs} envs",
+                (*sides, Side("shoal", "step_shoal", (*size, *ours))),
+                stepping_rate,
+                "M steps/s",
+            )
+        )
+    return contests
+
+
 def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
     """Steps with the partial view and random actions: against NAVIX, EnvPool's C++, and MiniGrid itself."""
     contests = []
@@ -142,6 +186,7 @@ SUITES = {
     "minigrid": minigrid_contests,
     "minigrid-every": every_minigrid_contests,
     "classic": classic_contests,
+    "worlds": world_contests,
     "ppo": ppo_contests,
     "peers": peer_contests,
 }
@@ -259,8 +304,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file; default: benchmarks/results/SUITE.json")
     parser.add_argument("--python", default=str(HERE.parent / ".venv-peers/bin/python"), help="made by `make peers`")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--envs", nargs="*", help="classic, minigrid: which environments")
-    parser.add_argument("--num-envs", type=int, default=2048, help="classic, minigrid: how many in parallel")
+    parser.add_argument("--envs", nargs="*", help="classic, worlds, minigrid: which environments")
+    parser.add_argument("--num-envs", type=int, default=2048, help="classic, worlds, minigrid: how many in parallel")
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="ppo: sizes of the population")
     options = parser.parse_args(argv)
     if not Path(options.python).exists():

@@ -2,7 +2,7 @@
 
 Every observation is folded into a checksum that is returned, so that none can be optimised away; with `--trajectory`
 they are all written instead. Actions are drawn in bulk before the scan, which is the faster way here; each environment
-gets its own key per step, as gymnax asks for.
+gets its own key per step, as gymnax asks for. `--envs-last` keeps the checksum with the environments as its last axis.
 """
 
 import argparse
@@ -15,6 +15,7 @@ parser.add_argument("--envs", type=int, default=2048)
 parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--repeats", type=int, default=5)
 parser.add_argument("--trajectory", action="store_true")
+parser.add_argument("--envs-last", action="store_true")
 args = parser.parse_args()
 
 import gymnax  # noqa: E402
@@ -31,6 +32,10 @@ def draw_actions(key, shape):
     return jax.random.uniform(key, shape + space.shape, minval=space.low, maxval=space.high)
 
 
+def folded(obs):
+    return jnp.moveaxis(obs, 0, -1) if args.envs_last else obs
+
+
 def rollout(obs, state, checksum, key):
     k_actions, key = jax.random.split(key)
     actions = draw_actions(k_actions, (args.steps, args.envs))
@@ -44,7 +49,7 @@ def rollout(obs, state, checksum, key):
         )
         if args.trajectory:
             return (state, checksum, key), (obs, action, reward, terminated, truncated)
-        return (state, checksum + obs, key), None
+        return (state, checksum + folded(obs), key), None
 
     (state, checksum, key), trajectory = jax.lax.scan(step, (state, checksum, key), actions)
     return (obs, state, checksum, key), trajectory
@@ -52,7 +57,7 @@ def rollout(obs, state, checksum, key):
 
 key = jax.random.key(0)
 obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, args.envs), params)
-carry = (obs, state, jnp.zeros_like(obs), key)
+carry = (obs, state, jnp.zeros_like(folded(obs)), key)
 program, phases = measure.compile_phases(rollout, *carry)
 
 

@@ -7,11 +7,13 @@ axis, which spares images a transposition that only the checksum would have aske
 """
 
 import argparse
+import json
 
 import measure
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
+parser.add_argument("--fields", type=json.loads, default={}, help='of the environment, such as {"size": 8}')
 parser.add_argument("--envs", type=int, default=2048)
 parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--bank", type=int, default=0, help="fresh states per environment and rollout; 0: shoal's choice")
@@ -34,7 +36,7 @@ from shoal.cli.bench import HORIZON, make_fleet  # noqa: E402
 from shoal.core.keys import make_key  # noqa: E402
 from shoal.core.registry import ENVS  # noqa: E402
 
-env = ENVS[args.env].build()
+env = ENVS[args.env].build(**args.fields)
 phases = {}
 if args.compile_phases:
     keys = jax.random.split(make_key(0, args.random), args.envs)
