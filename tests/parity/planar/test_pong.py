@@ -71,7 +71,7 @@ class Game:
         {},
         {"opponent_skill": 1.0, "paddle_speed": 1.0, "serve_y_speed": 3.0},
         {"width": 13, "height": 9, "paddle_half_height": 1, "ball_x_speed": 1.5, "ball_max_y_speed": 2.0},
-        {"width": 20, "height": 12, "opponent_skill": 0.25, "paddle_half_height": 4},
+        {"width": 50, "height": 12, "ball_x_speed": 2.0, "opponent_skill": 0.25, "paddle_half_height": 4},
     ],
 )
 def test_a_long_match_equals_the_reference(fields):

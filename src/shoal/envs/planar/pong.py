@@ -135,13 +135,18 @@ class PixelPong(Env):
 
     def observe(self, state: PixelPongState) -> Bool[Array, "H W 3"]:
         """Paddles, ball, and where the ball was."""
-        # One comparison for each pixel of each layer: stacking layers would compute them apart.
-        row, column, layer = np.indices((self.height, self.width, 3), np.int32)
-        pixel = (row * self.width + column) * 3 + layer
-        paddles = jnp.floor(state.paddles).astype(jnp.int32)
-        near = [jnp.abs(row - paddle) <= self.paddle_half_height for paddle in paddles]
-        picture = (layer == 0) & (((column == 0) & near[0]) | ((column == self.width - 1) & near[1]))
-        return picture | (pixel == self._pixel(state.ball) * 3 + 1) | (pixel == self._pixel(state.ball_before) * 3 + 2)
+        # Rows against columns, in the smallest integers: there are many pixels, and more of those fit into a register.
+        small = np.int8 if max(self.height, 3 * self.width) <= 127 else np.int16
+        row = np.arange(self.height, dtype=small)[:, None]
+        entry = np.arange(3 * self.width, dtype=small)[None]  # the three layers of each column, side by side
+        half, last = small(self.paddle_half_height), small(3 * (self.width - 1))
+        agent, opponent = jnp.floor(state.paddles).astype(small)
+        picture = (jnp.abs(row - agent) <= half) & (entry == 0)
+        picture |= (jnp.abs(row - opponent) <= half) & (entry == last)
+        for place, layer in ((state.ball, 1), (state.ball_before, 2)):
+            at_row, at_column = self._pixel(place)
+            picture |= (row == at_row.astype(small)) & (entry == (3 * at_column + layer).astype(small))
+        return picture.reshape(self.height, self.width, 3)
 
     def render(self, state: PixelPongState) -> UInt8[np.ndarray, "_ _ 3"]:
         """The field in large: the agent blue on the left, the opponent on the right, ball, trail and points."""
@@ -155,7 +160,7 @@ class PixelPong(Env):
             row = int(paddle)
             canvas.polygon(box(column, row - half, column + 1, row + half + 1), color)
         for ball, color in ((state.ball_before, TRAIL), (state.ball, WHITE)):
-            row, column = divmod(int(self._pixel(ball)), self.width)
+            row, column = (int(x) for x in self._pixel(ball))
             canvas.polygon(box(column, row, column + 1, row + 1), color)
         for side, points, color in zip((-3, 3), state.score, (AGENT_COLOR, OPPONENT_COLOR), strict=True):
             canvas.text((middle + side, 2.2), str(int(points)), color, size=24, anchor="mm")
@@ -201,8 +206,7 @@ class PixelPong(Env):
         across = jnp.where(to_the_right, self.ball_x_speed, -self.ball_x_speed)
         return ball, jnp.stack([(2 * height - 1) * self.serve_y_speed, across.astype(height.dtype)])
 
-    def _pixel(self, place: Float[Array, "2"]) -> Int[Array, ""]:
-        """The number of the pixel that a place lies in, row by row; of the nearest one if it lies outside."""
+    def _pixel(self, place: Float[Array, "2"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """Row and column of the pixel that a place lies in, or of the nearest one if it lies outside."""
         row, column = jnp.floor(place).astype(jnp.int32)
-        row = jnp.clip(row, 0, self.height - 1)
-        return row * self.width + jnp.clip(column, 0, self.width - 1)
+        return jnp.clip(row, 0, self.height - 1), jnp.clip(column, 0, self.width - 1)
