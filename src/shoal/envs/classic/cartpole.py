@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.classic.bounds import check_reset_bounds, highest
+from shoal.envs.bounds import check_reset_bounds, highest
 from shoal.ops.trig import sincos
 
 POLE_COLOR, AXLE_COLOR = (202, 152, 101), (129, 132, 203)

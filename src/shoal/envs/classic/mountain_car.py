@@ -18,7 +18,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
-from shoal.envs.classic.bounds import check_reset_bounds, highest, lowest
+from shoal.envs.bounds import check_reset_bounds, highest, lowest
 from shoal.ops.trig import sincos
 
 FLAG_COLOR, WHEEL_COLOR = (204, 204, 0), (128, 128, 128)

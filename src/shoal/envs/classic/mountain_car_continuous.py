@@ -14,7 +14,7 @@ from shoal.core.env import Env, Key
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.classic.bounds import check_reset_bounds, highest, lowest
+from shoal.envs.bounds import check_reset_bounds, highest, lowest
 from shoal.envs.classic.mountain_car import MountainCarState, draw, roll
 
 

@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.classic.bounds import highest
+from shoal.envs.bounds import highest
 from shoal.ops.trig import sincos, wrap_angle
 
 ROD_COLOR = (204, 77, 77)

@@ -15,7 +15,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.classic.bounds import highest, lowest
+from shoal.envs.bounds import highest, lowest
 from shoal.envs.given import check_both_or_none, concrete_cells
 from shoal.envs.meta.clock import elapsed
 from shoal.envs.meta.picture import maze_picture
