@@ -1,0 +1,1 @@
+"""MinAtar: five Atari games on ten by ten cells."""

@@ -1,0 +1,116 @@
+"""Freeway against MinAtar's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from shoal.core.keys import make_key
+from shoal.envs.minatar.freeway import Freeway
+from shoal.rollout.rollout import draw_noise
+
+
+def numbers(word):
+    return [int(word) >> 4 * i & 15 for i in range(8)]
+
+
+def packed(columns):
+    return sum(np.asarray(column).astype(np.uint64) << np.uint64(4 * i) for i, column in enumerate(columns))
+
+
+def ways(lots):
+    """Speeds and directions: decimal digits of a fraction of 28 bits, by hand."""
+    digits = []
+    for lot in lots:
+        fraction = int(lot) >> 4
+        digits += [fraction * 10 ** (k + 1) // 2**28 % 10 for k in range(4)]
+    return np.array([digit % 5 + 1 for digit in digits]), np.array([digit >= 5 for digit in digits])
+
+
+def luck(lots):
+    speeds, right = ways(lots)
+    return [("randint", lambda low, high, n: speeds.copy()), ("rand", np.where(right, 0.75, 0.25))]
+
+
+def put(game, state):
+    game.pos, game.move_timer = int(state.y), int(state.move_timer)
+    columns = zip(*(numbers(word) for word in (state.cars, state.timers, state.speeds, state.go_right)), strict=True)
+    game.cars = [[x, i + 1, timer, speed if right else -speed] for i, (x, timer, speed, right) in enumerate(columns)]
+    game.terminate_timer = 2500 - int(state.time)
+
+
+def theirs(game):
+    return {
+        "chicken": (game.pos, game.move_timer),
+        "left": game.terminate_timer,
+        "cars": [[int(number) for number in car] for car in game.cars],
+    }
+
+
+def ours(state):
+    lanes = zip(*(numbers(word) for word in (state.cars, state.timers, state.speeds, state.go_right)), strict=True)
+    return {
+        "chicken": (int(state.y), int(state.move_timer)),
+        "left": 2500 - int(state.time),
+        "cars": [[x, i + 1, timer, speed if right else -speed] for i, (x, timer, speed, right) in enumerate(lanes)],
+    }
+
+
+ADAPTER = Adapter(luck, put, theirs, ours)
+
+
+def crafted(env):
+    """Any positions, speeds and timers, and the last steps of a game."""
+    rng, n = np.random.default_rng(0), 1500
+    speeds = rng.integers(1, 6, (8, n))
+    fields = {
+        "cars": packed(rng.integers(0, 10, (8, n))),
+        "speeds": packed(speeds),
+        "timers": packed(rng.integers(0, speeds + 1)),
+        "go_right": packed(rng.integers(0, 2, (8, n))),
+        "y": rng.integers(1, 10, n),
+        "move_timer": rng.integers(0, 4, n),
+        "time": rng.choice([0, 100, 2497, 2498, 2499, 2500], n),
+    }
+    return changed(openings_of(env, n), **fields)
+
+
+def upwards(game, rng):
+    return int(rng.integers(3)) if rng.random() < 0.2 else 1
+
+
+def test_games_equal_minatars():
+    env = Freeway()
+    seen = compare(env, ADAPTER, openings_of(env), 10_000)
+    assert min(each["left"] for each in seen) == -1  # whole games, which end on step 2,501
+    seen = compare(env, ADAPTER, openings_of(env), 10_000, policy=upwards)
+    assert len({str([car[3] for car in each["cars"]]) for each in seen}) > 30  # many crossings
+
+
+@pytest.mark.parametrize("minimal", [False, True])
+def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
+    env = Freeway(sticky_action_prob=0.0, minimal_actions=minimal)
+    compare(env, ADAPTER, crafted(env), 4_000, restart=3)
+
+
+def test_the_opening_is_minatars():
+    env = Freeway()
+    for seed in range(16):
+        state = row(jax.tree.map(lambda x: x[None], env.init(make_key(seed))), 0)
+        world = reference(env)
+        world.env.random.load(iter(luck(env.luck(make_key(seed)))))
+        world.reset()
+        assert theirs(world.env) == ours(state)
+        np.testing.assert_array_equal(env.observe(jax.tree.map(jnp.asarray, state)), world.state())
+
+
+def test_speeds_and_directions_are_uniform_in_every_lane():
+    _, lots = draw_noise(Freeway(), make_key(0), (20_000,))
+    drawn = [ways(pair) for pair in np.asarray(lots)]
+    choices = np.array([speeds + 5 * right for speeds, right in drawn])
+    for lane in range(8):
+        share = np.bincount(choices[:, lane], minlength=11)[1:] / len(choices)
+        assert np.abs(share - 0.1).max() < 0.01
+    together = np.corrcoef(choices.T) - np.eye(8)
+    assert np.abs(together).max() < 0.03
