@@ -1,0 +1,220 @@
+"""Seaquest against MinAtar's."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from shoal.core.keys import make_key
+from shoal.envs.minatar.seaquest import Seaquest
+
+SAME = {
+    "sub_x": "x",
+    "sub_y": "y",
+    "sub_or": "faces_right",
+    "oxygen": "oxygen",
+    "diver_count": "crew",
+    "surface": "at_surface",
+    "e_spawn_timer": "spawn_timer",
+    "e_spawn_speed": "spawn_speed",
+    "d_spawn_timer": "diver_timer",
+    "move_speed": "move_speed",
+    "ramp_index": "ramp_index",
+    "shot_timer": "shot_timer",
+}
+
+
+def luck(word):
+    word = int(word)
+    enemy = [("rand", 0.25 if word & 1 else 0.5), ("rand", 0.25 if word >> 8 < 2**24 // 3 else 0.5)]
+    enemy.append(("randint", lambda low, high: 1 + (word >> 1 & 7)))
+    return enemy, [("rand", 0.25 if word >> 4 & 1 else 0.5), ("randint", lambda low, high: 1 + (word >> 5 & 7))]
+
+
+def number(words, slot):
+    return sum((int(word) >> slot & 1) << bit for bit, word in enumerate(words))
+
+
+def slots(things):
+    """Oldest first."""
+    return [slot for slot in reversed(range(32)) if int(things) >> slot & 1]
+
+
+def enemies_of(state, which):
+    e = state.enemies
+    for slot in slots(getattr(e, which)):
+        enemy = [number(e.x, slot), number(e.row, slot) + 1, bool(int(e.go_right) >> slot & 1), number(e.timer, slot)]
+        yield enemy + [number(e.gun, slot)] * (which == "subs")
+
+
+def bullets_of(state):
+    e = state.enemies
+    for slot in slots(e.bullets):
+        yield [number(e.bullet_x, slot), number(e.row, slot) + 1, bool(int(e.go_right) >> slot & 1)]
+
+
+def few(things):
+    """Shots or divers, oldest first."""
+    return [[int(t.x), int(t.y), bool(t.goes_right)] for t in reversed(things) if t.y >= 0]
+
+
+def divers_of(state):
+    timer = 5 - (30 - int(state.diver_timer)) % 6
+    return [[*diver, timer] for diver in few(state.divers)]
+
+
+def put(game, state):
+    for their, our in SAME.items():
+        value = getattr(state, our).item()
+        setattr(game, their, value)
+    game.f_bullets, game.divers = few(state.shots), divers_of(state)
+    game.e_fish, game.e_subs = list(enemies_of(state, "fish")), list(enemies_of(state, "subs"))
+    game.e_bullets = list(bullets_of(state))
+
+
+def plain(things):
+    return [[bool(n) if i == 2 else int(n) for i, n in enumerate(thing)] for thing in things]
+
+
+def theirs(game):
+    return {
+        **{name: int(getattr(game, name)) for name in SAME},
+        "shots": plain(game.f_bullets),
+        "divers": plain(game.divers),
+        # In order of age, which decides who is hit; of bullets it decides nothing.
+        "fish": plain(game.e_fish),
+        "subs": plain(game.e_subs),
+        "bullets": sorted(plain(game.e_bullets)),
+    }
+
+
+def ours(state):
+    return {
+        **{their: int(getattr(state, our)) for their, our in SAME.items()},
+        "shots": few(state.shots),
+        "divers": divers_of(state),
+        "fish": list(enemies_of(state, "fish")),
+        "subs": list(enemies_of(state, "subs")),
+        "bullets": sorted(bullets_of(state)),
+    }
+
+
+class Asked:
+    """MinAtar asks for an enemy, a diver, or both."""
+
+    def __init__(self):
+        self.game = None
+
+    def __call__(self, word):
+        enemy, diver = luck(word)
+        return [*(enemy if self.game.e_spawn_timer == 0 else []), *(diver if self.game.d_spawn_timer == 0 else [])]
+
+
+def adapter(asked):
+    def remember(game, state):
+        asked.game = game
+        put(game, state)
+
+    return Adapter(asked, remember, theirs, ours)
+
+
+ASKED = Asked()
+ADAPTER = adapter(ASKED)
+
+
+def late(env, seed=0, n=64, steps=200, spawn_speed=1, move_speed=2, ramp=25, one_way=False):
+    """States of the hardest difficulty, reached by playing on with a submarine that nothing can hit."""
+
+    def play(state, key):
+        def step(state, key):
+            k_act, k_step = jax.random.split(key)
+            chance, luck = env.noise(k_step)
+            luck = luck | 1 if one_way else luck
+            given = {"oxygen": jnp.int32(150), "spawn_speed": jnp.int32(spawn_speed)}
+            state = state.replace(**given, move_speed=jnp.int32(move_speed), ramp_index=jnp.int32(ramp))
+            state = state.replace(spawn_timer=jnp.minimum(state.spawn_timer, spawn_speed))
+            action = jax.random.choice(k_act, jnp.array([0, 1, 3, 5, 5, 4]))
+            return env.advance(state, action, (chance, luck))[0], None
+
+        return jax.lax.scan(step, state, jax.random.split(key, steps))[0]
+
+    keys = jax.random.split(make_key(seed), n)
+    return jax.jit(jax.vmap(play))(openings_of(env, n), keys)
+
+
+def crafted(env, n=64, **how):
+    """Late states with the submarine in any place, with any crew and any oxygen."""
+    rng = np.random.default_rng(1)
+    x, right = rng.integers(1, 9, n), rng.integers(0, 2, n)
+    fields = {
+        "x": x,
+        "y": rng.integers(0, 9, n),
+        "faces_right": right,
+        "crew": rng.choice([-2, -1, 0, 1, 5, 6], n),
+        "oxygen": rng.choice([0, 1, 5, 60, 119, 120, 200], n),
+        "at_surface": rng.integers(0, 2, n),
+    }
+    # No shots: those of another place could not have been fired.
+    states = changed(late(env, n=n, **how), **fields)
+    none = states.shots[0].y * 0 - 1
+    return jax.vmap(lambda s, y: s.replace(shots=tuple(shot.replace(y=y) for shot in s.shots)))(states, none)
+
+
+def careful(game, rng):
+    """Evades what comes within two cells, takes divers, surfaces when it must; shoots often."""
+    moves = {0: (0, 0), 1: (-1, 0), 2: (0, -1), 3: (1, 0), 4: (0, 1)}
+    danger = set()
+    for thing in game.e_fish + game.e_subs + game.e_bullets:
+        for ahead in range(3):
+            danger.add((thing[0] + (ahead if thing[2] else -ahead), thing[1]))
+    may_surface = game.diver_count != 0 and game.oxygen < 150 or game.oxygen < 20
+    best = []
+    for action in rng.permutation(5):
+        x, y = game.sub_x + moves[action][0], game.sub_y + moves[action][1]
+        if (x, y) in danger or not (0 <= x <= 9 and y <= 8) or (y == 0 and not may_surface):
+            continue
+        best.append(int(action))
+    if game.shot_timer == 0 and rng.random() < 0.6 and (game.sub_x, game.sub_y) not in danger:
+        return 5
+    if may_surface and 2 in best:
+        return 2
+    for diver in game.divers:
+        wanted = 3 if diver[0] > game.sub_x else 1 if diver[0] < game.sub_x else 4 if diver[1] > game.sub_y else 2
+        if wanted in best:
+            return wanted
+    return best[0] if best else 0
+
+
+def test_games_equal_minatars():
+    env = Seaquest()
+    compare(env, ADAPTER, openings_of(env), 4_000)
+    seen = compare(env, ADAPTER, openings_of(env), 8_000, policy=careful)
+    assert max(each["ramp_index"] for each in seen) >= 3
+    assert max(each["diver_count"] for each in seen) >= 3
+
+
+@pytest.mark.parametrize("ramping", [True, False])
+def test_late_games_equal_minatars(ramping):
+    env = Seaquest(sticky_action_prob=0.0, ramping=ramping)
+    seen = compare(env, ADAPTER, crafted(env), 5_000, restart=25, policy=careful)
+    counts = Counter(each["diver_count"] for each in seen)
+    assert counts[-1] and counts[6]
+    assert max(len(each["shots"]) for each in seen) == 2
+
+
+@pytest.mark.parametrize("how", [{}, {"spawn_speed": 3, "move_speed": 3, "ramp": 4}, {"one_way": True}])
+def test_single_steps_from_every_kind_of_state_equal_minatars(how):
+    env = Seaquest(minimal_actions=False)
+    seen = compare(env, ADAPTER, crafted(env, n=256, **how), 3_000, restart=3)
+    most = max(len(each["fish"]) + len(each["subs"]) for each in seen)
+    print(how, most, max(len(each["bullets"]) for each in seen))
+
+
+def test_the_opening_is_minatars():
+    env = Seaquest()
+    state, world = row(openings_of(env), 0), reference(env)
+    assert theirs(world.env) == ours(state)
+    np.testing.assert_array_equal(env.observe(env.init(make_key(0))), world.state())
