@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Map, at
+from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, equals, everywhere, flag_at, only, select
 
@@ -120,7 +120,7 @@ class Asterix(Game):
         reward = found_before.astype(jnp.int32) + found_after.astype(jnp.int32)
         return self._harder(state), reward, dies_before | dies_after
 
-    def maps(self, state: AsterixState) -> tuple[Map, ...]:
+    def rows(self, state: AsterixState) -> tuple[Rows, ...]:
         """Player, enemies, trails, gold."""
         # Behind what goes left may be column 10, which no cell has; behind what goes right, -1 does not fit.
         entering = state.go_right & equals(state.columns, 0)
@@ -128,7 +128,6 @@ class Asterix(Game):
         enemies = only(state.exist & ~state.gold, state.columns)
         trails = only(state.exist & ~entering, behind)
         gold = only(state.exist & state.gold, state.columns)
-        enemies, trails, gold = jax.lax.optimization_barrier((enemies, trails, gold))  # or each cell computes them
         return at(state.x, state.y), in_lanes(enemies), in_lanes(trails), in_lanes(gold)
 
     def _harder(self, state: AsterixState) -> AsterixState:

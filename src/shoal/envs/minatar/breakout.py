@@ -13,14 +13,12 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import struct
-from shoal.envs.minatar.game import COLUMNS, LEFT, NOTHING, RIGHT, ROWS, SIDE, Game, GameState, Look, Map, at
+from shoal.envs.minatar.game import FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
 
 LAST = SIDE - 1
-FIRST_BRICK, BRICKS = 10, 30  # they fill rows 1 to 3; cells are numbered row by row
+FIRST_BRICK, BRICKS = 10, 30  # cells are numbered row by row
 WALL = (1 << BRICKS) - 1
-# The bit of each cell's brick. Those that have none get a bit that is never set.
-BRICK_BITS = ROWS * SIDE + COLUMNS - FIRST_BRICK
-BRICK_BITS = np.where((BRICK_BITS >= 0) & (BRICK_BITS < BRICKS), BRICK_BITS, BRICKS).astype(np.uint32)
+FIRST_ROW, BRICK_ROWS = 1, 3
 
 
 @struct
@@ -130,11 +128,13 @@ class Breakout(Game):
         )
         return state, knocks, is_low & ~from_above & ~from_aside
 
-    def maps(self, state: BreakoutState) -> tuple[Map, ...]:
+    def rows(self, state: BreakoutState) -> tuple[Rows, ...]:
         """Paddle, ball, trail, bricks."""
+        has_bricks = (LINE >= FIRST_ROW) & (LINE < FIRST_ROW + BRICK_ROWS)
+        place = np.where(has_bricks, SIDE * (LINE - FIRST_ROW), BRICKS).astype(np.uint32)
         return (
             at(state.paddle, jnp.int32(LAST)),
             at(state.x, state.y),
             at(state.last_x, state.last_y),
-            (state.bricks >> BRICK_BITS & 1) != 0,
+            state.bricks >> place & FULL_ROW,
         )

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Map, at
+from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Rows, at
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, only, select
 
@@ -125,11 +125,10 @@ class Freeway(Game):
         )
         return state, crosses, state.time > self.time_limit
 
-    def maps(self, state: FreewayState) -> tuple[Map, ...]:
+    def rows(self, state: FreewayState) -> tuple[Rows, ...]:
         """Chicken, cars, and what is behind them by speed."""
         behind = _driven(state.cars, jnp.uint32(ONES), ~state.go_right)
         by_speed = [only(equals(state.speeds, k + 1), behind) for k in range(SPEEDS)]
-        by_speed = jax.lax.optimization_barrier(by_speed)  # or XLA would compute them for each cell
         return (at(jnp.int32(COLUMN), state.y), in_lanes(state.cars), *map(in_lanes, by_speed))
 
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jax.experimental.layout import Layout, with_layout_constraint
+from jaxtyping import Array, Bool, Float, Int, UInt, UInt8, UInt32
 
 from shoal.canvas import Canvas, box
 from shoal.core.env import Env, Key, State
@@ -18,13 +19,14 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, hyper, static, struct
 
 SIDE = 10  # cells
-ROWS = np.arange(SIDE, dtype=np.int32)[:, None]
-COLUMNS = np.arange(SIDE, dtype=np.int32)[None, :]
+LINE = np.arange(SIDE, dtype=np.int32)  # numbers of rows, or of columns
 NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)  # MinAtar's numbers of the actions
 ACTION_BITS = 3
-FUSED = {7: 6}  # how many maps XLA should stack at once; 8 where nothing else is known
+WORD = np.dtype("uint16")
+FULL_ROW = np.uint32((1 << SIDE) - 1)
 
-Map = Bool[Array, "10 10"]
+# One channel of the board: a word for each row, whose bit x is set where something is in column x.
+Rows = UInt32[Array, "10"]
 
 CELL_PIXELS = 24
 BOARD_COLOR, LINE_COLOR = (24, 26, 34), (48, 52, 66)
@@ -46,7 +48,7 @@ class GameState(State):
 
 @struct
 class Game(Env):
-    """A MinAtar game. Subclasses write `init`, `luck`, `play`, `maps`; the rest is here.
+    """A MinAtar game. Subclasses write `init`, `luck`, `play`, `rows`; the rest is here.
 
     Action: the names of `minimal` in this order where `minimal_actions` is set (ids that end in -v1), otherwise
     (-v0) all of 0 nothing, 1 left, 2 up, 3 right, 4 down, 5 fire; those that a game has no use for do nothing.
@@ -77,8 +79,8 @@ class Game(Env):
         """One frame, with an action in MinAtar's numbers: (state, reward, terminated)."""
 
     @abc.abstractmethod
-    def maps(self, state: Any) -> tuple[Map, ...]:
-        """Where on the board things are, a map for each channel."""
+    def rows(self, state: Any) -> tuple[Rows, ...]:
+        """Where on the board things are, for each channel."""
 
     def noise(self, key: Key) -> tuple[Float[Array, ""], Any]:
         """A uniform number that decides whether the action sticks, and the game's own luck."""
@@ -96,7 +98,7 @@ class Game(Env):
 
     def observe(self, state: Any) -> Bool[Array, "10 10 C"]:
         """MinAtar's `state()`: row, column, channel."""
-        return stacked(self.maps(state))
+        return unpacked(self.rows(state))
 
     def carry_over(self, ended: Any, fresh: Any) -> Any:
         """The last action, as MinAtar keeps it from game to game."""
@@ -109,9 +111,9 @@ class Game(Env):
         for line in range(1, SIDE):
             canvas.line([(line, 0), (line, SIDE)], LINE_COLOR, 0)
             canvas.line([(0, line), (SIDE, line)], LINE_COLOR, 0)
-        layers = zip(self.maps(state), self.channels.values(), strict=True)
+        layers = zip(np.moveaxis(np.asarray(self.observe(state)), -1, 0), self.channels.values(), strict=True)
         for cells, look in sorted(reversed([*layers]), key=lambda layer: -layer[1].size):
-            for y, x in np.argwhere(np.asarray(cells)).tolist():
+            for y, x in np.argwhere(cells).tolist():
                 left, top, side = x + (1 - look.size) / 2, y + (1 - look.size) / 2, look.size
                 canvas.polygon(box(left, top + side, left + side, top), look.color)
         return canvas.pixels()
@@ -137,19 +139,34 @@ class Game(Env):
         return jnp.where(known, table >> ACTION_BITS * jnp.where(known, action, 0) & (1 << ACTION_BITS) - 1, NOTHING)
 
 
-def stacked(maps: tuple[Map, ...]) -> Bool[Array, "10 10 C"]:
-    """Maps as the channels of one observation.
+def at(x: Int[Array, ""], y: Int[Array, ""]) -> Rows:
+    """One cell; none for one that is not on the board."""
+    bit = jnp.uint32(1) << jnp.where((x >= 0) & (x < SIDE), x, SIDE).astype(jnp.uint32)
+    return jnp.where(y == LINE, bit & FULL_ROW, jnp.uint32(0))
 
-    XLA on a CPU writes a stack of up to eight in one loop; a larger one it computes map by map and then copies.
+
+def unpacked(rows: tuple[Rows, ...]) -> Bool[Array, "10 10 C"]:
+    """The observation that has these rows for channels.
+
+    Each cell tests one bit, the same one on all boards: a loop without branches, where a stack of maps would branch in
+    every cell.
     """
-    first = FUSED.get(len(maps), 8)
-    front = jnp.stack(maps[:first], axis=-1)
-    if len(maps) <= first:
-        return front
-    back, more = jnp.stack(maps[first:], axis=-1), len(maps) - first
-    return jnp.pad(front, ((0, 0), (0, 0), (0, more))) | jnp.pad(back, ((0, 0), (0, 0), (first, 0)))
+    words = boards_last(jnp.stack([row.astype(WORD) for row in rows], axis=-1))
+    column = (1 << LINE).astype(WORD)
+    return (words[:, None, :] & column[None, :, None]) != 0
 
 
-def at(x: Int[Array, ""], y: Int[Array, ""]) -> Map:
-    """The map of one cell; empty for one that is not on the board."""
-    return (x == COLUMNS) & (y == ROWS)
+@jax.custom_batching.custom_vmap
+def boards_last(words: UInt[Array, "10 C"]) -> UInt[Array, "10 C"]:
+    """The same words; in a batch they are written to memory with the boards as the last axis.
+
+    The loop over cells then reads them as fast as it can, whether it writes board by board or cell by cell. Left to
+    itself XLA computes them for each cell again, or settles for an order in which it loads them one by one.
+    """
+    return words
+
+
+@boards_last.def_vmap
+def _boards_last(size: int, is_batched: list, words: UInt[Array, "E 10 C"]) -> tuple[UInt[Array, "E 10 C"], bool]:
+    del size, is_batched  # called only where its one argument has the axis
+    return jax.lax.optimization_barrier(with_layout_constraint(words, Layout(major_to_minor=(1, 2, 0)))), True

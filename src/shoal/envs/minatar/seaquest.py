@@ -12,22 +12,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Struct, struct
-from shoal.envs.minatar.game import (
-    COLUMNS,
-    DOWN,
-    FIRE,
-    LEFT,
-    NOTHING,
-    RIGHT,
-    ROWS,
-    SIDE,
-    UP,
-    Game,
-    GameState,
-    Look,
-    Map,
-    at,
-)
+from shoal.envs.minatar.game import DOWN, FIRE, LEFT, LINE, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at
 from shoal.envs.minatar.slots import (
     Numbers,
     Set,
@@ -184,10 +169,10 @@ class Seaquest(Game):
         self, state: SeaquestState, action: Int[Array, ""], luck: UInt32[Array, ""]
     ) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
         """Who appears, the player, shots, divers, enemies, and whether there is air."""
-        state = _act(_appear(state, luck), action)
-        state, shot_first = _shots_fly(state)
+        state = settled(_act(_appear(state, luck), action))
+        state, shot_first = settled(_shots_fly(state))
         state = _divers_swim(state)
-        state, shot_then, is_hit = _enemies_come(state)
+        state, shot_then, is_hit = settled(_enemies_come(state))
         state = state.replace(
             spawn_timer=jnp.maximum(state.spawn_timer - 1, 0),
             diver_timer=jnp.maximum(state.diver_timer - 1, 0),
@@ -197,31 +182,33 @@ class Seaquest(Game):
         state, delivered, is_alone = self._breathe(state)
         return state, shot_first + shot_then + delivered, is_hit | is_out | is_alone
 
-    def maps(self, state: SeaquestState) -> tuple[Map, ...]:
+    def rows(self, state: SeaquestState) -> tuple[Rows, ...]:
         """The submarine's front and back, shots, trails, bullets, fish, submarines, oxygen, crew, divers."""
-        enemies = state.enemies
-        in_row = jnp.where((ROWS > 0) & (ROWS < LAST), where_equal(enemies.row, ROWS - 1), jnp.uint32(0))
-        in_column = where_equal(enemies.x, COLUMNS)
-        on_the_left, on_the_right = where_equal(enemies.x, COLUMNS - 1), where_equal(enemies.x, COLUMNS + 1)
-        behind = (on_the_right & enemies.go_right | on_the_left & ~enemies.go_right) & (enemies.fish | enemies.subs)
-        bullets = where_equal(enemies.bullet_x, COLUMNS) & enemies.bullets
+        enemies, shots, divers = state.enemies, state.shots, state.divers
+        everyone, is_deep = enemies.fish | enemies.subs, (LINE > 0) & (LINE < LAST)
+        by_row = jnp.where(is_deep, where_equal(enemies.row, LINE - 1), jnp.uint32(0))
+        columns = [where_equal(enemies.x, x) for x in range(-1, SIDE + 1)]  # -1 and 10 have none
+        behind = [columns[x + 2] & enemies.go_right | columns[x] & ~enemies.go_right for x in range(SIDE)]
+        bullets = [where_equal(enemies.bullet_x, x) & enemies.bullets for x in range(SIDE)]
+        fish, subs = ([column & kind for column in columns[1:-1]] for kind in (enemies.fish, enemies.subs))
+        sets = settled((by_row, [those & everyone for those in behind], bullets, fish, subs))
+        trail, bullets, fish, subs = (_rows_of(sets[0], by_column) for by_column in sets[1:])
 
-        def shown(columns: UInt32[Array, "..."]) -> Map:
-            return (in_row & columns) != 0
-
-        shots, divers = state.shots, state.divers
         trails = [at(d.x + jnp.where(d.goes_right, -1, 1), d.y) for d in divers]
         back = state.x + jnp.where(state.faces_right, -1, 1)
+        # Gauges: so many cells from the left; and so many to the left of the last one.
+        air = (jnp.uint32(1) << jax.lax.div(jnp.maximum(state.oxygen, 0), jnp.int32(BREATH)).astype(jnp.uint32)) - 1
+        crew = (jnp.uint32(1) << LAST) - (jnp.uint32(1) << (LAST - jnp.maximum(state.crew, 0)).astype(jnp.uint32))
         return (
             at(state.x, state.y),
             at(back, state.y),
             at(shots[0].x, shots[0].y) | at(shots[1].x, shots[1].y),
-            shown(behind) | trails[0] | trails[1],
-            shown(bullets),
-            shown(in_column & enemies.fish),
-            shown(in_column & enemies.subs),
-            (ROWS == LAST) & (state.oxygen >= BREATH * (COLUMNS + 1)),
-            (ROWS == LAST) & (COLUMNS < LAST) & (COLUMNS + state.crew >= LAST),
+            trail | trails[0] | trails[1],
+            bullets,
+            fish,
+            subs,
+            jnp.where(LINE == LAST, air, jnp.uint32(0)),
+            jnp.where(LINE == LAST, crew, jnp.uint32(0)),
             at(divers[0].x, divers[0].y) | at(divers[1].x, divers[1].y),
         )
 
@@ -245,6 +232,14 @@ class Seaquest(Game):
             ramp_index=state.ramp_index + can.astype(jnp.int32),
         )
         return state, reward, is_alone
+
+
+def _rows_of(by_row: UInt32[Array, "10"], by_column: list[Set]) -> Rows:
+    """Where a row and a column have something in common."""
+    rows = jnp.zeros(SIDE, jnp.uint32)
+    for x, those in enumerate(by_column):
+        rows = rows | jnp.where((by_row & those) != 0, jnp.uint32(1 << x), jnp.uint32(0))
+    return rows
 
 
 def drawn_enemy(luck: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Bool[Array, ""], Int[Array, ""]]:
@@ -278,7 +273,7 @@ def _with_enemy(
     right, is_sub, row = drawn_enemy(luck)
     heads_other_way = jnp.where(right, ~enemies.go_right, enemies.go_right)
     in_the_way = (enemies.fish | enemies.subs) & where_equal(enemies.row, row) & heads_other_way
-    pushes = is_time & (in_the_way == 0)
+    pushes = settled(is_time & (in_the_way == 0))
     new = Enemies(
         fish=pushed(enemies.fish, ~is_sub),
         subs=pushed(enemies.subs, is_sub),
@@ -291,6 +286,11 @@ def _with_enemy(
         bullet_x=pushed_number(enemies.bullet_x, jnp.int32(0)),
     )
     return _choose(pushes, new, enemies)
+
+
+def settled(values):
+    """The same values, computed once: XLA would compute what many others follow from again for each of them."""
+    return jax.lax.optimization_barrier(values)
 
 
 def _choose(flag: Bool[Array, ""], yes, no):
@@ -326,9 +326,10 @@ def _shots_fly(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
     for shot in state.shots:
         x = shot.x + jnp.where(shot.goes_right, 1, -1)
         flies = (shot.y >= 0) & (x >= 0) & (x <= LAST)
-        here = jnp.where(flies, _in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0))
+        here = settled(jnp.where(flies, _in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
         fish, subs = oldest(here & enemies.fish), oldest(here & enemies.subs)
         subs = jnp.where(fish != 0, jnp.uint32(0), subs)
+        fish, subs = settled((fish, subs))
         hits = (fish | subs) != 0
         enemies = enemies.replace(fish=enemies.fish ^ fish, subs=enemies.subs ^ subs)
         shots.append(shot.replace(x=x, y=jnp.where(flies & ~hits, shot.y, -1)))
@@ -361,7 +362,8 @@ def _enemies_come(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], 
     right = moves & enemies.go_right
     left = moves ^ right
     leaves = right & where_equal(enemies.x, LAST) | left & where_equal(enemies.x, 0)
-    x = stepped(enemies.x, right ^ (right & leaves), left ^ (left & leaves))
+    everyone, moves, right, left, leaves = settled((everyone, moves, right, left, leaves))
+    x = settled(stepped(enemies.x, right ^ (right & leaves), left ^ (left & leaves)))
     timer = written(stepped(enemies.timer, jnp.uint32(0), everyone ^ moves), moves, state.move_speed)
     arrives = moves ^ leaves
     runs_into = arrives & _in_cell(enemies, x, state.x, state.y)
@@ -371,21 +373,22 @@ def _enemies_come(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], 
     for shot in state.shots:
         here = arrives & ~runs_into & ~gone & _in_cell(enemies, x, shot.x, shot.y)
         subs, fish = youngest(here & enemies.subs), youngest(here & enemies.fish)
-        hit = jnp.where(subs != 0, subs, fish)
+        hit = settled(jnp.where(subs != 0, subs, fish))
         gone = gone | hit
         shots.append(shot.replace(y=jnp.where(hit != 0, -1, shot.y)))
         reward = reward + (hit != 0).astype(jnp.int32)
 
-    fires = enemies.subs & where_equal(enemies.gun, 0)
+    fires = settled(enemies.subs & where_equal(enemies.gun, 0))
     gun = written(stepped(enemies.gun, jnp.uint32(0), enemies.subs ^ fires), fires, GUN_INTERVAL)
     fires = fires & ~leaves  # a bullet of one that leaves the board leaves it too
     bullets = enemies.bullets | fires
     bullet_x = tuple(old & ~fires | new & fires for old, new in zip(enemies.bullet_x, x, strict=True))
+    bullets, bullet_x = settled((bullets, bullet_x))
     struck = bullets & _in_cell(enemies, bullet_x, state.x, state.y)
     right = bullets & enemies.go_right
     left = bullets ^ right
     misses = right & where_equal(bullet_x, LAST) | left & where_equal(bullet_x, 0)
-    bullets = bullets ^ misses
+    bullets, right, left = settled((bullets ^ misses, right, left))
     bullet_x = stepped(bullet_x, right & bullets, left & bullets)
     struck = struck | bullets & _in_cell(enemies, bullet_x, state.x, state.y)
 

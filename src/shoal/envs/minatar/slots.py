@@ -1,4 +1,4 @@
-"""Up to 32 things, youngest first, whose numbers are kept bit by bit: bit s of every word belongs to the thing in slot s.
+"""Up to 32 things, youngest first, whose numbers are kept bit by bit: the thing in slot s has bit s of every word.
 
 A number of each thing is a tuple of words, lowest bits first; a set of things is one word. So a few instructions
 compute with all things at once, whether they exist or not.

@@ -7,13 +7,12 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.minatar.game import COLUMNS, FIRE, LEFT, NOTHING, RIGHT, ROWS, SIDE, Game, GameState, Look, Map, at
+from shoal.envs.minatar.game import FIRE, FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
 
 LAST = SIDE - 1
 WIDTH, HEIGHT = 6, 4  # of a wave
@@ -24,7 +23,6 @@ WAVE_LEFT, WAVE_TOP = 2, 0
 SHOT_COOL_DOWN = 5
 BOMB_INTERVAL = 10
 FASTEST = 6  # the shortest interval between moves that a new wave may have
-Places = Int[Array, "..."] | np.ndarray
 MARGIN = 6  # how far columns without aliens may stick out on the left
 
 
@@ -132,14 +130,14 @@ class SpaceInvaders(Game):
         )
         return self._next_wave(state), hits, is_bombed | is_rammed | have_landed
 
-    def maps(self, state: SpaceInvadersState) -> tuple[Map, ...]:
+    def rows(self, state: SpaceInvadersState) -> tuple[Rows, ...]:
         """Cannon, aliens, aliens that head left, aliens that head right, shots, the bomb."""
-        none = jnp.uint32(0)
+        aliens, none = _rows_of_aliens(state), jnp.uint32(0)
         return (
             at(state.x, jnp.int32(LAST)),
-            _alien_at(state, COLUMNS, ROWS),
-            _alien_at(state.replace(aliens=jnp.where(state.go_right, none, state.aliens)), COLUMNS, ROWS),
-            _alien_at(state.replace(aliens=jnp.where(state.go_right, state.aliens, none)), COLUMNS, ROWS),
+            aliens,
+            jnp.where(state.go_right, none, aliens),
+            jnp.where(state.go_right, aliens, none),
             at(state.shot_x, state.shot_y) | at(state.older_x, state.older_y),
             at(state.bomb_x, state.bomb_y),
         )
@@ -173,7 +171,7 @@ def _rise(state: SpaceInvadersState) -> SpaceInvadersState:
     return state.replace(shot_y=jnp.maximum(state.shot_y - 1, -1), older_y=jnp.maximum(state.older_y - 1, -1))
 
 
-def _bit(state: SpaceInvadersState, x: Places, y: Places) -> UInt32[Array, "..."]:
+def _bit(state: SpaceInvadersState, x: Int[Array, ""], y: Int[Array, ""]) -> UInt32[Array, ""]:
     """The number of the alien that would be in a cell; one that no wave has where none can be."""
     column, row = x - state.left, y - state.top
     row = jnp.where(row < 0, row + SIDE, row)  # aliens that land while turning come in again at the top
@@ -181,8 +179,15 @@ def _bit(state: SpaceInvadersState, x: Places, y: Places) -> UInt32[Array, "..."
     return jnp.where(inside, row * WIDTH + column, WIDTH * HEIGHT).astype(jnp.uint32)
 
 
-def _alien_at(state: SpaceInvadersState, x: Places, y: Places) -> Bool[Array, "..."]:
+def _alien_at(state: SpaceInvadersState, x: Int[Array, ""], y: Int[Array, ""]) -> Bool[Array, ""]:
     return (state.aliens >> _bit(state, x, y) & 1) != 0
+
+
+def _rows_of_aliens(state: SpaceInvadersState) -> Rows:
+    row = LINE - state.top
+    row = jnp.where(row < 0, row + SIDE, row)
+    place = jnp.where(row < HEIGHT, WIDTH * row, WIDTH * HEIGHT).astype(jnp.uint32)
+    return (state.aliens >> place & ROW) << (state.left + MARGIN).astype(jnp.uint32) >> MARGIN & FULL_ROW
 
 
 def _on_screen(state: SpaceInvadersState) -> UInt32[Array, ""]:
