@@ -9,9 +9,11 @@ import minatar
 import numpy as np
 
 from shoal.core.keys import make_key
+from shoal.core.struct import to_arrays
 from shoal.envs.minatar.game import Game
 from shoal.rollout.rollout import draw_noise
 
+PIECE = 500  # steps in one program
 NAMES = {"Asterix": "asterix", "Breakout": "breakout", "Freeway": "freeway"} | {
     "Seaquest": "seaquest",
     "SpaceInvaders": "space_invaders",
@@ -92,14 +94,14 @@ def compare(
     rng = np.random.default_rng(seed)
     noise = jax.tree.map(np.asarray, draw_noise(env, make_key(seed), (num_steps,)))
     actions, opened, theirs, seen = [], [], [], []
-    count = len(jax.tree.leaves(openings)[0])
+    openings = jax.tree.map(np.asarray, openings)
+    begins, lots = _rows(openings), _rows(noise)
     world, opening, age = reference(env), 0, 0
-    openings_np = jax.tree.map(np.asarray, openings)
-    _open(world, adapter, row(openings_np, 0))
+    _open(world, adapter, begins[0])
     for t in range(num_steps):
         action = int(rng.integers(env.action_space.n)) if policy is None else policy(world.env, rng)
-        chance, luck = row(noise, t)
-        world.random.load(iter([("rand", float(chance))]))
+        chance, luck = lots[t]
+        world.random.load(iter([("rand", chance)]))
         world.env.random.load(iter(adapter.luck(luck)))
         reward, done = world.act(env._actions[action])
         age += 1
@@ -107,15 +109,15 @@ def compare(
         seen.append(adapter.theirs(world.env))
         ends = done or age == restart
         if ends:
-            opening, age = (opening + 1) % count, 0
-            _open(world, adapter, row(openings_np, opening))
+            opening, age = (opening + 1) % len(begins), 0
+            _open(world, adapter, begins[opening])
         actions.append(action)
         opened.append(opening if ends else -1)
     states, obs, reward, terminated = _ours(env, openings, np.array(actions), noise, np.array(opened))
     their_obs, their_reward, their_end, their_last = (np.array(column) for column in zip(*theirs, strict=True))
     # States first: where they differ is the reason for all else.
-    for t, expected in enumerate(seen):
-        found = adapter.ours(row(states, t))
+    for t, (state, expected) in enumerate(zip(_rows(states), seen, strict=True)):
+        found = adapter.ours(state)
         assert found == expected, f"step {t}, action {actions[t]}: {found} instead of {expected}"
     np.testing.assert_array_equal(states.last_action, their_last)
     np.testing.assert_array_equal(reward, their_reward)
@@ -123,6 +125,14 @@ def compare(
     assert obs.dtype == their_obs.dtype == bool
     np.testing.assert_array_equal(obs, their_obs)
     return seen
+
+
+def _rows(tree: Any) -> list[Any]:
+    """The entries of a stacked tree, with plain Python numbers: much quicker to take apart than NumPy's."""
+    leaves, structure = jax.tree.flatten(tree)
+    return [
+        structure.unflatten(numbers) for numbers in zip(*(np.asarray(leaf).tolist() for leaf in leaves), strict=True)
+    ]
 
 
 def _open(world: minatar.Environment, adapter: Adapter, state: Any) -> None:
@@ -135,14 +145,30 @@ def _open(world: minatar.Environment, adapter: Adapter, state: Any) -> None:
 
 
 def _ours(env: Game, openings: Any, actions: np.ndarray, noise: Any, opened: np.ndarray) -> tuple:
+    """All steps on our side, in equal pieces, so that one program of an environment serves every test."""
+    assert len(actions) % PIECE == 0
+    state, pieces = jax.tree.map(lambda x: jnp.asarray(x[0]), openings), []
+    for begin in range(0, len(actions), PIECE):
+        piece = slice(begin, begin + PIECE)
+        fresh = jax.tree.map(lambda x, piece=piece: x[opened[piece]], openings)
+        given = (
+            actions[piece].astype(np.int32),
+            jax.tree.map(lambda x, p=piece: x[p], noise),
+            opened[piece] >= 0,
+            fresh,
+        )
+        state, seen = _play(to_arrays(env), state, given)
+        pieces.append(jax.tree.map(np.asarray, seen))
+    return jax.tree.map(lambda *x: np.concatenate(x), *pieces)
+
+
+@jax.jit
+def _play(env: Game, state: Any, given: tuple) -> tuple[Any, tuple]:
     def step(state, xs):
-        action, noise, opening = xs
+        action, noise, ends, fresh = xs
         after, reward, terminated, _, _ = env.advance(state, action, noise)
-        fresh = jax.tree.map(lambda x: x[opening], openings)
         following = env.carry_over(after, fresh)
-        following = jax.tree.map(lambda new, old: jnp.where(opening >= 0, new, old), following, after)
+        following = jax.tree.map(lambda new, old: jnp.where(ends, new, old), following, after)
         return following, (after, env.observe(after), reward, terminated)
 
-    start = jax.tree.map(lambda x: x[0], openings)
-    xs = (jnp.asarray(actions, jnp.int32), noise, jnp.asarray(opened, jnp.int32))
-    return jax.tree.map(np.asarray, jax.jit(lambda s, xs: jax.lax.scan(step, s, xs)[1])(start, xs))
+    return jax.lax.scan(step, state, given)

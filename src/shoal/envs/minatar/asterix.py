@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at
+from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at, settled
+from shoal.envs.minatar.intervals import check_intervals
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, equals, everywhere, flag_at, only, select
 
@@ -65,7 +66,7 @@ class Asterix(Game):
     Differences from MinAtar: none.
     """
 
-    reset_every: ClassVar[int] = 50
+    reset_every: ClassVar[int] = 40
     channels: ClassVar = {
         "player": Look((102, 194, 255)),
         "enemy": Look((224, 82, 82)),
@@ -77,6 +78,9 @@ class Asterix(Game):
     ramp_interval: Number = 100
     init_spawn_speed: Number = 10
     init_move_interval: Number = 5
+
+    def __post_init__(self) -> None:
+        check_intervals(self, "init_spawn_speed", "init_move_interval", "ramp_interval")
 
     def init(self, key: Key) -> AsterixState:
         """An empty board: nothing is drawn."""
@@ -109,7 +113,7 @@ class Asterix(Game):
         self, state: AsterixState, action: Int[Array, ""], luck: UInt32[Array, "2"]
     ) -> tuple[AsterixState, Int[Array, ""], Bool[Array, ""]]:
         """Something appears, the player moves, things move, the game gets harder."""
-        state = _appear(state, *drawn(luck))
+        state = settled(_appear(state, *drawn(luck)))
         x = state.x + jnp.where(action == RIGHT, 1, jnp.where(action == LEFT, -1, 0))
         y = state.y + jnp.where(action == DOWN, 1, jnp.where(action == UP, -1, 0))
         state = state.replace(x=jnp.clip(x, 0, LAST), y=jnp.clip(y, 1, COUNT))

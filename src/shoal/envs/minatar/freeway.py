@@ -14,6 +14,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
 from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Rows, at
+from shoal.envs.minatar.intervals import check_intervals
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, only, select
 
@@ -76,6 +77,9 @@ class Freeway(Game):
 
     player_speed: Number = 3  # the chicken moves once in so many steps
     time_limit: Number = 2500  # steps, after which the next one ends the game
+
+    def __post_init__(self) -> None:
+        check_intervals(self, "player_speed", "time_limit")
 
     def init(self, key: Key) -> FreewayState:
         """Cars at the left end, on their ways. `key` is consumed."""

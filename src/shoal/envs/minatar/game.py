@@ -63,6 +63,7 @@ class Game(Env):
     sticky_action_prob: Number = hyper(0.1, valid=(0.0, 1.0))
     ramping: Number = True  # whether the game gets harder as it goes on, where it can
     minimal_actions: bool = static(True, choices=(False, True))
+    max_steps: Number | None = None
 
     @abc.abstractmethod
     def init(self, key: Key) -> GameState:
@@ -93,7 +94,8 @@ class Game(Env):
         """Play the action given, or the last one again."""
         chance, luck = noise
         executed = jnp.where(chance < self.sticky_action_prob, state.last_action, self._meant(action))
-        state, reward, terminated = self.play(state.replace(last_action=executed), executed, luck)
+        played = self.play(state.replace(last_action=executed), executed, luck)
+        state, reward, terminated = settled(played)
         return state, reward.astype(jnp.float32), terminated, {}
 
     def observe(self, state: Any) -> Bool[Array, "10 10 C"]:
@@ -139,6 +141,11 @@ class Game(Env):
         return jnp.where(known, table >> ACTION_BITS * jnp.where(known, action, 0) & (1 << ACTION_BITS) - 1, NOTHING)
 
 
+def settled(values: Any) -> Any:
+    """The same values, computed once: XLA would compute what many others follow from again for each of them."""
+    return jax.lax.optimization_barrier(values)
+
+
 def at(x: Int[Array, ""], y: Int[Array, ""]) -> Rows:
     """One cell; none for one that is not on the board."""
     bit = jnp.uint32(1) << jnp.where((x >= 0) & (x < SIDE), x, SIDE).astype(jnp.uint32)
@@ -169,4 +176,4 @@ def boards_last(words: UInt[Array, "10 C"]) -> UInt[Array, "10 C"]:
 @boards_last.def_vmap
 def _boards_last(size: int, is_batched: list, words: UInt[Array, "E 10 C"]) -> tuple[UInt[Array, "E 10 C"], bool]:
     del size, is_batched  # called only where its one argument has the axis
-    return jax.lax.optimization_barrier(with_layout_constraint(words, Layout(major_to_minor=(1, 2, 0)))), True
+    return settled(with_layout_constraint(words, Layout(major_to_minor=(1, 2, 0)))), True

@@ -12,7 +12,22 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Struct, struct
-from shoal.envs.minatar.game import DOWN, FIRE, LEFT, LINE, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at
+from shoal.envs.minatar.game import (
+    DOWN,
+    FIRE,
+    LEFT,
+    LINE,
+    NOTHING,
+    RIGHT,
+    SIDE,
+    UP,
+    Game,
+    GameState,
+    Look,
+    Rows,
+    at,
+    settled,
+)
 from shoal.envs.minatar.slots import (
     Numbers,
     Set,
@@ -126,7 +141,7 @@ class Seaquest(Game):
     each time it sinks by one; what reaches 0 again may not.
     """
 
-    reset_every: ClassVar[int] = 30
+    reset_every: ClassVar[int] = 14
     channels: ClassVar = {
         "sub_front": Look((102, 194, 255)),
         "sub_back": Look((58, 120, 178)),
@@ -172,7 +187,7 @@ class Seaquest(Game):
         state = settled(_act(_appear(state, luck), action))
         state, shot_first = settled(_shots_fly(state))
         state = _divers_swim(state)
-        state, shot_then, is_hit = settled(_enemies_come(state))
+        state, shot_then, is_hit = _enemies_come(state)
         state = state.replace(
             spawn_timer=jnp.maximum(state.spawn_timer - 1, 0),
             diver_timer=jnp.maximum(state.diver_timer - 1, 0),
@@ -191,8 +206,8 @@ class Seaquest(Game):
         behind = [columns[x + 2] & enemies.go_right | columns[x] & ~enemies.go_right for x in range(SIDE)]
         bullets = [where_equal(enemies.bullet_x, x) & enemies.bullets for x in range(SIDE)]
         fish, subs = ([column & kind for column in columns[1:-1]] for kind in (enemies.fish, enemies.subs))
-        sets = settled((by_row, [those & everyone for those in behind], bullets, fish, subs))
-        trail, bullets, fish, subs = (_rows_of(sets[0], by_column) for by_column in sets[1:])
+        sets = settled(([those & everyone for those in behind], bullets, fish, subs))
+        trail, bullets, fish, subs = (_rows_of(by_row, by_column) for by_column in sets)
 
         trails = [at(d.x + jnp.where(d.goes_right, -1, 1), d.y) for d in divers]
         back = state.x + jnp.where(state.faces_right, -1, 1)
@@ -286,11 +301,6 @@ def _with_enemy(
         bullet_x=pushed_number(enemies.bullet_x, jnp.int32(0)),
     )
     return _choose(pushes, new, enemies)
-
-
-def settled(values):
-    """The same values, computed once: XLA would compute what many others follow from again for each of them."""
-    return jax.lax.optimization_barrier(values)
 
 
 def _choose(flag: Bool[Array, ""], yes, no):

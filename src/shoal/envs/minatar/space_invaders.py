@@ -13,6 +13,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
 from shoal.envs.minatar.game import FIRE, FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
+from shoal.envs.minatar.intervals import check_intervals
 
 LAST = SIDE - 1
 WIDTH, HEIGHT = 6, 4  # of a wave
@@ -78,7 +79,7 @@ class SpaceInvaders(Game):
     Differences from MinAtar: none.
     """
 
-    reset_every: ClassVar[int] = 40
+    reset_every: ClassVar[int] = 25
     channels: ClassVar = {
         "cannon": Look((102, 194, 255)),
         "alien": Look((120, 200, 110)),
@@ -90,6 +91,9 @@ class SpaceInvaders(Game):
     minimal: ClassVar = (NOTHING, LEFT, RIGHT, FIRE)
 
     enemy_move_interval: Number = 12
+
+    def __post_init__(self) -> None:
+        check_intervals(self, "enemy_move_interval")
 
     def init(self, key: Key) -> SpaceInvadersState:
         """The first wave: nothing is drawn."""
