@@ -46,6 +46,7 @@ WORLDS = {
     "FourRooms-misc": 500,
     "MetaMaze-misc": 500,
 }
+BANKS = {"Breakout-MinAtar": 30}  # whose games are short: no bank may run empty in a comparison
 GYMNAX_SETTINGS = {"DeepSea-bsuite": {"size": 8}}  # where our default is bsuite's and not gymnax's
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
 
@@ -137,7 +138,7 @@ def world_contests(options: argparse.Namespace) -> list[Contest]:
             for threads in ((), GYMNAX_AT_ITS_BEST)
         ]
         fields = json.dumps(GYMNAX_SETTINGS.get(env, {}))
-        ours = ("--fields", fields, "--envs-last", "--compile-phases")
+        ours = ("--fields", fields, "--bank", str(BANKS.get(env, 0)), "--envs-last", "--compile-phases")
         contests.append(
             Contest(
                 f"{env}, {options.num_envs} envs",
