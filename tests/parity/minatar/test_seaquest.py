@@ -10,6 +10,7 @@ import pytest
 from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
 from shoal.core.keys import make_key
 from shoal.envs.minatar.seaquest import Seaquest
+from shoal.envs.minatar.slots import written
 
 SAME = {
     "sub_x": "x",
@@ -217,3 +218,33 @@ def test_the_opening_is_minatars():
     state, world = row(openings_of(env), 0), reference(env)
     assert theirs(world.env) == ours(state)
     np.testing.assert_array_equal(env.observe(env.init(make_key(0))), world.state())
+
+
+def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
+    # Three in one cell, about to move into the cell that a shot enters: submarines go before fish, the youngest first.
+    # So close together they come only where the difficulty has just changed, which random play hardly ever shows.
+    env, rng, n = Seaquest(sticky_action_prob=0.0), np.random.default_rng(3), 200
+    subs = rng.integers(0, 8, n)  # which of the three
+    column, in_row, guns = 4, 3, rng.integers(0, 11, (3, n))
+    fields = {
+        "x": np.zeros(n),
+        "y": np.full(n, in_row + 1),
+        "shot_timer": np.full(n, 3),
+        "at_surface": np.zeros(n),
+        "oxygen": np.full(n, 150),
+    }
+    states = changed(openings_of(env, n), **fields)
+    planes = [sum((guns[slot] >> bit & 1) << slot for slot in range(3)) for bit in range(4)]
+
+    def crowd(state, subs, *gun):
+        three = jnp.uint32(7)
+        e = state.enemies
+        enemies = e.replace(
+            subs=subs, fish=three ^ subs, x=written(e.x, three, column), row=written(e.row, three, in_row)
+        )
+        shot = state.shots[0].replace(x=jnp.int32(column - 2), y=jnp.int32(in_row + 1), goes_right=jnp.bool_(True))
+        return state.replace(enemies=enemies.replace(gun=gun), shots=(shot, state.shots[1]))
+
+    words = [jnp.asarray(each, jnp.uint32) for each in (subs, *planes)]
+    seen = compare(env, ADAPTER, jax.vmap(crowd)(states, *words), 500, restart=2)
+    assert {len(each["subs"]) for each in seen} >= {0, 1, 2}
