@@ -1,7 +1,6 @@
 """`shoal play` in a pseudo-terminal: what it paints, what keys do, and that the terminal is as it was afterwards."""
 
 import fcntl
-import functools
 import os
 import pty
 import re
@@ -162,11 +161,16 @@ def test_an_error_puts_the_terminal_back(console, monkeypatch):
 
 def test_control_c_puts_the_terminal_back():
     console = Console()
-    words = [sys.executable, "-m", "shoal.cli.main", "play", "MiniGrid-Empty-5x5-v0", "--no-cache"]
-    ends = {"stdin": console.theirs, "stdout": console.theirs, "stderr": subprocess.PIPE}
     # As a terminal starts it, also where the tests themselves run in the background, with SIGINT ignored.
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(words, **ends, start_new_session=True, preexec_fn=listen) as game:
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from shoal.cli.main import main\n"
+        "sys.exit(main())\n"
+    )
+    words = [sys.executable, "-c", code, "play", "MiniGrid-Empty-5x5-v0", "--no-cache"]
+    ends = {"stdin": console.theirs, "stdout": console.theirs, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **ends, start_new_session=True) as game:
         try:
             console.wait_for("step 0/100", 120)
             game.send_signal(signal.SIGINT)  # what Ctrl-C in its own terminal sends
