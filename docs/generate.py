@@ -22,6 +22,11 @@ SUITES = {
         "Environment steps",
         "Random actions, automatic resets; observations folded into a checksum, or written.",
     ),
+    "worlds": (
+        "Worlds that gymnax has too",
+        "Random actions, automatic resets. gymnax takes its turn in four ways, and its best counts; MinAtar's games have "
+        "sticky actions here.",
+    ),
     "minigrid": (
         "MiniGrid's steps",
         "The partial view in every step, random actions, automatic resets. NAVIX's view has no occlusion and no hand.",
