@@ -24,8 +24,8 @@ SUITES = {
     ),
     "worlds": (
         "Worlds that gymnax has too",
-        "Random actions, automatic resets. gymnax takes its turn in four ways, and its best counts; MinAtar's games have "
-        "sticky actions here.",
+        "Random actions, automatic resets. gymnax takes its turn in four ways, and its best counts; MinAtar's games "
+        "have sticky actions here.",
     ),
     "minigrid": (
         "MiniGrid's steps",
