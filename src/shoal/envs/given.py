@@ -6,16 +6,41 @@ import numpy as np
 
 from shoal.core.struct import is_concrete
 
+LARGEST = float(np.finfo(np.float32).max)  # what is larger is infinite in most states
 
-def check_range(owner: Any, name: str, low: float, high: float, advice: str) -> None:
-    """Raise ValueError when a field, or a part of it, is known and outside [low, high]. NaN is outside."""
-    value = getattr(owner, name)
-    if value is None or not is_concrete(value):
-        return
-    numbers = np.asarray(value)
-    wrong = numbers[~((numbers >= low) & (numbers <= high))]
-    if wrong.size:
-        raise ValueError(f"{type(owner).__name__}.{name}={wrong.ravel()[0]} is out of range: {advice}")
+
+def check_range(
+    owner: Any,
+    *names: str,
+    low: float = -LARGEST,
+    high: float = LARGEST,
+    above: float | None = None,
+    whole: bool = False,
+    advice: str = "",
+) -> None:
+    """Raise ValueError when a field, or a part of it, is known and outside [low, high], not above `above`, or no whole
+    number where it must be one. NaN and infinities are always outside, None never is.
+    """
+    for name in names:
+        given = getattr(owner, name)
+        if given is None or not is_concrete(given):
+            continue
+        numbers = np.ravel(given)
+        fine = (numbers >= low) & (numbers <= high) & (above is None or numbers > above)
+        fine &= (not whole) | (numbers == np.round(numbers))
+        if not fine.all():
+            wrong = numbers[~fine][0].item()
+            wanted = advice or f"give {_wanted(low, high, above, whole)}."
+            raise ValueError(f"{type(owner).__name__}.{name}={wrong} is out of range: {wanted}")
+
+
+def _wanted(low: float, high: float, above: float | None, whole: bool) -> str:
+    kind = "a whole number" if whole else "a finite number"
+    if above is not None:
+        return f"{kind} above {above:g}"
+    if low > -LARGEST:
+        return f"{kind} from {low:g} to {high:g}" if high < LARGEST else f"{kind} of at least {low:g}"
+    return kind if high == LARGEST else f"{kind} of at most {high:g}"
 
 
 def check_both_or_none(owner: Any, first: str, second: str) -> None:

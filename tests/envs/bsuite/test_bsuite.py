@@ -28,9 +28,9 @@ from shoal.rollout.rollout import Rollout
 @pytest.mark.parametrize(
     "build, words",
     [
-        (lambda: Catch(rows=1), "Catch.rows=1 does not work: give a whole number from 2 to 127"),
+        (lambda: Catch(rows=1), "Catch.rows=1 is out of range: give a whole number from 2 to 127"),
         (lambda: Catch(columns=0), "Catch.columns=0"),
-        (lambda: DeepSea(size=1), "DeepSea.size=1 does not work"),
+        (lambda: DeepSea(size=1), "DeepSea.size=1 is out of range"),
         (lambda: DeepSea(size=128), "from 2 to 127"),
         (lambda: DeepSea(mapping_seed=-1), "DeepSea.mapping_seed=-1 is no seed"),
         (lambda: DeepSea(unscaled_move_cost=float("nan")), "unscaled_move_cost=nan"),
@@ -42,7 +42,7 @@ from shoal.rollout.rollout import Rollout
         (lambda: UmbrellaChain(chain_length=2.5), "UmbrellaChain.chain_length=2.5 .* a whole number"),
         (lambda: UmbrellaChain(n_distractor=-1), "UmbrellaChain.n_distractor=-1"),
         (lambda: BsuiteCartpole(height_threshold=1.5), "height_threshold=1.5 .* from -1 to 1"),
-        (lambda: BsuiteCartpole(timescale=0.0), "timescale=0 .* above 0"),
+        (lambda: BsuiteCartpole(timescale=0.0), "timescale=0.0 .* above 0"),
         (lambda: BsuiteCartpole(timescale=1e-9), "more than a million steps"),
         (lambda: CartpoleSwingup(x_reward_threshold=-1.0), "x_reward_threshold=-1"),
         (lambda: BsuiteMountainCar(episode_steps=0), "BsuiteMountainCar.episode_steps=0"),

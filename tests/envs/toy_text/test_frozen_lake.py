@@ -53,10 +53,10 @@ def test_gymnax_knows_it_by_another_name():
         ({"desc": "sff/ffg"}, "holds 'f'"),
         ({"map_name": "5x5"}, "map_name='5x5' is unknown. Choose one of 4x4, 8x8, or give a desc"),
         ({"map_name": None}, "map_name=None is unknown"),
-        ({"success_rate": 1.5}, "success_rate=1.5 is no probability: it must lie between 0 and 1"),
-        ({"success_rate": -0.1}, "success_rate=-0.1 is no probability"),
-        ({"success_rate": float("nan")}, "success_rate=nan is no probability"),
-        ({"success_rate": np.array([0.5, 2.0])}, "success_rate=2.0 is no probability"),
+        ({"success_rate": 1.5}, "success_rate=1.5 is out of range: give a finite number from 0 to 1"),
+        ({"success_rate": -0.1}, "success_rate=-0.1 is out of range"),
+        ({"success_rate": float("nan")}, "success_rate=nan is out of range"),
+        ({"success_rate": np.array([0.5, 2.0])}, "success_rate=2.0 is out of range"),
     ],
 )
 def test_what_cannot_be_is_refused(fields, words):

@@ -95,7 +95,7 @@ def test_all_other_destinations_are_equally_likely():
 
 @pytest.mark.parametrize("field", ["rainy_probability", "fickle_probability"])
 def test_what_is_no_probability_is_refused(field):
-    with pytest.raises(ValueError, match=f"{field}=1.01 is no probability"):
+    with pytest.raises(ValueError, match=f"{field}=1.01 is out of range"):
         Taxi(**{field: 1.01})
 
 

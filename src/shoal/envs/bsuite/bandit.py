@@ -16,7 +16,8 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.mapping import arm_order, draw_boards
-from shoal.envs.bsuite.task import Task, as_real, whole
+from shoal.envs.bsuite.task import Task, as_real
+from shoal.envs.given import check_range
 
 ARM, PULLED = (120, 160, 200), (214, 120, 60)
 
@@ -54,7 +55,7 @@ class SimpleBandit(Task):
     order: Any = dataclasses.field(init=False, default=None)  # drawn from mapping_seed: which reward each arm gives
 
     def __post_init__(self) -> None:
-        whole(self, "num_actions", 2)
+        check_range(self, "num_actions", low=2, whole=True)
         boards = draw_boards(self, lambda random: arm_order(random, self.num_actions).astype(np.int32))
         object.__setattr__(self, "order", boards)
 

@@ -15,9 +15,10 @@ from shoal.core.env import Key
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, above_zero, as_real, real
+from shoal.envs.bsuite.task import Task, as_real
 from shoal.envs.classic.cartpole import CartPole as ClassicCartPole
 from shoal.envs.classic.cartpole import CartPoleState as PoleState
+from shoal.envs.given import check_range
 from shoal.ops.trig import sincos
 
 MASS_CART, MASS_POLE, LENGTH, FORCE, GRAVITY = 1.0, 0.1, 0.5, 10.0, 9.8  # kg, kg, half the pole in m, N, m/s^2
@@ -160,10 +161,9 @@ def steps_to_pass(max_time: float, timescale: float) -> int:
 
 def check_pole(env: Any) -> None:
     """Raise ValueError for constants that no cart-pole can have."""
-    real(env, "height_threshold", -1, 1)
-    real(env, "init_range", 0)
-    for name in ("x_threshold", "timescale", "max_time"):
-        above_zero(env, name)
+    check_range(env, "height_threshold", low=-1, high=1)
+    check_range(env, "init_range", low=0)
+    check_range(env, "x_threshold", "timescale", "max_time", above=0)
     if env.max_time / env.timescale > 1e6:
         raise ValueError(
             f"{type(env).__name__}: max_time={env.max_time} in steps of timescale={env.timescale} makes an episode of "

@@ -16,8 +16,9 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.cartpole import check_pole, draw_pole, pole_observation, steps_to_pass, swing
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, real
+from shoal.envs.bsuite.task import Task, as_real
 from shoal.envs.classic.cartpole import CartPoleState as PoleState
+from shoal.envs.given import check_range
 from shoal.ops.trig import sincos
 
 
@@ -73,9 +74,8 @@ class CartpoleSwingup(Task):
 
     def __post_init__(self) -> None:
         check_pole(self)
-        for name in ("theta_dot_threshold", "x_reward_threshold"):
-            real(self, name, 0)
-        real(self, "move_cost")
+        check_range(self, "theta_dot_threshold", "x_reward_threshold", low=0)
+        check_range(self, "move_cost")
 
     @property
     def longest_episode(self) -> int:

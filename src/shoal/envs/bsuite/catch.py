@@ -15,7 +15,8 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, cells, whole
+from shoal.envs.bsuite.task import Task, as_real, cells
+from shoal.envs.given import check_range
 
 SKY, GRID, BALL, PADDLE = (236, 242, 248), (214, 224, 234), (214, 69, 65), (45, 84, 130)
 
@@ -50,8 +51,8 @@ class Catch(Task):
     columns: int = static(5)
 
     def __post_init__(self) -> None:
-        whole(self, "rows", 2, 127)
-        whole(self, "columns", 1, 127)
+        check_range(self, "rows", low=2, high=127, whole=True)
+        check_range(self, "columns", low=1, high=127, whole=True)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # it follows from the size

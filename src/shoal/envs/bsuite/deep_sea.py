@@ -18,7 +18,8 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.mapping import action_board, draw_boards
-from shoal.envs.bsuite.task import Task, as_real, cells, real, whole
+from shoal.envs.bsuite.task import Task, as_real, cells
+from shoal.envs.given import check_range
 
 SURFACE, ABYSS, DIVER, TREASURE, ARROW = (150, 205, 232), (16, 45, 92), (225, 80, 60), (235, 185, 50), (255, 255, 255)
 
@@ -70,8 +71,8 @@ class DeepSea(Task):
     right: Any = dataclasses.field(init=False, default=None)  # drawn from mapping_seed: the action that means right
 
     def __post_init__(self) -> None:
-        whole(self, "size", 2, 127)
-        real(self, "unscaled_move_cost")
+        check_range(self, "size", low=2, high=127, whole=True)
+        check_range(self, "unscaled_move_cost")
         boards = draw_boards(self, lambda random: action_board(random, self.size).astype(np.bool_))
         object.__setattr__(self, "right", boards if self.randomize_actions else np.ones_like(boards))
 

@@ -17,7 +17,7 @@ from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.image_bandit import CLASSES, ImageBandit
-from shoal.envs.bsuite.task import whole
+from shoal.envs.given import check_range
 
 SIDE = 16
 PENS_SEED = 7
@@ -41,7 +41,7 @@ class DigitsBandit(ImageBandit):
     count: int = static(2000)
 
     def __post_init__(self) -> None:
-        whole(self, "count", CLASSES, 100_000)
+        check_range(self, "count", low=CLASSES, high=100_000, whole=True)
 
     @property
     def observation_space(self) -> Box:

@@ -14,7 +14,8 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, whole
+from shoal.envs.bsuite.task import Task
+from shoal.envs.given import check_range
 
 REWARD_TIMES = (1, 3, 10, 30, 100)
 EPISODE_LENGTH = 100
@@ -55,7 +56,7 @@ class DiscountingChain(Task):
     mapping_seed: Number = 0
 
     def __post_init__(self) -> None:
-        whole(self, "mapping_seed", 0)
+        check_range(self, "mapping_seed", low=0, whole=True)
 
     @property
     def longest_episode(self) -> int:

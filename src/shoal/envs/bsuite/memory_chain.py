@@ -15,7 +15,8 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, longest, shortest, whole
+from shoal.envs.bsuite.task import Task, as_real, longest, shortest
+from shoal.envs.given import check_range
 
 LIT, DARK, HIDDEN, ASKED = (246, 196, 68), (58, 64, 90), (208, 212, 218), (214, 69, 65)
 
@@ -60,8 +61,8 @@ class MemoryChain(Task):
     num_bits: int = static(1)
 
     def __post_init__(self) -> None:
-        whole(self, "memory_length", 1)
-        whole(self, "num_bits", 1)
+        check_range(self, "memory_length", low=1, whole=True)
+        check_range(self, "num_bits", low=1, whole=True)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # it follows from the length

@@ -17,7 +17,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.image_bandit import ImageBandit
-from shoal.envs.bsuite.task import real
+from shoal.envs.given import check_range
 
 VARIABLE = "SHOAL_MNIST"
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -50,7 +50,7 @@ class MNISTBandit(ImageBandit):
     signed: bool = static(True, choices=(True, False))
 
     def __post_init__(self) -> None:
-        real(self, "fraction", 0, 1)
+        check_range(self, "fraction", low=0, high=1)
 
     @property
     def observation_space(self) -> Box:

@@ -14,10 +14,11 @@ from shoal.core.env import Key
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, longest, whole
+from shoal.envs.bsuite.task import Task, as_real, longest
 from shoal.envs.classic.mountain_car import MountainCar as ClassicMountainCar
 from shoal.envs.classic.mountain_car import MountainCarState as ClassicMountainCarState
 from shoal.envs.classic.mountain_car import draw, roll
+from shoal.envs.given import check_range
 
 TRACK = ClassicMountainCar()  # of plain numbers: the same hill, engine and goal
 
@@ -57,7 +58,7 @@ class BsuiteMountainCar(Task):
     episode_steps: Number = 1000
 
     def __post_init__(self) -> None:
-        whole(self, "episode_steps", 1)
+        check_range(self, "episode_steps", low=1, whole=True)
 
     @property
     def longest_episode(self) -> int:

@@ -9,8 +9,8 @@ from shoal.core.env import State
 from shoal.core.keys import Key
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
-from shoal.envs.bsuite.task import real
 from shoal.envs.bsuite.task_wrapper import TaskWrapper
+from shoal.envs.given import check_range
 
 
 @wrapped_experiment("bandit_noise", "bandit")
@@ -30,7 +30,7 @@ class RewardNoise(TaskWrapper):
     noise_scale: Number = 1.0
 
     def __post_init__(self) -> None:
-        real(self, "noise_scale", 0)
+        check_range(self, "noise_scale", low=0)
 
     def noise(self, key: Key) -> tuple[Float[Array, ""], Any]:
         """Ours, and that of the world inside."""

@@ -7,8 +7,8 @@ from jaxtyping import Array, Bool, Float
 from shoal.core.env import State
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
-from shoal.envs.bsuite.task import real
 from shoal.envs.bsuite.task_wrapper import TaskWrapper
+from shoal.envs.given import check_range
 
 
 @wrapped_experiment("bandit_scale", "bandit")
@@ -27,7 +27,7 @@ class RewardScale(TaskWrapper):
     reward_scale: Number = 1.0
 
     def __post_init__(self) -> None:
-        real(self, "reward_scale")
+        check_range(self, "reward_scale")
 
     def transition(
         self, state: State, action: Any, noise: Any

@@ -36,39 +36,6 @@ class Task(Env):
         return fresh.replace(**{name: getattr(ended, name) for name in self.COUNTERS})
 
 
-def whole(owner: Any, name: str, least: int, most: float = np.inf) -> None:
-    """Raise ValueError unless a field holds whole numbers in a range (or is being traced)."""
-    given = getattr(owner, name)
-    if not is_concrete(given):
-        return
-    numbers = np.ravel(np.asarray(given)).astype(float)
-    wrong = [x for x in numbers.tolist() if not (least <= x <= most and x == int(x))]
-    if wrong:
-        span = f"from {least} to {most:g}" if np.isfinite(most) else f"of at least {least}"
-        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give a whole number {span}.")
-
-
-def real(owner: Any, name: str, least: float = -np.inf, most: float = np.inf) -> None:
-    """Raise ValueError unless a field holds finite numbers in a range (or is being traced)."""
-    given = getattr(owner, name)
-    if not is_concrete(given):
-        return
-    wrong = [x for x in np.ravel(np.asarray(given, float)).tolist() if not (np.isfinite(x) and least <= x <= most)]
-    if wrong:
-        span = f"from {least:g} to {most:g}" if np.isfinite(most) else f"of at least {least:g}"
-        span = span if np.isfinite(least) else ""
-        kind = " ".join(f"a finite number {span}".split())
-        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give {kind}.")
-
-
-def above_zero(owner: Any, name: str) -> None:
-    """Raise ValueError unless a field holds finite numbers above 0 (or is being traced)."""
-    given = getattr(owner, name)
-    wrong = [x for x in np.ravel(given).tolist() if not 0 < x < np.inf] if is_concrete(given) else []
-    if wrong:
-        raise ValueError(f"{type(owner).__name__}.{name}={wrong[0]:g} does not work: give a finite number above 0.")
-
-
 def shortest(number: Any, otherwise: int) -> int:
     """The smallest of a field's numbers; `otherwise` where it is being traced."""
     return int(np.min(np.asarray(number))) if is_concrete(number) else otherwise

@@ -15,7 +15,8 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.task import Task, as_real, longest, shortest, whole
+from shoal.envs.bsuite.task import Task, as_real, longest, shortest
+from shoal.envs.given import check_range
 
 GRAY_SKY, BLUE_SKY, RAIN, SUN = (158, 170, 184), (176, 216, 245), (70, 100, 150), (250, 200, 60)
 CANOPY, HANDLE, PERSON, STREET, DONE = (200, 60, 70), (90, 70, 60), (50, 55, 70), (120, 120, 125), (60, 150, 90)
@@ -63,8 +64,8 @@ class UmbrellaChain(Task):
     n_distractor: int = static(0)
 
     def __post_init__(self) -> None:
-        whole(self, "chain_length", 1)
-        whole(self, "n_distractor", 0)
+        check_range(self, "chain_length", low=1, whole=True)
+        check_range(self, "n_distractor", low=0, whole=True)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # it follows from the length

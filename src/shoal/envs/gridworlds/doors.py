@@ -18,7 +18,8 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.gridworlds.moves import check_size, moved
+from shoal.envs.given import check_range
+from shoal.envs.gridworlds.moves import LONGEST, moved
 
 FREE, AGENT, WALL, GOAL = range(4)  # what an observation shows of a cell
 ACTIONS = ("stay", "right", "down", "left", "up")
@@ -121,8 +122,8 @@ class Doors(Env):
 
 def check_doors(env: Env) -> None:
     """Raise ValueError for sizes that leave no room, or a number of doors that the wall has no room for."""
-    check_size(env, "rows", 3)
-    check_size(env, "columns", 1)
+    check_range(env, "rows", low=3, high=LONGEST, whole=True)
+    check_range(env, "columns", low=1, high=LONGEST, whole=True)
     doors, columns = env.doors, env.columns  # type: ignore[attr-defined]  # both kinds have them
     if not (isinstance(doors, int) and 1 <= doors <= columns):
         raise ValueError(f"doors={doors!r} do not fit into a wall of {columns} cells: 1 to {columns}.")

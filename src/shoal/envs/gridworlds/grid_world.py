@@ -16,7 +16,8 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, is_concrete, static, struct
-from shoal.envs.gridworlds.moves import check_inside, check_size, moved
+from shoal.envs.given import check_range
+from shoal.envs.gridworlds.moves import LONGEST, moved
 
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))  # right, down, left, up: (rows down, columns right)
 STARTS_FROM = 3  # row and column of the first cell that a random start may be
@@ -64,9 +65,9 @@ class GridWorld(Env):
     def __post_init__(self) -> None:
         least = STARTS_FROM + 1 if self.random_start else 1
         for size, *places in (("rows", "goal_row", "start_row"), ("columns", "goal_column", "start_column")):
-            check_size(self, size, least)
+            check_range(self, size, low=least, high=LONGEST, whole=True)
             for place in places:
-                check_inside(self, place, getattr(self, size))
+                check_range(self, place, low=0, high=getattr(self, size) - 1, whole=True)
         self._check_goal()
         if self.observation not in ("position", "index"):
             raise ValueError(f"observation={self.observation!r} is unknown. Choose 'position' or 'index'.")

@@ -38,8 +38,7 @@ class BernoulliBandit(Bandit):
         if self.arms not in ("one-good", "independent"):
             raise ValueError(f"arms={self.arms!r} is unknown. Choose 'one-good' or 'independent'.")
         given_arms(self, "probabilities", self.num_arms)
-        for name in ("reward_prob", "probabilities"):
-            check_range(self, name, 0.0, 1.0, "a probability lies between 0 and 1.")
+        check_range(self, "reward_prob", "probabilities", low=0.0, high=1.0)
 
     @property
     def observation_space(self) -> Box:

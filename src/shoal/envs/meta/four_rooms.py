@@ -94,7 +94,8 @@ class FourRooms(Env):
     def __post_init__(self) -> None:
         if self.observation not in ("vector", "image"):
             raise ValueError(f"observation={self.observation!r} is unknown. Choose 'vector' or 'image'.")
-        check_range(self, "fail_prob", 0.0, 0.75, "at most 3/4 of the moves can go another way (0 to 0.75).")
+        most = "at most 3/4 of the moves can go another way (0 to 0.75)."
+        check_range(self, "fail_prob", low=0, high=0.75, advice=most)
         goals = [] if self.random_goal else concrete_cells(self.goal_row, self.goal_column)
         starts = [] if self.random_start else concrete_cells(self.start_row, self.start_column)
         _check_open("goal", goals)

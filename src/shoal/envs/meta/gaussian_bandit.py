@@ -37,11 +37,8 @@ class GaussianBandit(Bandit):
 
     def __post_init__(self) -> None:
         given_arms(self, "means", self.num_arms - 1)
-        largest = float(jnp.finfo(jnp.float32).max)
-        for name in ("prior_deviation", "deviation"):
-            check_range(self, name, 0.0, largest, "a deviation is 0 or more, and finite.")
-        for name in ("prior_mean", "means"):
-            check_range(self, name, -largest, largest, "a mean is a finite number.")
+        check_range(self, "prior_deviation", "deviation", low=0)
+        check_range(self, "prior_mean", "means")
 
     @property
     def observation_space(self) -> Box:

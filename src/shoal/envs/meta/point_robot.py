@@ -83,12 +83,8 @@ class PointRobot(Env):
         if not 0 < self.max_force < math.inf:
             raise ValueError(f"max_force={self.max_force} moves nothing: it must be above 0, and finite.")
         check_both_or_none(self, "goal_x", "goal_y")
-        largest = float(np.finfo(np.float32).max)
-        tiny = float(np.finfo(np.float32).tiny)
-        for name in ("circle_radius", "goal_radius"):
-            check_range(self, name, tiny, largest, "a radius is above 0, and finite.")
-        for name in ("goal_x", "goal_y"):
-            check_range(self, name, -largest, largest, "a goal has finite coordinates.")
+        check_range(self, "circle_radius", "goal_radius", above=0)
+        check_range(self, "goal_x", "goal_y")
 
     @property
     def observation_space(self) -> Box:

@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
+from shoal.envs.given import check_range
 from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at, settled
-from shoal.envs.minatar.intervals import check_intervals
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, equals, everywhere, flag_at, only, select
 
@@ -80,7 +80,7 @@ class Asterix(Game):
     init_move_interval: Number = 5
 
     def __post_init__(self) -> None:
-        check_intervals(self, "init_spawn_speed", "init_move_interval", "ramp_interval")
+        check_range(self, "init_spawn_speed", "init_move_interval", "ramp_interval", low=1, whole=True)
 
     def init(self, key: Key) -> AsterixState:
         """An empty board: nothing is drawn."""

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
+from shoal.envs.given import check_range
 from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Rows, at
-from shoal.envs.minatar.intervals import check_intervals
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, only, select
 
@@ -79,7 +79,7 @@ class Freeway(Game):
     time_limit: Number = 2500  # steps, after which the next one ends the game
 
     def __post_init__(self) -> None:
-        check_intervals(self, "player_speed", "time_limit")
+        check_range(self, "player_speed", "time_limit", low=1, whole=True)
 
     def init(self, key: Key) -> FreewayState:
         """Cars at the left end, on their ways. `key` is consumed."""

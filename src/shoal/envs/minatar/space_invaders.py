@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
+from shoal.envs.given import check_range
 from shoal.envs.minatar.game import FIRE, FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
-from shoal.envs.minatar.intervals import check_intervals
 
 LAST = SIDE - 1
 WIDTH, HEIGHT = 6, 4  # of a wave
@@ -93,7 +93,7 @@ class SpaceInvaders(Game):
     enemy_move_interval: Number = 12
 
     def __post_init__(self) -> None:
-        check_intervals(self, "enemy_move_interval")
+        check_range(self, "enemy_move_interval", low=1, whole=True)
 
     def init(self, key: Key) -> SpaceInvadersState:
         """The first wave: nothing is drawn."""

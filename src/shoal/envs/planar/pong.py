@@ -77,13 +77,13 @@ class PixelPong(Env):
                 f"a field of {self.width} x {self.height} pixels with paddles of 2 * {half} + 1 is no game: it needs "
                 "width 6 or more, paddle_half_height 1 or more, and height 2 * paddle_half_height + 2 or more."
             )
-        check_range(self, "opponent_skill", 0.0, 1.0, "a probability lies between 0 and 1.")
-        check_range(self, "ball_x_speed", 1e-3, self.width / 2, f"above 0, at most {self.width / 2} on this field.")
+        check_range(self, "opponent_skill", low=0, high=1)
+        check_range(self, "ball_x_speed", low=1e-3, high=self.width / 2)
         fastest = (self.height - 1) / 2
-        check_range(self, "ball_max_y_speed", 0.0, fastest, f"0 to {fastest}, so that walls reflect once a step.")
-        check_range(self, "serve_y_speed", 0.0, fastest, f"0 to {fastest}, so that walls reflect once a step.")
-        check_range(self, "paddle_speed", 0.0, self.height, f"0 to {self.height}, the height of the field.")
-        check_range(self, "points", 1, np.inf, "a game takes 1 point or more.")
+        walls = f"0 to {fastest}, so that walls reflect once a step."
+        check_range(self, "ball_max_y_speed", "serve_y_speed", low=0, high=fastest, advice=walls)
+        check_range(self, "paddle_speed", low=0, high=self.height)
+        check_range(self, "points", low=1)
 
     @property
     def observation_space(self) -> Box:

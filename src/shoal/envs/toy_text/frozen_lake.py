@@ -14,6 +14,7 @@ from shoal.canvas import Board
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, static, struct
+from shoal.envs.given import check_range
 from shoal.envs.toy_text.lakes import Map, cells_of, read_map
 from shoal.envs.toy_text.tabular import (
     SIDEWAYS,
@@ -21,7 +22,6 @@ from shoal.envs.toy_text.tabular import (
     Outcomes,
     Tabular,
     TabularState,
-    check_probability,
     neighbors,
 )
 
@@ -65,7 +65,7 @@ class FrozenLake(Tabular):
 
     def __post_init__(self) -> None:
         read_map(self.desc, self.map_name)
-        check_probability(self, "success_rate")
+        check_range(self, "success_rate", low=0, high=1)
 
     @property
     def lake(self) -> Map:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer, UInt
 
 from shoal.core.env import Env, Key, State
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Number, Struct, is_concrete, struct
+from shoal.core.struct import Number, Struct, struct
 
 Outcome = tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]
 # Of four directions in circular order: each with the two beside it.
@@ -169,13 +169,3 @@ def neighbors(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> Int[
     row, column = np.divmod(np.arange(rows * columns)[:, None], columns)
     down, right = np.asarray(moves).T
     return np.clip(row + down, 0, rows - 1) * columns + np.clip(column + right, 0, columns - 1)
-
-
-def check_probability(env: Env, name: str) -> None:
-    """Raise ValueError when a field is known and no probability."""
-    given = getattr(env, name)
-    if not is_concrete(given):
-        return
-    wrong = [x for x in np.ravel(given).tolist() if not 0 <= x <= 1]
-    if wrong:
-        raise ValueError(f"{type(env).__name__}.{name}={wrong[0]} is no probability: it must lie between 0 and 1.")

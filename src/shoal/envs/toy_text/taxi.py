@@ -16,7 +16,8 @@ from shoal.canvas import BLACK, WHITE, Board, box
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, static, struct
-from shoal.envs.toy_text.tabular import Outcome, Outcomes, Tabular, TabularState, check_probability, neighbors
+from shoal.envs.given import check_range
+from shoal.envs.toy_text.tabular import Outcome, Outcomes, Tabular, TabularState, neighbors
 
 SIZE = 5  # rows, and columns
 STANDS = ((0, 0), (0, 4), (4, 0), (4, 3))  # red, green, yellow, blue: (row, column)
@@ -80,8 +81,7 @@ class Taxi(Tabular):
     max_steps: Number | None = 200
 
     def __post_init__(self) -> None:
-        check_probability(self, "rainy_probability")
-        check_probability(self, "fickle_probability")
+        check_range(self, "rainy_probability", "fickle_probability", low=0, high=1)
 
     @property
     def outcomes(self) -> Outcomes:
