@@ -7,8 +7,9 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
-from shoal.nn.actor_critic import ActorCritic, default_torso
+from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.features import flat_features, image_features, is_image
+from shoal.nn.torso_choice import default_torso
 
 SPACES = [
     Discrete(3),

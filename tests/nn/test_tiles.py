@@ -8,8 +8,9 @@ import pytest
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
-from shoal.nn.actor_critic import ActorCritic, default_torso
+from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.tiles import ChoiceDense, TileConv, TileNet, has_tiles, is_tiles
+from shoal.nn.torso_choice import default_torso
 from shoal.nn.torsos import CNN, MLP
 
 TILES = Box(0, (10, 5, 2), (7, 7, 3), np.uint8)

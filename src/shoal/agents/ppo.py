@@ -5,7 +5,6 @@ Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implement
 (CleanRL treats it as the end of the world), and minibatches are drawn by an arithmetic shuffle (or `shuffle="exact"`).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,16 +13,18 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics
+from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, Dict, Space, Tuple
-from shoal.core.struct import Number, Struct, hyper, static, static_fields, struct
-from shoal.nn.actor_critic import ActorCritic, default_torso
+from shoal.core.spaces import Box, only_boxes
+from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import discounted_sum, gae
 from shoal.ops.running import RunningStats
-from shoal.ops.shuffle import arithmetic_permutation, exact_permutation
+from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
 from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
 
@@ -101,7 +102,7 @@ class PPO(Agent):
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = static(False, choices=(False, True))
     normalize_reward: bool = static(False, choices=(False, True))
-    shuffle: str = static("arithmetic", choices=("arithmetic", "exact", "envs"))
+    shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`: two spaces and a Rollout; None before.
@@ -111,16 +112,16 @@ class PPO(Agent):
 
     def bind(self, env: Env) -> "PPO":
         """This agent for this environment. Raises ValueError where they cannot work together."""
-        self._check_choices()
+        check_choices(self)
         self._check_sizes()
         head_size(env.action_space)
-        if self.normalize_observation and not _only_boxes(env.observation_space):
+        if self.normalize_observation and not only_boxes(env.observation_space):
             raise ValueError(
                 f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
             )
         return self.replace(
-            surrogate=_by_name(SURROGATES, self.surrogate),
-            value_loss=_by_name(VALUE_LOSSES, self.value_loss),
+            surrogate=by_name(SURROGATES, self.surrogate),
+            value_loss=by_name(VALUE_LOSSES, self.value_loss),
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -265,15 +266,8 @@ class PPO(Agent):
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
 
     def _minibatches(self, key: Key) -> Int[Array, "steps B"]:
-        n, keys = self.steps_per_update, jax.random.split(key, self.num_epochs)
-        if self.shuffle == "envs":
-            order = jax.vmap(lambda k: exact_permutation(k, self.num_envs))(keys)
-            rows = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-            index = order[:, :, None] + rows[None, None, :]
-        else:
-            permute = exact_permutation if self.shuffle == "exact" else arithmetic_permutation
-            index = jax.vmap(lambda k: permute(k, n))(keys)
-        return index.reshape(self.num_epochs * self.num_minibatches, n // self.num_minibatches)
+        shape = (self.num_steps, self.num_envs)
+        return minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
 
     def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         policy, value = self._nets.both(weights, rows.obs)
@@ -327,49 +321,12 @@ class PPO(Agent):
         low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
         return jnp.clip(action, low, high)
 
-    def _check_choices(self) -> None:
-        for name, field in static_fields(self).items():
-            given, choices = getattr(self, name), field.metadata["choices"]
-            if choices and not callable(given) and given not in choices:
-                raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
-
     def _check_sizes(self) -> None:
-        for name in ("num_envs", "num_steps", "num_epochs", "num_minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        if min(self.hidden, default=1) < 1:
-            raise ValueError(f"hidden={self.hidden} has a layer without units: each must be at least 1.")
-        samples, parts = self.steps_per_update, self.num_minibatches
-        whole, what = (self.num_envs, "environments") if self.shuffle == "envs" else (samples, "samples")
-        if whole % parts:
-            fitting = sorted((d for d in range(1, whole + 1) if whole % d == 0), key=lambda d: abs(d - parts))[:2]
-            raise ValueError(
-                f"num_envs={self.num_envs} x num_steps={self.num_steps} gives {whole} {what} to shuffle, which "
-                f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(fitting))}."
-            )
-
-
-def clip_norm(gradient: Float[Array, "P"], largest: Number) -> Float[Array, "P"]:
-    """A gradient of all weights, scaled down to norm `largest` where it is longer.
-
-    One scalar factor, which XLA fuses into Adam; optax's own divides every number in a pass of its own.
-    """
-    return gradient * jnp.minimum(1.0, largest / jnp.maximum(jnp.linalg.norm(gradient), 1e-12))
-
-
-def _by_name(table: dict[str, Callable], choice: str | Callable) -> Callable:
-    return choice if callable(choice) else table[choice]
+        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
+        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self.shuffle)
 
 
 def _mask_policy(policy: Distribution, mask: Any) -> Distribution:
     if mask is None:
         return policy
     return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only choices have masks
-
-
-def _only_boxes(space: Space) -> bool:
-    if isinstance(space, Tuple):
-        return all(_only_boxes(part) for part in space.spaces)
-    if isinstance(space, Dict):
-        return all(_only_boxes(part) for _, part in space.spaces)
-    return isinstance(space, Box)

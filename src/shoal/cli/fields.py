@@ -24,6 +24,7 @@ class Flag(NamedTuple):
     default: Any
     static: bool
     help: str
+    names: tuple[str, ...] = ()  # of a traced choice
 
     @property
     def destination(self) -> str:
@@ -47,13 +48,16 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
         if not field.init:
             continue  # follows from the others
         default = preset.get(field.name, field.default)
-        if isinstance(default, str) and field.name not in shaping:
+        names = field.metadata.get("names", ())
+        if isinstance(default, str) and field.name not in shaping and not names:
             continue  # the world inside a wrapper, by name
         if default is dataclasses.MISSING or (field.name in shaping and default is None):
             continue  # holds what only Python can: a network, a space
         option = f"--{prefix}{field.name.replace('_', '-')}"
         static = field.name in shaping
-        flags.append(Flag(option, field.name, default, static, _help(field, default, field.name in traced)))
+        if names and not isinstance(default, str):
+            default = names[default]
+        flags.append(Flag(option, field.name, default, static, _help(field, default, field.name in traced), names))
     return flags
 
 
@@ -95,7 +99,7 @@ def _parse(flag: Flag, text: str) -> Any:
         if isinstance(default, tuple):
             return tuple(int(part) for part in text.replace("x", ",").split(",") if part.strip())
         if isinstance(default, str):
-            return text
+            return text if not flag.names or text in flag.names else flag.names.index(text)
         if text == "none" and default is None:
             return None
         number = parse_number(text)
@@ -120,6 +124,8 @@ def _kind(flag: Flag) -> str:
         return "true or false"
     if isinstance(flag.default, tuple):
         return "a list of whole numbers, as in 64,64"
+    if flag.names:
+        return f"one of {', '.join(flag.names)}"
     return "a whole number" if flag.static else "a number"
 
 
@@ -135,8 +141,8 @@ def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:
     if is_hyper and field.metadata["valid"]:
         low, high, _ = field.metadata["valid"]
         parts.append(f"from {low:g} to {high:g}")
-    if field.metadata.get("choices"):
-        parts.append("one of " + ", ".join(_word(choice) for choice in field.metadata["choices"]))
+    if choices := field.metadata.get("choices") or field.metadata.get("names"):
+        parts.append("one of " + ", ".join(_word(choice) for choice in choices))
     parts.append(f"default {_word(default)}")
     return "; ".join(part for part in parts if part).replace("%", "%%")
 

@@ -4,12 +4,13 @@ One member is written, the runner vmaps: over members (settings x seeds) inside,
 """
 
 import abc
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from jaxtyping import Array, Float, Int
 
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Struct, struct
+from shoal.core.struct import Struct, static_fields, struct
 
 AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
 
@@ -46,7 +47,8 @@ class Agent(Actor):
     def bind(self: Bound, env: Env) -> Bound:
         """This agent, fitted to an environment: static spaces and sizes are filled in. The only way to a usable agent.
 
-        Raises ValueError where the two cannot work together, or where sizes do not fit, before anything compiles.
+        Before anything compiles: raises Unsuited where no setting would make the two work together (the runner then
+        says which agents can), and ValueError where sizes or choices do not fit.
         """
 
     @abc.abstractmethod
@@ -65,3 +67,26 @@ class Agent(Actor):
     @abc.abstractmethod
     def steps_per_update(self) -> int:
         """Environment steps that one `update` takes. Static."""
+
+
+def check_choices(agent: Agent) -> None:
+    """Raise ValueError for a static field that holds none of its choices (nor a function of the user's own)."""
+    for name, field in static_fields(agent).items():
+        given, choices = getattr(agent, name), field.metadata["choices"]
+        if choices and not callable(given) and given not in choices:
+            raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
+
+
+def check_counts(agent: Agent, *names: str) -> None:
+    """Raise ValueError where a field that counts something, or one number of a tuple of such, is below 1."""
+    for name in names:
+        given = getattr(agent, name)
+        if isinstance(given, tuple) and min(given, default=1) < 1:
+            raise ValueError(f"{name}={given} has a layer without units: each must be at least 1.")
+        if not isinstance(given, tuple) and given < 1:
+            raise ValueError(f"{name}={given} must be at least 1.")
+
+
+def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:
+    """The function that a field names, or is."""
+    return choice if callable(choice) else table[choice]

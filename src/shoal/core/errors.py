@@ -11,6 +11,10 @@ class UnknownNameError(ValueError):
     """A name that is not registered, with the nearest ones that are."""
 
 
+class Unsuited(ValueError):
+    """An agent and an environment that cannot work together, whatever the settings: what the agent would need."""
+
+
 class CheckError(AssertionError):
     """An environment that breaks the contract: which hook, what it gave, and what to write instead."""
 

@@ -246,6 +246,13 @@ def misfit(space: Space, x: Any, name: str = "it") -> str | None:
     return None
 
 
+def only_boxes(space: Any) -> bool:
+    """Whether every part of a space holds numbers, none a choice."""
+    if isinstance(space, (Tuple, Dict)):
+        return all(only_boxes(part) for part in _parts(space).values())
+    return isinstance(space, Box)
+
+
 def _parts(space: Tuple | Dict) -> dict:
     return dict(space.spaces if isinstance(space, Dict) else enumerate(space.spaces))
 

@@ -7,14 +7,14 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from shoal.core.errors import unknown_field
+from shoal.core.errors import did_you_mean, unknown_field
 
 # A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
 # A type checker sees only what arithmetic with it means inside `jit`.
@@ -45,17 +45,22 @@ def hyper(
     *,
     search: tuple | None = None,
     valid: tuple[float, float] | None = None,
+    names: tuple[str, ...] = (),
+    cap: str = "",
     help: str = "",  # noqa: A002
 ) -> Any:
     """A traced hyperparameter.
 
     `search=(low, high)` or `(low, high, "log")` is where a study looks; `valid=(low, high)` is what makes sense at all
-    and is checked when the value is built. They are different things on purpose. Raises ValueError for a range that is
-    empty or misspelled, where the field is declared.
+    and is checked when the value is built. They are different things on purpose. `names` makes it a choice that is
+    traced: a user writes a name, the field holds its place in the list. `cap` is the static field that says how large
+    the number may become in this program (`fill_caps`). Raises ValueError for a range that is empty or misspelled,
+    where the field is declared.
     """
     searched = None if search is None else _range("search", *search)
     allowed = None if valid is None else _range("valid", *valid)
-    return dataclasses.field(default=default, metadata={"search": searched, "valid": allowed, "help": help})
+    about = {"search": searched, "valid": allowed, "names": names, "cap": cap, "help": help}
+    return dataclasses.field(default=default, metadata=about)
 
 
 class Struct:
@@ -85,6 +90,7 @@ def struct(cls: Cls) -> Cls:
 
     def post_init(self: Any) -> None:
         _check_statics(self)
+        _names_to_places(self)
         _whole_to_real(self)
         _check_ranges(self)
         for check in (*inherited, *([own_check] if own_check else [])):
@@ -125,6 +131,23 @@ def hyper_fields(value: Any) -> dict[str, dataclasses.Field]:
 def static_fields(value: Any) -> dict[str, dataclasses.Field]:
     """The `static` fields of a value or class, by name, in order of declaration."""
     return {f.name: f for f in dataclasses.fields(value) if f.metadata.get("static")}
+
+
+def fill_caps(values: Sequence[Value]) -> list[Value]:
+    """The same values with every static cap that is 0 set to the largest number that it caps among them all.
+
+    So that one program serves a sweep. Raises ValueError for a number above a cap that was given.
+    """
+    filled = {}
+    for name, field in hyper_fields(values[0]).items():
+        if not (cap := field.metadata["cap"]):
+            continue
+        given = getattr(values[0], cap)
+        largest = max(float(np.max(getattr(value, name))) for value in values)
+        if given and largest > given:
+            raise ValueError(f"{name}={largest:g} is more than {cap}={given}. Raise {cap}, or leave it out.")
+        filled[cap] = given or math.ceil(largest)
+    return [value.replace(**filled) for value in values] if filled else list(values)  # type: ignore[attr-defined]
 
 
 def to_arrays(value: Any) -> Any:
@@ -181,6 +204,17 @@ def _check_statics(value: Any) -> None:
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
                 f"string, a tuple or a function, not a {type(given).__name__}."
             )
+
+
+def _names_to_places(value: Any) -> None:
+    for name, field in hyper_fields(value).items():
+        given, names = getattr(value, name), field.metadata["names"]
+        if names and isinstance(given, str):
+            if given not in names:
+                raise ValueError(
+                    f"{name}={given!r} is unknown.{did_you_mean(given, names)} Choose one of {', '.join(names)}."
+                )
+            object.__setattr__(value, name, names.index(given))
 
 
 def _whole_to_real(value: Any) -> None:

@@ -7,11 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from shoal.core.spaces import Box, Space
+from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
-from shoal.nn.features import flat_features, image_features, is_image
-from shoal.nn.initializers import orthogonal
-from shoal.nn.tiles import TileNet, has_tiles
-from shoal.nn.torsos import CNN, MLP
+from shoal.nn.torso_choice import torso_input
 
 Key = jax.Array
 Weights = Any
@@ -36,8 +34,8 @@ class ActorCritic(NamedTuple):
         width = jax.eval_shape(self.torso.apply, torsos["actor"], features).shape[-1]
         weights = {
             **torsos,
-            "policy": _dense(k_policy, width, head_size(self.action_space), scale=0.01),
-            "value": _dense(k_value, width, 1, scale=1.0),
+            "policy": init_dense(k_policy, width, head_size(self.action_space), scale=0.01),
+            "value": init_dense(k_value, width, 1, scale=1.0),
         }
         if isinstance(self.action_space, Box):
             weights["log_std"] = jnp.zeros(self.action_space.shape)
@@ -45,12 +43,7 @@ class ActorCritic(NamedTuple):
 
     def features(self, obs: Any) -> Any:
         """What the torso reads of an observation."""
-        space = self.observation_space
-        if isinstance(self.torso, TileNet):
-            return obs
-        if is_image(space) and not isinstance(self.torso, MLP):
-            return image_features(space, obs)  # type: ignore[arg-type]  # is_image means a Box
-        return flat_features(space, obs)
+        return torso_input(self.torso, self.observation_space, obs)
 
     def policy(self, weights: Weights, obs: Any) -> Distribution:
         """The action distribution."""
@@ -68,24 +61,8 @@ class ActorCritic(NamedTuple):
         return self._policy_head(weights, hidden), value
 
     def _policy_head(self, weights: Weights, hidden: Array) -> Distribution:
-        head = _apply(weights["policy"], hidden)
+        head = apply_dense(weights["policy"], hidden)
         return distribution(self.action_space, head, weights.get("log_std"))
 
     def _value_head(self, weights: Weights, hidden: Array) -> Array:
-        return _apply(weights["value"], hidden)[..., 0]
-
-
-def default_torso(observation_space: Space, hidden: tuple[int, ...], activation: str) -> Any:
-    """A TileNet where there are images of categories, a CNN for other images, an MLP for everything else."""
-    if has_tiles(observation_space):
-        return TileNet(observation_space, hidden, activation)
-    return CNN() if is_image(observation_space) else MLP(hidden, activation)
-
-
-def _dense(key: Key, rows: int, columns: int, scale: float) -> dict[str, Array]:
-    return {"kernel": orthogonal(scale)(key, (rows, columns)), "bias": jnp.zeros((columns,))}
-
-
-def _apply(layer: dict[str, Array], x: Array) -> Array:
-    y = x @ layer["kernel"]
-    return y + layer["bias"].reshape((1,) * (y.ndim - 1) + (-1,))
+        return apply_dense(weights["value"], hidden)[..., 0]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.core.errors import Unsuited
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
 from shoal.core.struct import Struct, static, struct
 
@@ -109,14 +110,14 @@ def masked(logits: Float[Array, "... A"], mask: Bool[Array, "... A"] | None) -> 
 
 
 def head_size(space: Space) -> int:
-    """How many network outputs parametrise a distribution over an action space."""
+    """How many network outputs parametrise a distribution over an action space. Raises Unsuited for other spaces."""
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
         return sum(space.nvec)
     if isinstance(space, Box) and len(space.shape) == 1:
         return space.shape[0]
-    raise ValueError(f"actions of {space} are not supported: use Discrete, MultiDiscrete, or a Box of one axis.")
+    raise Unsuited(f"actions of {space} are not supported: use Discrete, MultiDiscrete, or a Box of one axis.")
 
 
 def draw_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:

@@ -58,6 +58,7 @@ class TileNet(nn.Module):
     channels: int = 16
     kernel: int = 3
     stride: int = 2
+    layer_norm: bool = False  # of dense layers
 
     @nn.compact
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
@@ -74,7 +75,8 @@ class TileNet(nn.Module):
             elif isinstance(space, Box):
                 numbers.append(flat_features(space, part))
         total = nn.Dense(width, kernel_init=orthogonal(2**0.5))(jnp.concatenate(numbers, axis=-1))
-        return MLP(self.hidden[1:], self.activation)(activation(total + chosen))
+        total = nn.LayerNorm()(total + chosen) if self.layer_norm else total + chosen
+        return MLP(self.hidden[1:], self.activation, self.layer_norm)(activation(total))
 
     def _from_choices(self, parts: list[tuple[Any, Array]]) -> list[Array]:
         """What all choices together add to the first dense layer, and by how much they scale and shift channels."""

@@ -26,12 +26,14 @@ class MLP(nn.Module):
 
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
+    layer_norm: bool = False  # before every activation (Ba et al. 2016), as parallel Q-learning needs it
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes hidden"]:
         """Features to the last hidden layer."""
         for size in self.hidden:
             features = nn.Dense(size, kernel_init=orthogonal(2**0.5))(features)
+            features = nn.LayerNorm()(features) if self.layer_norm else features
             features = ACTIVATIONS[self.activation](features)
         return features
 
@@ -42,6 +44,7 @@ class CNN(nn.Module):
     channels: tuple[int, ...] = (16,)
     hidden: tuple[int, ...] = (128,)
     activation: str = "relu"
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
@@ -50,5 +53,6 @@ class CNN(nn.Module):
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
-            images = activation(nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(2**0.5))(images))
-        return MLP(self.hidden, self.activation)(images.reshape(*axes, math.prod(images.shape[1:])))
+            images = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(2**0.5))(images)
+            images = activation(nn.LayerNorm()(images) if self.layer_norm else images)
+        return MLP(self.hidden, self.activation, self.layer_norm)(images.reshape(*axes, math.prod(images.shape[1:])))

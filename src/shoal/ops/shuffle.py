@@ -11,6 +11,37 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 Key = jax.Array
+SHUFFLES = ("arithmetic", "exact", "envs")
+
+
+def minibatches(
+    key: Key, shape: tuple[int, int], epochs: int, parts: int, shuffle: str = "arithmetic"
+) -> Int[Array, "steps B"]:
+    """Which rows each gradient step learns from: `epochs` times every one of T x E flattened samples, in `parts`.
+
+    `shuffle="envs"` permutes environments and keeps the T samples of each together, in order; then B = E / parts x T
+    with the time first. `key` is consumed.
+    """
+    num_steps, num_envs = shape
+    n, keys = num_steps * num_envs, jax.random.split(key, epochs)
+    if shuffle == "envs":
+        order = jax.vmap(lambda k: exact_permutation(k, num_envs))(keys).reshape(epochs * parts, 1, num_envs // parts)
+        index = order + jnp.arange(num_steps, dtype=jnp.int32)[None, :, None] * num_envs
+    else:
+        permute = exact_permutation if shuffle == "exact" else arithmetic_permutation
+        index = jax.vmap(lambda k: permute(k, n))(keys)
+    return index.reshape(epochs * parts, n // parts)
+
+
+def check_minibatches(num_steps: int, num_envs: int, parts: int, shuffle: str = "arithmetic") -> None:
+    """Raise ValueError, naming the nearest numbers that would do, where samples do not divide into `parts`."""
+    whole, what = (num_envs, "environments") if shuffle == "envs" else (num_envs * num_steps, "samples")
+    if whole % parts:
+        fitting = sorted((d for d in range(1, whole + 1) if whole % d == 0), key=lambda d: abs(d - parts))[:2]
+        raise ValueError(
+            f"num_envs={num_envs} x num_steps={num_steps} gives {whole} {what} to shuffle, which "
+            f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(fitting))}."
+        )
 
 
 def exact_permutation(key: Key, n: int) -> Int[Array, "n"]:

@@ -14,9 +14,10 @@ import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import is_concrete, static_fields
+from shoal.core.struct import fill_caps, is_concrete, static_fields
 from shoal.train.placement import Placement, place
 from shoal.train.program import Member, begin
 from shoal.train.spec import RunSpec
@@ -75,7 +76,8 @@ def make_plan(
     settings = spec.settings()
     agents = [template.replace(**{k: v for k, v in s.items() if not k.startswith("env.")}) for s in settings]
     worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
-    bound = agents[0].bind(_strictest(worlds))
+    agents = fill_caps(agents)
+    bound = _bind(agents[0], _strictest(worlds), spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
     if hasattr(bound, "horizon"):
         steps = updates * bound.steps_per_update
@@ -120,6 +122,25 @@ def available_bytes() -> int:
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
     return registry[name].build(**fields) if value is None else value.replace(**fields)
+
+
+def _bind(agent: Agent, world: Env, spec: RunSpec) -> Agent:
+    try:
+        return agent.bind(world)
+    except Unsuited as error:
+        able = [name for name in AGENTS if _can_play(name, world)]
+        who = f"Agents that can play {spec.env}: {', '.join(able)}." if able else f"No agent can play {spec.env}."
+        raise Unsuited(f"{spec.agent} cannot play {spec.env}: {error} {who}") from None
+
+
+def _can_play(name: str, world: Env) -> bool:
+    try:
+        AGENTS[name].build().bind(world)
+    except Unsuited:
+        return False
+    except ValueError:
+        pass  # its default sizes do not fit, but others would
+    return True
 
 
 def _check_traced(value: Any, sweep: Any, name: str) -> None:
