@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.ops.returns import discounted_sum, gae
+from shoal.ops.returns import discounted_sum, gae, lambda_return
 
 
 def slow_gae(reward, value, next_value, terminated, done, discount, gae_lambda):
@@ -72,3 +72,27 @@ def test_vmapped_equals_looped():
     together = jax.vmap(discounted_sum, 1, 1)(reward, decay)
     one_by_one = jnp.stack([discounted_sum(reward[:, i], decay[:, i]) for i in range(3)], axis=1)
     np.testing.assert_allclose(together, one_by_one, rtol=1e-6)
+
+
+def test_lambda_return_equals_its_definition_written_as_a_loop():
+    random = np.random.default_rng(5)
+    reward, next_value = random.normal(size=(2, 9)).astype(np.float32)
+    terminated = np.array([0, 0, 1, 0, 0, 0, 0, 0, 0], bool)
+    done = terminated | np.array([0, 0, 0, 0, 0, 1, 0, 0, 0], bool)
+    columns = map(jnp.asarray, (reward, next_value, terminated, done))
+    target = lambda_return(*columns, discount=0.9, trace_decay=0.65)
+    expected, following = np.zeros(9), None
+    for t in reversed(range(9)):
+        after = next_value[t] if done[t] or t == 8 else 0.35 * next_value[t] + 0.65 * following
+        expected[t] = following = reward[t] + 0.9 * (not terminated[t]) * after
+    np.testing.assert_allclose(target, expected, rtol=1e-5)
+
+
+def test_lambda_return_is_value_plus_generalised_advantage():
+    random = np.random.default_rng(6)
+    reward, value = jnp.asarray(random.normal(size=(2, 7)), jnp.float32)
+    next_value = jnp.append(value[1:], 0.3)
+    no = jnp.zeros(7, bool)
+    advantage = gae(reward, value, next_value, no, no, discount=0.9, gae_lambda=0.8)
+    target = lambda_return(reward, next_value, no, no, discount=0.9, trace_decay=0.8)
+    np.testing.assert_allclose(target, advantage + value, rtol=1e-5)

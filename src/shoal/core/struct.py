@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 else:
     Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
+Choice = Number | str  # a traced choice: written by name, held as its place in the list
+
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
 

@@ -29,6 +29,28 @@ def gae(
     return discounted_sum(delta, decay)
 
 
+def lambda_return(
+    reward: Float[Array, "T"],
+    next_value: Float[Array, "T"],
+    terminated: Bool[Array, "T"],
+    done: Bool[Array, "T"],
+    *,
+    discount: Float[Array, ""] | float,
+    trace_decay: Float[Array, ""] | float,
+) -> Float[Array, "T"]:
+    """Lambda-returns for one environment; Peng's Q(lambda) when `next_value` is that of the best action.
+
+        G_t = r_t + discount * (not terminated_t) * ((1 - lambda_t) V(s'_t) + lambda_t G_{t+1})
+
+    lambda_t is `trace_decay`, and 0 where the episode ended and in the last step, whose return rests on its own
+    successor. `next_value` is as in `gae`. Source: Sutton and Barto 2018, section 12.1; Peng and Williams 1996.
+    """
+    is_last = jnp.arange(reward.shape[0]) == reward.shape[0] - 1
+    trace = jnp.where(done | is_last, 0, trace_decay)
+    kept = jnp.where(terminated, 0, discount)
+    return discounted_sum(reward + kept * (1 - trace) * next_value, kept * trace)
+
+
 def discounted_sum(x: Float[Array, "T"], decay: Float[Array, "T"]) -> Float[Array, "T"]:
     """y_t = x_t + decay_t * y_{t+1}, with y_T = 0."""
 

@@ -46,7 +46,9 @@ class Trajectory(Struct):
     episode_length: Int[Array, "T E"]  # likewise
     info: dict[str, Array]  # [T, E]
     last_obs: Observation  # [E], what the policy would see next
+    last_mask: Any  # [E, A], and be allowed to do; None where everything always is
     final_obs: Observation  # [F, E], the last observation of truncated episodes, in order
+    final_mask: Any  # [F, E, A], which actions would have been allowed there; None where all always are
     final_slot: Int[Array, "T E"]  # which row of final_obs belongs to a truncated step
     bank_size: int = static()
 
@@ -147,7 +149,9 @@ class Rollout(Struct):
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(worlds.state),
+            last_mask=jax.vmap(env.action_mask)(worlds.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(finals),
+            final_mask=jax.vmap(jax.vmap(env.action_mask))(finals),
             bank_size=self._rows,
         )
         return worlds, trajectory, carry

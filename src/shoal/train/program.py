@@ -11,6 +11,7 @@ from shoal.core.agent import Agent, AgentState, Metrics
 from shoal.core.env import Env, Key
 from shoal.core.keys import member_key
 from shoal.core.struct import Struct, struct
+from shoal.ops.replay import Replay
 from shoal.rollout.evaluate import Evaluation, evaluate
 
 
@@ -44,13 +45,23 @@ def train_chunk(
         member, total = loop
         state, metrics = update(agent, member.state, env, clock + i)
         alive = member.alive & all_finite(metrics.losses)
-        kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state, member.state)
+        kept = _where(alive, state, member.state)
         losses = jax.tree.map(jnp.add, total.losses, metrics.losses)
         total = Metrics(total.episodes.merge(metrics.episodes), losses)
         return Member(kept, alive), total
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, nothing))
     return member, Metrics(total.episodes, jax.tree.map(lambda x: x / updates, total.losses))
+
+
+def _where(alive: Bool[Array, ""], new: AgentState, old: AgentState) -> AgentState:
+    """The new state of a member that lives. A replay is always the new one: a choice would copy it, and a member that
+    rests never reads it again."""
+
+    def choose(new: Any, old: Any) -> Any:
+        return new if isinstance(new, Replay) else jnp.where(alive, new, old)
+
+    return jax.tree.map(choose, new, old, is_leaf=lambda x: isinstance(x, Replay))
 
 
 def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[Evaluation, Any]]:

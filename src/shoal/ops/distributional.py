@@ -1,0 +1,47 @@
+"""Returns as distributions: on a fixed support, or by their quantiles. Per sample; the caller vmaps or adds axes."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from shoal.core.struct import Number
+
+
+def project(
+    support: Float[Array, "Z"],
+    probability: Float[Array, "B Z"],
+    reward: Float[Array, "B"],
+    bootstrap: Float[Array, "B"],
+) -> Float[Array, "B Z"]:
+    """The distribution of reward + bootstrap * return, with its mass moved to the two nearest points of the support.
+
+    Source: Bellemare et al. 2017, eq. 7. Written as a sum over all pairs of points: no scatter.
+    """
+    step = support[1] - support[0]
+    moved = jnp.clip(reward[:, None] + bootstrap[:, None] * support[None], support[0], support[-1])
+    share = jnp.clip(1 - jnp.abs(moved[:, :, None] - support[None, None, :]) / step, 0, 1)
+    return jnp.sum(probability[:, :, None] * share, axis=1)
+
+
+def cross_entropy(logits: Float[Array, "B Z"], target: Float[Array, "B Z"]) -> Float[Array, "B"]:
+    """-sum target log softmax(logits)."""
+    return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1)
+
+
+def quantile_huber(quantiles: Float[Array, "B Z"], target: Float[Array, "B Y"], kappa: Number) -> Float[Array, "B"]:
+    """Huber quantile regression: summed over the predicted quantiles, averaged over the target's.
+
+    Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression", eq. 9 and 10.
+    """
+    count = quantiles.shape[-1]
+    middle = (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
+    error = target[:, None, :] - quantiles[:, :, None]
+    middle = middle[None, :, None]
+    weight = jnp.where(error < 0, 1 - middle, middle)
+    return jnp.sum(jnp.mean(weight * huber(error, kappa) / kappa, axis=-1), axis=-1)
+
+
+def huber(error: Float[Array, "..."], kappa: Number) -> Float[Array, "..."]:
+    """error^2 / 2 within `kappa`, linear beyond, with the same slope where they meet. Source: Huber 1964."""
+    size = jnp.abs(error)
+    return jnp.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))

@@ -1,0 +1,35 @@
+"""Schedules, and choosing among valued actions."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from shoal.core.keys import Key
+from shoal.core.struct import Number
+
+
+def linear(start: Number, end: Number, progress: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """From `start` at progress 0 to `end` at progress 1, and `end` from then on."""
+    return start + (end - start) * jnp.clip(progress, 0, 1)
+
+
+def greedy(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None = None) -> Int[Array, "*axes"]:
+    """The best action that is allowed; the first of equals."""
+    return jnp.argmax(allowed(worth, mask), axis=-1).astype(jnp.int32)
+
+
+def allowed(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None) -> Float[Array, "*axes A"]:
+    """Values with those of forbidden actions at minus infinity."""
+    return worth if mask is None else jnp.where(mask, worth, -jnp.inf)
+
+
+def draw_dice(key: Key, shape: tuple[int, ...], actions: int) -> Float[Array, "*axes dice"]:
+    """The chance in `shape` choices of `epsilon_greedy`: a coin, and a throw for each action. `key` is consumed."""
+    return jax.random.uniform(key, (*shape, 1 + actions))
+
+
+def epsilon_greedy(
+    worth: Float[Array, "*axes A"], epsilon: Number, dice: Float[Array, "*axes dice"], mask: Array | None = None
+) -> Int[Array, "*axes"]:
+    """The best action, or with probability `epsilon` a uniform one among those allowed."""
+    return jnp.where(dice[..., 0] < epsilon, greedy(dice[..., 1:], mask), greedy(worth, mask))

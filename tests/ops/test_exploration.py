@@ -1,0 +1,29 @@
+"""Choosing among valued actions."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.keys import make_key
+from shoal.ops.exploration import draw_dice, epsilon_greedy, greedy, linear
+
+
+def test_schedules_are_linear_and_stay_at_their_end():
+    np.testing.assert_allclose(linear(1.0, 0.2, jnp.asarray([-1.0, 0.0, 0.5, 1.0, 9.0])), [1, 1, 0.6, 0.2, 0.2])
+
+
+def test_epsilon_is_the_share_of_uniform_choices():
+    dice = draw_dice(make_key(0), (40_000,), 4)
+    worth = jnp.broadcast_to(jnp.asarray([0.0, 3.0, 1.0, 2.0]), (40_000, 4))
+    action = epsilon_greedy(worth, 0.4, dice)
+    share = np.bincount(np.asarray(action), minlength=4) / 40_000
+    np.testing.assert_allclose(share, [0.1, 0.7, 0.1, 0.1], atol=0.01)
+
+
+def test_forbidden_actions_are_never_chosen():
+    mask = jnp.broadcast_to(jnp.asarray([True, False, False, True]), (4_000, 4))
+    worth = jnp.broadcast_to(jnp.asarray([0.0, 9.0, 8.0, 1.0]), (4_000, 4))
+    dice = draw_dice(make_key(1), (4_000,), 4)
+    for epsilon in (0.0, 1.0):
+        chosen = np.unique(epsilon_greedy(worth, epsilon, dice, mask))
+        assert set(chosen) <= {0, 3}
+    assert greedy(worth[0], mask[0]) == 3

@@ -1,0 +1,53 @@
+"""Prioritised draws against the probabilities they should have."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from shoal.core.keys import make_key
+from shoal.ops.priorities import Priorities
+
+
+def given(values):
+    """Priorities of these values."""
+    values = jnp.asarray(values, jnp.float32)
+    return Priorities.zero(len(values)).set(jnp.arange(len(values)), values)
+
+
+@pytest.mark.parametrize("size", [5, 37, 1000])
+def test_draws_are_in_proportion_and_zeros_never_drawn(size):
+    random = np.random.default_rng(size)
+    values = random.exponential(size=size) * (random.random(size) > 0.3)
+    values[0] = 1.0
+    priorities = given(values)
+    index, probability = jax.jit(Priorities.draw, static_argnums=2)(priorities, make_key(0), 100_000)
+    counts = np.bincount(np.asarray(index), minlength=size)[:size]
+    assert (counts[values == 0] == 0).all() and counts.sum() == 100_000
+    share = values / values.sum()
+    np.testing.assert_allclose(probability, share[np.asarray(index)], rtol=1e-4)
+    is_drawn = values > 0
+    # Stratified draws are nearer to their shares than independent ones: the test only bounds the distance.
+    assert stats.chisquare(counts[is_drawn], share[is_drawn] * 100_000).pvalue > 1e-3
+
+
+def test_block_sums_follow_every_change():
+    priorities = given(np.arange(1.0, 51.0))
+    changed = priorities.set(jnp.asarray([3, 49, 3]), jnp.asarray([7.0, 0.0, 7.0]))
+    np.testing.assert_allclose(changed.block, changed.leaf.sum(axis=1))
+    assert changed.leaf.sum() == priorities.leaf.sum() - 4 + 7 - 50
+
+
+def test_learning_raises_errors_to_the_exponent_and_remembers_the_largest():
+    priorities = Priorities.zero(10).learn(jnp.asarray([1, 4]), jnp.asarray([-9.0, 0.25]), 0.5)
+    np.testing.assert_allclose(priorities.leaf.ravel()[jnp.asarray([1, 4])], [3.0, 0.5], rtol=1e-3)
+    np.testing.assert_allclose(priorities.largest, 3.0, rtol=1e-3)
+
+
+def test_a_single_positive_priority_is_always_drawn():
+    values = np.zeros(300)
+    values[299] = 1e-7
+    index, probability = given(values).draw(make_key(3), 64)
+    assert (np.asarray(index) == 299).all()
+    np.testing.assert_allclose(probability, 1.0, rtol=1e-5)

@@ -1,0 +1,126 @@
+"""The ring against a plain Python list of everything that happened."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from shoal.core.keys import make_key
+from shoal.ops.replay import Replay, Steps, rows_for
+
+ENVS, AT_ONCE, LIMIT = 3, 4, 5  # a time limit of 5 steps, in rollouts of 4
+FINALS = 1  # at most one time limit of an environment in 4 steps
+
+
+class Story:
+    """Three environments, told step by step: what is seen counts up, an end jumps by 100."""
+
+    def __init__(self, seed=0):
+        self.random = np.random.default_rng(seed)
+        self.seen = np.arange(ENVS) * 10_000
+        self.age = np.zeros(ENVS, int)
+        self.told = []  # (seen, action, reward, terminated, truncated, true successor), each [E]
+
+    def rollout(self):
+        """The next rows, as the ring is given them."""
+        rows, finals = [], np.zeros((FINALS, ENVS), np.int32)
+        slots, cuts = [], np.zeros(ENVS, np.int32)
+        for _ in range(AT_ONCE):
+            self.age += 1
+            terminated = self.random.random(ENVS) < 0.15
+            truncated = self.age >= LIMIT
+            cut = truncated & ~terminated
+            after = self.seen + 1
+            action = self.random.integers(0, 9, ENVS)
+            reward = self.random.normal(size=ENVS).astype(np.float32)
+            row = (self.seen, action, reward, terminated, truncated, after)
+            rows.append(row)
+            slots.append(cuts.copy())
+            for e in np.flatnonzero(cut):
+                finals[cuts[e], e] = after[e]
+            cuts += cut
+            done = terminated | truncated
+            self.seen = np.where(done, self.seen + 100, after)
+            self.age[done] = 0
+        self.told += rows
+        seen, action, reward, terminated, truncated, _ = map(np.stack, zip(*rows, strict=True))
+        columns = (seen.astype(np.int32), action.astype(np.int32), reward, terminated, truncated)
+        return Steps(*map(jnp.asarray, columns), jnp.asarray(finals), jnp.asarray(np.stack(slots)))
+
+
+def filled(rollouts, size=ENVS * 24, seed=0):
+    """(the story, the ring after so many rollouts, the clock of the last one)."""
+    story, final_rows = Story(seed), -(-rows_for(size, ENVS, AT_ONCE) // LIMIT)
+    example = jnp.int32(0)
+    replay = Replay.empty(example, example, num_envs=ENVS, num_steps=AT_ONCE, size=size, final_rows=final_rows)
+    add = jax.jit(Replay.add)
+    for clock in range(rollouts):
+        replay = add(replay, story.rollout(), jnp.int32(clock))
+    return story, replay, jnp.int32(rollouts - 1)
+
+
+def expected(story, row, env, n_step, discount):
+    """n-step reward, bootstrap and successor, by walking through the story."""
+    total, factor = 0.0, 1.0
+    for _, _, reward, terminated, truncated, after in story.told[row : row + n_step]:
+        total += factor * reward[env]
+        factor *= discount
+        if terminated[env]:
+            return total, 0.0, None
+        if truncated[env]:
+            return total, factor, after[env]
+    return total, factor, after[env]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("rollouts", [2, 6, 17])  # nearly empty, just full, overwritten twice
+def test_samples_are_what_happened(n_step, rollouts):
+    story, replay, clock = filled(rollouts)
+    newest, usable = replay.newest(clock), replay.usable(clock, n_step)
+    index = replay.uniform(make_key(0), 400, newest, usable, n_step)
+    batch = replay.take(index, 0.9, n_step)
+    last = len(story.told) - 1
+    ends = {"terminated": 0, "truncated": 0}
+    for i, flat in enumerate(np.asarray(index)):
+        behind, env = (int(newest) - flat // ENVS) % replay.rows, flat % ENVS
+        row = last - behind
+        seen, action, _, terminated, truncated, _ = story.told[row]
+        assert (batch.seen[i], batch.action[i]) == (seen[env], action[env])
+        reward, bootstrap, after = expected(story, row, env, n_step, 0.9)
+        np.testing.assert_allclose(batch.reward[i], reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(batch.bootstrap[i], bootstrap, rtol=1e-6)
+        if after is not None:
+            assert batch.next_seen[i] == after
+        ends["terminated"] += terminated[env]
+        ends["truncated"] += truncated[env] & ~terminated[env]
+    assert min(ends.values()) > 5  # both kinds were among them
+
+
+def test_every_usable_sample_is_drawn_equally_often():
+    _, replay, clock = filled(5)  # 20 of 24 rows
+    draws = 200_000
+    index = replay.uniform(make_key(1), draws, replay.newest(clock), replay.usable(clock))
+    counts = np.bincount(np.asarray(index), minlength=replay.rows * ENVS).reshape(replay.rows, ENVS)
+    assert counts[:19].min() > 0 and counts[19:].sum() == 0  # the newest has no successor yet
+    assert stats.chisquare(counts[:19].ravel()).pvalue > 1e-3
+
+
+def test_a_late_member_sees_only_its_own_rows():
+    _, replay, clock = filled(9)
+    usable = replay.usable(jnp.int32(1))  # its second update, in a ring that others have filled
+    index = replay.uniform(make_key(2), 1000, replay.newest(clock), usable)
+    behind = (int(replay.newest(clock)) - np.asarray(index) // ENVS) % replay.rows
+    assert behind.min() == 1 and behind.max() == 2 * AT_ONCE - 1
+
+
+def test_a_limit_below_the_capacity_counts_samples():
+    _, replay, clock = filled(9)
+    assert replay.usable(clock, 1, 30.0) == 30 // ENVS - 1
+    assert replay.stored(clock, 1e9) == replay.rows
+
+
+def test_sizes_are_whole_rollouts_and_two_at_least():
+    assert rows_for(1000, 4, 10) == 250
+    assert rows_for(1001, 4, 10) == 260
+    assert rows_for(1, 4, 10) == 20
