@@ -132,8 +132,8 @@ class Replay(Struct):
         drawn = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
         return self.index(newest, n_step + drawn // self.num_envs, drawn % self.num_envs)
 
-    def index(self, newest: Int[Array, ""], behind: Int[Array, "*axes"], env: Int[Array, "*axes"]) -> Array:
-        """The index of the sample of environment `env` that is `behind` rows older than the newest."""
+    def index(self, newest: Int[Array, ""], behind: Int[Array, "..."], env: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The index of the sample of environment `env` that is `behind` rows older than the newest; both broadcast."""
         return (newest - behind) % self.rows * self.num_envs + env
 
     def take(self, index: Int[Array, "B"], discount: Number, n_step: int = 1) -> Transitions:

@@ -1,0 +1,394 @@
+"""Deep Q-learning and its refinements, each a switch: double, dueling, n-step, prioritised, distributional, noisy.
+
+Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; the refinements are named where
+they are declared. The defaults are the hyperparameters of CleanRL's `dqn.py`. Differences: a time limit bootstraps from
+the true final observation; samples are drawn with replacement; several environments may share a buffer.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.env import Env, Key
+from shoal.core.errors import Unsuited
+from shoal.core.registry import agent
+from shoal.core.spaces import Discrete
+from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
+from shoal.nn.q_network import QNetwork
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.distributional import cross_entropy, huber, project, quantile_huber
+from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy, linear
+from shoal.ops.gradients import clip_norm
+from shoal.ops.priorities import Priorities
+from shoal.ops.replay import Replay, Steps, Transitions, rows_for
+from shoal.rollout.rollout import Rollout, Trajectory, Worlds, final_slots
+
+Weights = Any
+HEADS = ("expected", "categorical", "quantile")
+
+
+@struct
+class Seen(Struct):
+    """What an agent sees of a world: the observation and which actions are allowed (None: all, always)."""
+
+    obs: Any
+    mask: Any
+
+
+@struct
+class DQNState(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    weights: Weights
+    target: Weights
+    optimizer: Any  # over the weights as one flat vector
+    worlds: Worlds
+    replay: Replay
+    priorities: Priorities | None
+
+
+@struct
+class DQNPolicy(Struct):
+    """What acting needs; the age tells how much is still explored."""
+
+    age: Int[Array, ""]
+    weights: Weights
+
+
+@agent("dqn")
+@agent("c51", head="categorical", atoms=101)
+@struct
+class DQN(Agent):
+    """Deep Q-learning for discrete actions.
+
+    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
+    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. The sizes of
+    the buffer and of a batch are numbers like any other: a sweep over them shares one program, shaped for the largest
+    (`max_buffer_size`, `max_batch_size`).
+
+    `head="categorical"` learns the distribution of returns on `atoms` points between `v_min` and `v_max` (C51,
+    Bellemare et al. 2017), `"quantile"` its quantiles (Dabney et al. 2018). `network` takes any torso with
+    `init(key, features)` and `apply(weights, features)`.
+    """
+
+    learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
+    batch_size: Number = hyper(128.0, search=(16, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
+    buffer_size: Number = hyper(1e4, search=(1e3, 1e5, "log"), valid=(1, 1e9), cap="max_buffer_size")
+    learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="steps before the first gradient step")
+    train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    target_period: Number = hyper(500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies")
+    target_mix: Number = hyper(1.0, valid=(0, 1), help="share of the weights that a copy takes over")
+    epsilon_start: Number = hyper(1.0, valid=(0, 1))
+    epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
+    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
+    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which schedules run; 0: as long as the run")
+    optimizer: Choice = hyper(0, names=("adam", "sgd"))
+    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
+    max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
+    kappa: Number = hyper(1.0, valid=(1e-6, 1e6), help="where Huber losses become linear")
+    v_min: Number = hyper(-100.0, valid=(-1e9, 1e9), help="least return of a categorical head")
+    v_max: Number = hyper(100.0, valid=(-1e9, 1e9), help="greatest return of a categorical head")
+    priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: all samples alike")
+    importance_exponent: Number = hyper(0.4, valid=(0, 1), help="of prioritised samples, at first; 1 at the horizon")
+
+    num_envs: int = static(1)
+    num_steps: int = static(10, help="steps of each environment in one update")
+    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
+    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
+    n_step: int = static(1, choices=(1, 2, 3, 5, 10))
+    double: bool = static(False, choices=(False, True), help="van Hasselt et al. 2016")
+    dueling: bool = static(False, choices=(False, True), help="Wang et al. 2016")
+    prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
+    noisy: bool = static(False, choices=(False, True), help="explore by noise of the weights (Fortunato et al. 2018)")
+    head: str = static("expected", choices=HEADS)
+    atoms: int = static(51, help="of a categorical or quantile head")
+    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head")
+    hidden: tuple[int, ...] = static((120, 84))
+    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
+    network: Any = static(None, help="a torso of your own")
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    # Filled in by `bind`; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+    rollout: Any = static(None)
+    final_rows: Any = static(None)  # how many time limits the buffer can hold
+
+    def bind(self, env: Env) -> "DQN":
+        """This agent for this environment. Raises Unsuited for actions that cannot be counted."""
+        check_choices(self)
+        check_counts(self, "num_envs", "num_steps", "n_step", "atoms", "hidden")
+        if not isinstance(env.action_space, Discrete):
+            raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
+        (full,) = fill_caps([self])
+        rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
+        rows = full._rows
+        if rows <= self.n_step:
+            raise ValueError(
+                f"max_buffer_size={full.max_buffer_size} holds {rows} steps: too few for n_step={self.n_step}."
+            )
+        return full.replace(
+            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            rollout=rollout,
+            final_rows=final_slots(env, rows),
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all environments together."""
+        return self.num_envs * self.num_steps
+
+    def init(self, key: Key, env: Env) -> DQNState:
+        """Fresh weights and worlds, and an empty buffer."""
+        key, k_weights, k_worlds = jax.random.split(key, 3)
+        worlds = self.rollout.init(env, k_worlds)
+        seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
+        weights = self._net.init(k_weights, seen.obs)
+        replay = Replay.empty(
+            jax.tree.map(lambda x: x[0], seen),
+            jnp.int32(0),
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            size=self.max_buffer_size,
+            final_rows=self.final_rows,
+        )
+        return DQNState(
+            age=jnp.int32(0),
+            key=key,
+            weights=weights,
+            target=jax.tree.map(jnp.copy, weights),
+            optimizer=self._adam.init(ravel_pytree(weights)[0]),
+            worlds=worlds,
+            replay=replay,
+            priorities=Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None,
+        )
+
+    def update(self, state: DQNState, env: Env, clock: Int[Array, ""]) -> tuple[DQNState, Metrics]:
+        """Roll out, store, make the gradient steps that are due, and refresh the target network when it is time."""
+        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
+        worlds, trajectory, _ = self.rollout.collect(
+            env, state.worlds, self._behavior(state), self._noise(state, k_noise), k_worlds
+        )
+        replay = state.replay.add(_steps(trajectory), clock)
+        state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
+        state, losses = self._train(state, clock, k_train)
+        state = state.replace(target=self._refreshed(state), age=state.age + 1)
+        return state, Metrics(trajectory.episodes(), losses)
+
+    def act(
+        self, state: DQNState | DQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The best action when greedy; otherwise as in training, with the exploration of this age."""
+        k_weights, k_dice = jax.random.split(key)
+        noise = None if greedy else self._net.draw_noise(k_weights, state.weights, ())
+        worth = self.worth(state.weights, obs, noise)
+        epsilon = 0.0 if greedy or self.noisy else self._epsilon(state.age, 0)
+        dice = draw_dice(k_dice, (), self.action_space.n)
+        return epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype), carry
+
+    def worth(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
+        """The expected return of every action."""
+        return self._mean(self._net(weights, obs, noise))
+
+    def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
+        """The expected return of the best action."""
+        return jnp.max(self.worth(state.weights, obs), axis=-1)
+
+    def policy_state(self, state: DQNState) -> DQNPolicy:
+        """Weights and age."""
+        return DQNPolicy(state.age, state.weights)
+
+    # What happens inside an update, in order.
+
+    def _noise(self, state: DQNState, key: Key) -> Any:
+        k_dice, k_weights = jax.random.split(key)
+        shape = (self.num_steps, self.num_envs)
+        if self.noisy:
+            return self._net.draw_noise(k_weights, state.weights, shape)
+        epsilon = self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+        return draw_dice(k_dice, shape, self.action_space.n), epsilon
+
+    def _behavior(self, state: DQNState) -> Any:
+        def behave(obs, mask, noise, carry):
+            if self.noisy:
+                action = greedy(self.worth(state.weights, obs, noise), mask)
+            else:
+                dice, epsilon = noise
+                action = epsilon_greedy(self.worth(state.weights, obs), epsilon, dice, mask)
+            return action.astype(self.action_space.dtype), None, carry
+
+        return behave
+
+    def _admit(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
+        # New samples get the largest priority as soon as their successors are there; samples beyond the effective size
+        # of the buffer get none.
+        if state.priorities is None:
+            return None
+        own = replay.stored(state.age, self.buffer_size)
+        newest, envs = replay.newest(clock), jnp.arange(self.num_envs, dtype=jnp.int32)[None]
+        behind = jnp.arange(self.num_steps + self.n_step, dtype=jnp.int32)[:, None]
+        is_usable = (behind >= self.n_step) & (behind < own)
+        leaving = own + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]
+        priorities = state.priorities
+        for rows, flag in ((leaving, jnp.zeros_like(leaving, bool)), (behind, is_usable)):
+            index = replay.index(newest, rows, envs)
+            value = jnp.broadcast_to(jnp.where(flag, priorities.largest, 0), index.shape)
+            priorities = priorities.set(index.ravel(), value.ravel())
+        return priorities
+
+    def _train(self, state: DQNState, clock: Int[Array, ""], key: Key) -> tuple[DQNState, dict[str, Array]]:
+        flat, unravel = ravel_pytree(state.weights)
+        gradient = jax.grad(lambda flat, *rest: self._loss(unravel(flat), *rest), has_aux=True)
+        newest = state.replay.newest(clock)
+        usable = state.replay.usable(state.age, self.n_step, self.buffer_size)
+
+        def step(i, loop):
+            flat, optimizer, priorities, total = loop
+            k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
+            index, weight = self._draw(state, priorities, k_index, newest, usable)
+            batch = state.replay.take(index, self.discount, self.n_step)
+            slope, (error, losses) = gradient(flat, state.target, batch, weight, k_noise)
+            change, optimizer = self._change(clip_norm(slope, self.max_grad_norm), optimizer)
+            if priorities is not None:
+                priorities = priorities.learn(index, error, self.priority_exponent)
+            return flat - self.learning_rate * change, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
+
+        due, nothing = self._due(state), dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
+        start = (flat, state.optimizer, state.priorities, nothing)
+        flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
+        losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
+        return state.replace(weights=unravel(flat), optimizer=optimizer, priorities=priorities), losses
+
+    def _due(self, state: DQNState) -> Int[Array, ""]:
+        """How many gradient steps this update makes."""
+        before, after = self._steps_done(state.age), self._steps_done(state.age + 1)
+        every = jnp.maximum(self.train_frequency, 1).astype(jnp.int32)
+        trainings = after // every - before // every
+        has_sample = (state.age + 1) * self.num_steps > self.n_step
+        is_time = (after > self.learning_starts) & has_sample
+        return jnp.where(is_time, trainings * jnp.asarray(self.train_iterations).astype(jnp.int32), 0)
+
+    def _draw(
+        self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
+    ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
+        # Samples beyond the effective size of a batch weigh nothing.
+        size = self.max_batch_size
+        counts = jnp.arange(size) < self.batch_size
+        share = jnp.where(counts, 1 / jnp.minimum(self.batch_size, size), 0)
+        if priorities is None:
+            return state.replay.uniform(key, size, newest, usable, self.n_step), share
+        index, probability = priorities.draw(key, size)
+        correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
+        weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
+        return index, share * weight / jnp.max(jnp.where(counts, weight, 0))
+
+    def _loss(
+        self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key
+    ) -> tuple[Float[Array, ""], Any]:
+        k_online, k_target = jax.random.split(key)
+        rows = weight.shape
+        out = self._net(weights, batch.seen.obs, self._net.draw_noise(k_online, weights, rows))
+        chosen = _pick(out, batch.action)
+        after = jax.lax.stop_gradient(self._after(weights, target, batch, k_target))
+        error, loss = self._errors(chosen, after, batch)
+        loss = jnp.sum(weight * loss)
+        worth = jnp.sum(weight * self._mean(chosen))
+        return loss, (error, {"loss": loss, "td_error": jnp.sum(weight * jnp.abs(error)), "worth": worth})
+
+    def _after(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
+        """What the target network says of the best action in the next state."""
+        k_target, k_choose = jax.random.split(key)
+        rows, seen = batch.reward.shape, batch.next_seen
+        out = self._net(target, seen.obs, self._net.draw_noise(k_target, target, rows))
+        judge = out
+        if self.double:
+            judge = self._net(weights, seen.obs, self._net.draw_noise(k_choose, weights, rows))
+        return _pick(out, greedy(allowed(self._mean(judge), seen.mask)))
+
+    def _errors(
+        self, chosen: Float[Array, "B Z"], after: Float[Array, "B Z"], batch: Transitions
+    ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+        """(what a priority is made of, the loss), of every sample."""
+        if self.head == "categorical":
+            target = project(self._support, jax.nn.softmax(after), batch.reward, batch.bootstrap)
+            loss = cross_entropy(chosen, target)
+            return loss, loss
+        target = batch.reward[:, None] + batch.bootstrap[:, None] * after
+        if self.head == "quantile":
+            loss = quantile_huber(chosen, target, self.kappa)
+            return loss, loss
+        error = (chosen - target)[:, 0]
+        return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
+
+    def _refreshed(self, state: DQNState) -> Weights:
+        every = jnp.maximum(self.target_period, 1).astype(jnp.int32)
+        before, after = self._steps_done(state.age), self._steps_done(state.age + 1)
+        share = jnp.where(after // every > before // every, self.target_mix, 0)
+        return jax.tree.map(lambda old, new: old + share * (new - old), state.target, state.weights)
+
+    # Small parts.
+
+    @property
+    def _net(self) -> QNetwork:
+        atoms = 1 if self.head == "expected" else self.atoms
+        return QNetwork(self.network, self.observation_space, self.action_space.n, atoms, self.dueling, self.noisy)
+
+    @property
+    def _adam(self) -> Any:  # optax's own type speaks of trees; here it is one array
+        return optax.scale_by_adam(eps=self.adam_eps)
+
+    @property
+    def _support(self) -> Float[Array, "Z"]:
+        return jnp.linspace(self.v_min, self.v_max, self.atoms)
+
+    @property
+    def _rows(self) -> int:
+        return rows_for(self.max_buffer_size, self.num_envs, self.num_steps)
+
+    def _change(self, slope: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
+        change, optimizer = self._adam.update(slope, optimizer)
+        return jnp.where(self.optimizer == 0, change, slope), optimizer
+
+    def _mean(self, out: Float[Array, "*axes Z"]) -> Float[Array, "*axes"]:
+        if self.head == "categorical":
+            return jnp.sum(jax.nn.softmax(out) * self._support.reshape((1,) * (out.ndim - 1) + (-1,)), axis=-1)
+        return jnp.mean(out, axis=-1)
+
+    def _steps_done(self, age: Int[Array, ""]) -> Int[Array, ""]:
+        return age * self.steps_per_update
+
+    def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
+        done = self._steps_done(age) + step * self.num_envs
+        return done.astype(jnp.float32) / jnp.maximum(self.horizon, 1.0)
+
+    def _epsilon(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
+        progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
+        return linear(self.epsilon_start, self.epsilon_end, progress)
+
+
+def _steps(trajectory: Trajectory) -> Steps:
+    return Steps(
+        seen=Seen(trajectory.obs, trajectory.mask),
+        action=trajectory.action,
+        reward=trajectory.reward,
+        terminated=trajectory.terminated,
+        truncated=trajectory.truncated,
+        finals=Seen(trajectory.final_obs, trajectory.final_mask),
+        final_slot=trajectory.final_slot,
+    )
+
+
+def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:
+    chosen = jax.nn.one_hot(action, out.shape[1], dtype=out.dtype)
+    return jnp.sum(out * chosen[:, :, None], axis=1)

@@ -1,0 +1,85 @@
+"""A torso and heads that value every action: plain, dueling, distributional, noisy. Weights are plain nested dicts."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from shoal.core.spaces import Space
+from shoal.nn.dense import apply_dense, init_dense
+from shoal.nn.torso_choice import torso_input
+
+Key = jax.Array
+Weights = Any
+SIGMA = 0.5  # initial size of parameter noise (Fortunato et al. 2018, section 3.2)
+
+
+class QNetwork(NamedTuple):
+    """Values of A actions, or for each of them `atoms` numbers that stand for a distribution of returns.
+
+    `dueling` adds a state value and advantages that are zero on average (Wang et al. 2016, eq. 9; the two heads sit on
+    one torso). `noisy` gives the heads factorised Gaussian parameter noise (Fortunato et al. 2018).
+    """
+
+    torso: Any
+    observation_space: Space
+    actions: int
+    atoms: int = 1
+    dueling: bool = False
+    noisy: bool = False
+
+    def init(self, key: Key, obs: Any) -> Weights:
+        """Fresh weights, from an observation with any leading axes. `key` is consumed."""
+        k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads))
+        features = torso_input(self.torso, self.observation_space, obs)
+        weights = {"torso": self.torso.init(k_torso, features)}
+        width = jax.eval_shape(self.torso.apply, weights["torso"], features).shape[-1]
+        for k_head, (name, size) in zip(k_heads, self._heads.items(), strict=True):
+            weights[name] = init_dense(k_head, width, size, scale=1.0)
+            if self.noisy:
+                start = SIGMA / math.sqrt(width)
+                weights[f"{name}_sigma"] = jax.tree.map(lambda x, s=start: jnp.full_like(x, s), weights[name])
+        return weights
+
+    def __call__(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A atoms"]:
+        """What every action is worth. Without `noise` a noisy network answers with its mean weights."""
+        hidden = self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
+        parts = {name: _head(weights, name, hidden, None if noise is None else noise[name]) for name in self._heads}
+        worth = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
+        if not self.dueling:
+            return worth
+        return parts["value"][..., None, :] + worth - jnp.mean(worth, axis=-2, keepdims=True)
+
+    def draw_noise(self, key: Key, weights: Weights, shape: tuple[int, ...]) -> Any:
+        """Noise for observations with leading axes `shape`, each its own; None for a network without.
+
+        Two vectors a head instead of a matrix of noise: their outer product is the matrix. `key` is consumed.
+        """
+        if not self.noisy:
+            return None
+        keys = jax.random.split(key, len(self._heads))
+        return {
+            name: _signed_root(jax.random.normal(k, (*shape, sum(weights[name]["kernel"].shape))))
+            for k, name in zip(keys, self._heads, strict=True)
+        }
+
+    @property
+    def _heads(self) -> dict[str, int]:
+        advantage = {"advantage": self.actions * self.atoms}
+        return {**advantage, "value": self.atoms} if self.dueling else advantage
+
+
+def _head(weights: Weights, name: str, hidden: Array, noise: Any) -> Array:
+    mean = apply_dense(weights[name], hidden)
+    if noise is None:
+        return mean
+    sigma, width = weights[f"{name}_sigma"], hidden.shape[-1]
+    noise_in, noise_out = noise[..., :width], noise[..., width:]
+    bias = sigma["bias"].reshape((1,) * (mean.ndim - 1) + (-1,))
+    return mean + noise_out * ((hidden * noise_in) @ sigma["kernel"] + bias)
+
+
+def _signed_root(x: Array) -> Array:
+    return jnp.sign(x) * jnp.sqrt(jnp.abs(x))

@@ -1,0 +1,237 @@
+"""DQN's own arithmetic against NumPy, its schedules by hand, its options, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.agents.dqn import DQN, Seen
+from shoal.core.errors import Unsuited
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.struct import fill_caps, to_arrays
+from shoal.ops.replay import Transitions
+
+# How the family learns the probes of the contract within seconds.
+QUICK = {
+    "learning_rate": 3e-3,
+    "discount": 0.9,
+    "batch_size": 64,
+    "buffer_size": 2000,
+    "learning_starts": 100,
+    "train_frequency": 10,
+    "target_period": 40,
+    "epsilon_end": 0.3,
+    "horizon": 300 * 40,
+    "num_envs": 4,
+    "num_steps": 10,
+    "hidden": (32, 32),
+    "updates": 300,
+}
+CONTRACT = {
+    "dqn": QUICK,
+    "c51": QUICK | {"learning_rate": 1e-2, "hidden": (32,), "v_min": -2.0, "v_max": 12.0, "train_iterations": 2},
+}
+
+
+def bound(env="CartPole-v1", **fields):
+    env = make(env) if isinstance(env, str) else env
+    return to_arrays(DQN(**{"hidden": (8,), "buffer_size": 200, "batch_size": 16, **fields}).bind(env)), to_arrays(env)
+
+
+def random_batch(agent, size=16, seed=0):
+    random = np.random.default_rng(seed)
+    obs, after = random.normal(size=(2, size, 4)).astype(np.float32)
+    action = random.integers(0, 2, size).astype(np.int32)
+    reward = random.normal(size=size).astype(np.float32)
+    bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
+    seen, next_seen = (Seen(jnp.asarray(x), None) for x in (obs, after))
+    return Transitions(seen, jnp.asarray(action), jnp.asarray(reward), jnp.asarray(bootstrap), next_seen)
+
+
+def two_networks(agent):
+    """Weights and target weights that differ."""
+    weights = agent._net.init(make_key(0), jnp.zeros((1, 4)))
+    return weights, jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), weights)
+
+
+def numpy_q(weights, obs):
+    torso = weights["torso"]["params"]["Dense_0"]
+    hidden = np.maximum(np.asarray(obs) @ np.asarray(torso["kernel"], np.float64) + np.asarray(torso["bias"]), 0)
+    return hidden @ np.asarray(weights["advantage"]["kernel"], np.float64) + np.asarray(weights["advantage"]["bias"])
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_loss_equals_a_numpy_version(double):
+    agent, _ = bound(double=double)
+    weights, target = two_networks(agent)
+    batch = random_batch(agent)
+    share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
+    loss, (error, losses) = agent._loss(weights, target, batch, share, make_key(2))
+
+    now, later = numpy_q(weights, batch.seen.obs), numpy_q(target, batch.next_seen.obs)
+    judge = numpy_q(weights, batch.next_seen.obs) if double else later
+    best = later[np.arange(16), judge.argmax(1)]
+    expected = now[np.arange(16), batch.action] - (batch.reward + batch.bootstrap * best)
+    np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(loss, (expected[:10] ** 2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(losses["td_error"], np.abs(expected[:10]).mean(), rtol=1e-4)
+
+
+def test_no_gradient_flows_through_the_target():
+    agent, _ = bound(double=True)
+    weights, target = two_networks(agent)
+    share = jnp.full(16, 1 / 16)
+    slope = jax.grad(lambda t: agent._loss(weights, t, random_batch(agent), share, make_key(2))[0])(target)
+    assert all(not x.any() for x in jax.tree.leaves(slope))
+
+
+def test_forbidden_actions_are_worth_nothing_to_come():
+    agent, _ = bound()
+    weights, target = two_networks(agent)
+    batch = random_batch(agent)
+    only_left = jnp.broadcast_to(jnp.asarray([True, False]), (16, 2))
+    batch = batch.replace(next_seen=Seen(batch.next_seen.obs, only_left))
+    after = agent._after(weights, target, batch, make_key(3))[:, 0]
+    np.testing.assert_allclose(after, numpy_q(target, batch.next_seen.obs)[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_dueling_network_adds_advantages_that_are_zero_on_average():
+    agent, _ = bound(dueling=True)
+    weights = agent._net.init(make_key(0), jnp.zeros((1, 4)))
+    obs = jax.random.normal(make_key(1), (5, 4))
+    hidden = agent.network.apply(weights["torso"], obs)
+    value = hidden @ weights["value"]["kernel"] + weights["value"]["bias"][None]
+    np.testing.assert_allclose(agent.worth(weights, obs).mean(axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
+
+
+def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
+    agent, _ = bound(noisy=True)
+    net = agent._net
+    weights = net.init(make_key(0), jnp.zeros((1, 4)))
+    obs = jax.random.normal(make_key(1), (3, 4))
+    noise = net.draw_noise(make_key(2), weights, (3,))
+    out = net(weights, obs, noise)[..., 0]
+    hidden = np.asarray(agent.network.apply(weights["torso"], obs))
+    sigma = weights["advantage_sigma"]
+    assert np.allclose(sigma["kernel"], 0.5 / np.sqrt(8))
+    for b in range(3):  # a matrix of noise for each, written out
+        into, outof = np.asarray(noise["advantage"][b, :8]), np.asarray(noise["advantage"][b, 8:])
+        kernel = weights["advantage"]["kernel"] + sigma["kernel"] * np.outer(into, outof)
+        bias = weights["advantage"]["bias"] + sigma["bias"] * outof
+        np.testing.assert_allclose(out[b], hidden[b] @ kernel + bias, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net(weights, obs)[..., 0], agent.worth(weights, obs))  # no noise: the mean
+
+
+def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started():
+    agent, env = bound(num_steps=10, train_frequency=25.0, train_iterations=2.0, learning_starts=50.0)
+    state = agent.init(make_key(0), env)
+    due = [int(agent._due(state.replace(age=jnp.int32(age)))) for age in range(10)]
+    # After 10, 20, ..., 100 steps: multiples of 25 are passed at 30, 50, 80 and 100; those up to 50 do not count.
+    assert due == [0, 0, 0, 0, 0, 0, 0, 2, 0, 2]
+
+
+def test_the_target_network_is_copied_when_its_period_ends():
+    agent, env = bound(num_steps=10, target_period=20.0, target_mix=0.25)
+    state = agent.init(make_key(0), env)
+    state = state.replace(weights=jax.tree.map(lambda x: x + 1, state.target))
+    kept = agent._refreshed(state.replace(age=jnp.int32(0)))  # after 10 steps
+    mixed = agent._refreshed(state.replace(age=jnp.int32(1)))  # after 20
+    for old, same, new in zip(*map(jax.tree.leaves, (state.target, kept, mixed)), strict=True):
+        np.testing.assert_array_equal(same, old)
+        np.testing.assert_allclose(new, old + 0.25, rtol=1e-6)
+
+
+def test_exploration_falls_linearly_over_its_share_of_the_horizon():
+    agent, _ = bound(num_steps=10, num_envs=2, horizon=400, exploration=0.5, epsilon_start=1.0, epsilon_end=0.1)
+    steps = jnp.arange(10, dtype=jnp.int32)
+    np.testing.assert_allclose(agent._epsilon(jnp.int32(0), steps)[jnp.asarray([0, 5])], [1.0, 1 - 0.9 * 10 / 200])
+    np.testing.assert_allclose(agent._epsilon(jnp.int32(10), 0), 0.1, rtol=1e-5)
+
+
+def test_plain_descent_is_a_choice_within_the_same_program():
+    adam, _ = bound(optimizer="adam")
+    sgd = to_arrays(adam.replace(optimizer="sgd"))
+    assert jax.tree.structure(adam) == jax.tree.structure(sgd) and sgd.optimizer.dtype == adam.optimizer.dtype
+    slope = jnp.asarray([0.5, -2.0])
+    start = adam._adam.init(slope)
+    np.testing.assert_allclose(adam._change(slope, start)[0], [1, -1], rtol=1e-5)  # Adam's first step: the sign
+    np.testing.assert_allclose(sgd._change(slope, start)[0], slope)
+
+
+def test_an_effective_batch_and_buffer_learn_as_small_ones_do():
+    # The same program shaped for more: only the samples that count may matter.
+    small, env = bound(batch_size=8, buffer_size=100, learning_starts=0.0, train_frequency=10.0)
+    roomy = small.replace(max_batch_size=32, max_buffer_size=100)
+    state = jax.jit(small.init)(make_key(0), env)
+    weights, target = two_networks(small)
+    batch = random_batch(small, 32)
+    first = jax.tree.map(lambda x: x[:8], batch)
+    share_small = jnp.full(8, 1 / 8)
+    _, share = roomy._draw(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))
+    slopes = [
+        jax.grad(lambda w, a=a, b=b, s=s: a._loss(w, target, b, s, make_key(2))[0])(weights)
+        for a, b, s in ((small, first, share_small), (roomy, batch, share))
+    ]
+    for one, other in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_sizes_follow_from_the_largest_of_a_sweep():
+    small, large = fill_caps([DQN(batch_size=32, buffer_size=1000), DQN(batch_size=64, buffer_size=500)])
+    assert (small.max_batch_size, small.max_buffer_size) == (64, 1000)
+    assert (large.max_batch_size, large.max_buffer_size) == (64, 1000)
+    with pytest.raises(ValueError, match="batch_size=64 is more than max_batch_size=32"):
+        fill_caps([DQN(batch_size=64, max_batch_size=32)])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
+        {"noisy": True, "double": True, "head": "quantile", "atoms": 8},
+        {"head": "categorical", "prioritized": True, "n_step": 2, "loss": "huber"},
+    ],
+)
+def test_refinements_work_together(options):
+    fields = {k: v for k, v in QUICK.items() if k != "updates"}
+    extra = {"v_min": -1.0, "v_max": 1.5, "target_period": 40.0} | options
+    agent, env = bound("Probe-MatchingAction-v0", **{**fields, **extra})
+
+    @jax.jit
+    def train(key):
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, 150, lambda i, s: agent.update(s, env, i)[0], state)
+
+    state = train(make_key(0))
+    for cue, best in ((1.0, 1), (-1.0, 0)):
+        action, _ = agent.act(state, jnp.asarray([cue]), None, make_key(1), True)
+        assert action == best
+        np.testing.assert_allclose(agent.value(state, jnp.asarray([cue])), 1.0, atol=0.15)
+
+
+def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
+    agent, env = bound(prioritized=True, n_step=3, num_envs=2, num_steps=5, buffer_size=60, max_buffer_size=80)
+    state = agent.init(make_key(0), env)
+    update = jax.jit(agent.update)
+    for clock in range(12):
+        state, _ = update(state, env, jnp.int32(clock))
+        leaf = np.asarray(state.priorities.leaf).ravel()[: state.replay.rows * 2].reshape(-1, 2)
+        stored = min((clock + 1) * 5, 30)
+        behind = (int(state.replay.newest(jnp.int32(clock))) - np.arange(state.replay.rows)) % state.replay.rows
+        np.testing.assert_array_equal(leaf[:, 0] > 0, (behind >= 3) & (behind < stored))
+
+
+@pytest.mark.parametrize(
+    ("env", "fields", "kind", "words"),
+    [
+        ("Pendulum-v1", {}, Unsuited, "needs Discrete actions, not Box"),
+        ("CartPole-v1", {"head": "gaussian"}, ValueError, "head='gaussian' is unknown. Choose one of expected"),
+        ("CartPole-v1", {"num_envs": 0}, ValueError, "num_envs=0 must be at least 1"),
+        ("CartPole-v1", {"optimizer": "adma"}, ValueError, "Did you mean adam"),
+        ("CartPole-v1", {"buffer_size": 2, "num_steps": 1, "n_step": 5}, ValueError, "too few for n_step=5"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
+    with pytest.raises(kind, match=words):
+        bound(env, **fields)
