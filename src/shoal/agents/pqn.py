@@ -1,0 +1,224 @@
+"""Parallel Q-learning: no replay, no target network; layer normalisation and Q(lambda) returns instead.
+
+Source: Gallici et al. 2024, "Simplifying deep temporal difference learning"; the defaults are CleanRL's `pqn.py`.
+Differences: a time limit bootstraps from the true final observation, and the return of the last step of a rollout
+bootstraps from the state that it led to (two published versions take the one before or the one after).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.env import Env, Key
+from shoal.core.errors import Unsuited
+from shoal.core.registry import agent
+from shoal.core.spaces import Discrete
+from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.nn.q_network import QNetwork
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, linear
+from shoal.ops.gradients import clip_norm
+from shoal.ops.returns import lambda_return
+from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
+from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
+
+Weights = Any
+
+
+@struct
+class PQNState(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    weights: Weights
+    optimizer: Any  # over the weights as one flat vector
+    worlds: Worlds
+
+
+@struct
+class PQNPolicy(Struct):
+    """What acting needs; the age tells how much is still explored."""
+
+    age: Int[Array, ""]
+    weights: Weights
+
+
+@struct
+class Batch(Struct):
+    """Samples to learn from; leaves lead with [N], later [B]."""
+
+    obs: Any
+    action: Int[Array, "..."]
+    target: Float[Array, "..."]
+
+
+@agent("pqn")
+@struct
+class PQN(Agent):
+    """Parallel Q-learning for discrete actions.
+
+    An update takes `num_steps` steps of `num_envs` environments, epsilon-greedily, and fits the Q(lambda) returns of
+    all of them in `num_epochs` passes over shuffled minibatches. `network` takes any torso with `init(key, features)`
+    and `apply(weights, features)`; the built-in ones have layer normalisation, on which the method rests.
+    """
+
+    learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
+    q_lambda: Number = hyper(0.65, search=(0.0, 1.0), valid=(0, 1))
+    epsilon_start: Number = hyper(1.0, valid=(0, 1))
+    epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
+    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
+    max_grad_norm: Number = hyper(10.0, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
+    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which schedules run; 0: as long as the run")
+
+    num_envs: int = static(4)
+    num_steps: int = static(128, help="steps of each environment in one update")
+    num_epochs: int = static(4)
+    num_minibatches: int = static(4)
+    hidden: tuple[int, ...] = static((120, 84))
+    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
+    layer_norm: bool = static(True, choices=(False, True))
+    network: Any = static(None, help="a torso of your own")
+    shuffle: str = static("arithmetic", choices=SHUFFLES)
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    # Filled in by `bind`; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+    rollout: Any = static(None)
+
+    def bind(self, env: Env) -> "PQN":
+        """This agent for this environment. Raises Unsuited for actions that cannot be counted."""
+        check_choices(self)
+        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
+        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self.shuffle)
+        if not isinstance(env.action_space, Discrete):
+            raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
+        space = env.observation_space
+        return self.replace(
+            network=self.network or default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm),
+            observation_space=space,
+            action_space=env.action_space,
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all environments together."""
+        return self.num_envs * self.num_steps
+
+    def init(self, key: Key, env: Env) -> PQNState:
+        """Fresh weights and worlds."""
+        key, k_weights, k_worlds = jax.random.split(key, 3)
+        worlds = self.rollout.init(env, k_worlds)
+        weights = self._net.init(k_weights, jax.vmap(env.observe)(worlds.state))
+        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), worlds)
+
+    def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
+        """Roll out, work out returns, and descend over shuffled minibatches."""
+        del clock
+        key, k_dice, k_worlds, k_shuffle = jax.random.split(state.key, 4)
+        dice = draw_dice(k_dice, (self.num_steps, self.num_envs), self.action_space.n)
+        noise = dice, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+        worlds, trajectory, _ = self.rollout.collect(env, state.worlds, self._behavior(state), noise, k_worlds)
+        weights, optimizer, losses = self._descend(state, self._batch(state, trajectory), k_shuffle)
+        return PQNState(state.age + 1, key, weights, optimizer, worlds), Metrics(trajectory.episodes(), losses)
+
+    def act(
+        self, state: PQNState | PQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The best action when greedy; otherwise as in training, with the exploration of this age."""
+        epsilon = 0.0 if greedy else self._epsilon(state.age, 0)
+        dice = draw_dice(key, (), self.action_space.n)
+        action = epsilon_greedy(self.worth(state.weights, obs), epsilon, dice, mask)
+        return action.astype(self.action_space.dtype), carry
+
+    def worth(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
+        """The expected return of every action."""
+        return self._net(weights, obs)[..., 0]
+
+    def value(self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None) -> Float[Array, "*axes"]:
+        """The expected return of the best action."""
+        return jnp.max(allowed(self.worth(state.weights, obs), mask), axis=-1)
+
+    def policy_state(self, state: PQNState) -> PQNPolicy:
+        """Weights and age."""
+        return PQNPolicy(state.age, state.weights)
+
+    # What happens inside an update, in order.
+
+    def _behavior(self, state: PQNState) -> Any:
+        def behave(obs, mask, noise, carry):
+            dice, epsilon = noise
+            worth = self.worth(state.weights, obs)
+            action = epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype)
+            return action, jnp.max(allowed(worth, mask), axis=-1), carry
+
+        return behave
+
+    def _batch(self, state: PQNState, trajectory: Trajectory) -> Batch:
+        value = trajectory.kept
+        last_value = self.value(state, trajectory.last_obs, trajectory.last_mask)
+        final_value = self.value(state, trajectory.final_obs, trajectory.final_mask)
+        next_value = successor_value(trajectory, value, last_value, final_value)
+
+        def estimate(reward, next_value, terminated, done):
+            return lambda_return(
+                reward, next_value, terminated, done, discount=self.discount, trace_decay=self.q_lambda
+            )
+
+        columns = (trajectory.reward, next_value, trajectory.terminated, trajectory.done)
+        target = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
+        batch = Batch(trajectory.obs, trajectory.action, target)
+        return jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
+
+    def _descend(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
+        flat, unravel = ravel_pytree(state.weights)
+        rate = self._learning_rate(state.age)
+        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+
+        def step(carry, index):
+            flat, optimizer = carry
+            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], samples))
+            change, optimizer = self._optimizer.update(clip_norm(slope, self.max_grad_norm), optimizer)
+            return (flat - rate * change, optimizer), losses
+
+        shape = (self.num_steps, self.num_envs)
+        index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
+        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
+        return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
+
+    def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        worth = self.worth(weights, rows.obs)
+        chosen = jnp.sum(jnp.where(jax.nn.one_hot(rows.action, worth.shape[-1], dtype=bool), worth, 0), axis=-1)
+        error = chosen - rows.target
+        loss = jnp.mean(error**2)
+        return loss, {"loss": loss, "td_error": jnp.mean(jnp.abs(error)), "worth": jnp.mean(chosen)}
+
+    # Small parts.
+
+    @property
+    def _net(self) -> QNetwork:
+        return QNetwork(self.network, self.observation_space, self.action_space.n)
+
+    @property
+    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
+        return optax.scale_by_radam()
+
+    def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
+        done = age * self.steps_per_update + step * self.num_envs
+        return done.astype(jnp.float32) / jnp.maximum(self.horizon, 1.0)
+
+    def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
+        return self.learning_rate * linear(1.0, 1 - self.anneal, self._progress(age, 0))
+
+    def _epsilon(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
+        progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
+        return linear(self.epsilon_start, self.epsilon_end, progress)

@@ -1,0 +1,95 @@
+"""PQN's targets against a NumPy walk, where two published versions are wrong, and its options."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.agents.pqn import PQN
+from shoal.core.errors import Unsuited
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.struct import to_arrays
+
+# How PQN learns the probes of the contract within seconds.
+CONTRACT = {
+    "pqn": {
+        "learning_rate": 3e-3,
+        "discount": 0.9,
+        "q_lambda": 0.9,
+        "epsilon_end": 0.2,
+        "exploration": 0.3,
+        "horizon": 200 * 160,
+        "num_envs": 8,
+        "num_steps": 20,
+        "hidden": (32,),
+    }
+}
+
+
+def bound(env="CartPole-v1", **fields):
+    env = make(env) if isinstance(env, str) else env
+    return to_arrays(PQN(**{"hidden": (8,), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
+
+
+def collected(agent, env):
+    """A state and its first trajectory, everything random."""
+    state = agent.init(make_key(0), env)
+    dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
+    noise = dice, jnp.ones(agent.num_steps)
+    return state, agent.rollout.collect(env, state.worlds, agent._behavior(state), noise, make_key(2))[1]
+
+
+@pytest.mark.parametrize("q_lambda", [0.0, 0.65, 1.0])
+def test_targets_are_lambda_returns_of_the_best_actions(q_lambda):
+    agent, env = bound("CartPole-v1", q_lambda=q_lambda, num_steps=40, num_minibatches=1)
+    env = env.replace(max_steps=12)
+    agent = to_arrays(PQN(hidden=(8,), num_steps=40, q_lambda=q_lambda).bind(env))
+    state, story = collected(agent, env)
+    target = np.asarray(agent._batch(state, story).target).reshape(40, 4)
+    q = lambda obs: np.asarray(agent.worth(state.weights, obs)).max(axis=-1)  # noqa: E731
+    best, last, final = q(story.obs), q(story.last_obs), q(story.final_obs)
+    assert (story.truncated & ~story.terminated).any() and story.terminated.any()
+    for e in range(4):
+        following = None
+        for t in reversed(range(40)):
+            end, cut = bool(story.terminated[t, e]), bool(story.truncated[t, e])
+            # The value of the true successor: never the one before it, nor the one after.
+            if cut and not end:
+                after = final[int(story.final_slot[t, e]), e]
+            else:
+                after = last[e] if t == 39 else best[t + 1, e]
+            mixed = after if (end or cut or t == 39) else (1 - q_lambda) * after + q_lambda * following
+            following = float(story.reward[t, e]) + (0 if end else 0.99 * mixed)
+            np.testing.assert_allclose(target[t, e], following, rtol=2e-4, atol=1e-4)
+
+
+def test_the_loss_is_the_squared_error_of_the_chosen_actions():
+    agent, env = bound(num_minibatches=1)
+    state, story = collected(agent, env)
+    rows = agent._batch(state, story)
+    loss, _ = agent._loss(state.weights, rows)
+    worth = np.asarray(agent.worth(state.weights, rows.obs), np.float64)
+    chosen = worth[np.arange(len(worth)), rows.action]
+    np.testing.assert_allclose(loss, ((chosen - rows.target) ** 2).mean(), rtol=1e-4)
+
+
+def test_torsos_have_layer_normalisation():
+    agent, env = bound()
+    weights = agent.init(make_key(0), env).weights
+    assert "LayerNorm_0" in weights["torso"]["params"]
+    image, _ = bound("Probe-Image-v0")
+    assert image.network.layer_norm
+
+
+def test_the_learning_rate_and_exploration_follow_the_horizon():
+    agent, _ = bound(learning_rate=1e-2, horizon=640, num_envs=4, num_steps=16, exploration=0.5, epsilon_end=0.2)
+    rates = [float(agent._learning_rate(jnp.int32(age))) for age in (0, 5, 10, 20)]
+    np.testing.assert_allclose(rates, [1e-2, 5e-3, 0, 0], atol=1e-8)
+    np.testing.assert_allclose(agent._epsilon(jnp.int32(0), jnp.asarray([0, 8], jnp.int32)), [1.0, 0.92], rtol=1e-5)
+    np.testing.assert_allclose(agent._epsilon(jnp.int32(5), 0), 0.2, rtol=1e-5)
+
+
+def test_continuous_actions_are_refused_in_words():
+    with pytest.raises(Unsuited, match="needs Discrete actions, not Box"):
+        bound("Pendulum-v1")
