@@ -13,13 +13,13 @@ import tempfile
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-SEEDS = {"CartPole-v1": 64}
+SEEDS = {("ppo", "CartPole-v1"): 64}
 OTHERWISE = 16
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or MiniGrid-*; default: all")
 parser.add_argument("--agent", default="ppo")
-parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (CartPole: 64)")
+parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
 args = parser.parse_args()
 
@@ -38,7 +38,7 @@ from shoal.train.records import score_summary  # noqa: E402
 
 def measure(preset):
     """One row: how a preset did over its seeds."""
-    seeds = args.seeds or SEEDS.get(preset.name, OTHERWISE)
+    seeds = args.seeds or SEEDS.get((preset.agent, preset.name), OTHERWISE)
     points = 20 if succeeds(preset) else 5
     with tempfile.TemporaryDirectory() as root:
         result = shoal.train(
@@ -91,12 +91,12 @@ def curves(result):
 
 def keep(row, path):
     """Write a row beside those that are there."""
-    rows = {row["preset"]: row for row in json.loads(path.read_text())} if path.exists() else {}
-    rows[row["preset"]] = row
+    rows = {(row["agent"], row["preset"]): row for row in json.loads(path.read_text())} if path.exists() else {}
+    rows[row["agent"], row["preset"]] = row
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(list(rows.values()), indent=1, default=float) + "\n")
-    if "curves" in row:
-        path.with_suffix(".md").write_text(success_table(list(rows.values())))
+    table = success_table if "curves" in row else return_table
+    path.with_suffix(".md").write_text(table(list(rows.values())))
 
 
 def success_table(rows):
@@ -116,6 +116,23 @@ def success_table(rows):
     return "\n".join(lines) + "\n"
 
 
+def return_table(rows):
+    """What `docs/measurements.md` shows of returns."""
+    lines = [
+        "IQM: interquartile mean over seeds, with a 95 % bootstrap interval. Sampled: actions drawn as in training.",
+        "",
+        "| agent | preset | steps | seeds | IQM | interval | mean | worst | sampled, mean |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: (row["preset"], row["agent"])):
+        greedy = row["greedy"]
+        numbers = [f"{greedy['iqm']:.1f}", f"{greedy['iqm_low']:.1f} to {greedy['iqm_high']:.1f}"]
+        numbers += [f"{x:.1f}" for x in (greedy["mean"], greedy["min"], row["sampled"]["mean"])]
+        cells = [f"`{row['agent']}`", f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *numbers]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def sentence(row):
     """The preset's line of evidence."""
     greedy, drawn = row["greedy"], row["sampled"]
@@ -128,8 +145,9 @@ def sentence(row):
     else:
         spread = f"5th percentile {greedy['percentile_5']:.1f}, worst {greedy['min']:.1f}"
         found = f"mean {greedy['mean']:.1f}, {spread}; sampled actions: mean {drawn['mean']:.1f}"
-    fewer = f" --seeds {args.seeds}" if args.seeds else ""
-    return f"{seen}{found} (benchmarks/evidence.py {row['preset']}{fewer})"
+    words = ["benchmarks/evidence.py", row["preset"]]
+    words += ["--agent", row["agent"]] * (row["agent"] != "ppo") + ["--seeds", str(args.seeds)] * bool(args.seeds)
+    return f"{seen}{found} ({' '.join(words)})"
 
 
 known = presets(args.agent)

@@ -33,8 +33,14 @@ SUITES = {
     ),
     "minigrid-every": ("Every MiniGrid id", "Against EnvPool's C++ version of it."),
     "ppo": ("PPO on CartPole", "500,000 steps a seed: training alone, and the whole process from start to end."),
+    "evidence": (
+        "What agents reach",
+        "Every preset, with seeds fixed beforehand: return of the last weights over 100 fresh episodes a member.",
+    ),
     "peers": ("Called from Python", "Gymnasium's vectorized CartPole, and CleanRL's PPO recipe on torch."),
 }
+
+COMMANDS = {"evidence": "python benchmarks/evidence.py --agent AGENT"}
 
 
 def pages() -> dict[str, str]:
@@ -57,17 +63,28 @@ def environments() -> str:
 
 
 def agents() -> str:
-    """A manual page for each agent: fields that are numbers, fields that shape the program, presets."""
-    parts = ["# Agents", NOTICE]
+    """A manual page for each class of agents: names, numbers, what shapes the program, presets."""
+    classes: dict[type, list[Entry]] = {}
     for entry in AGENTS.values():
-        parts += [f"## {entry.name}", _prose(entry.cls)]
-        parts += ["Numbers: they may be swept, and changing them never recompiles.", _numbers(entry.cls)]
-        parts += ["Choices that shape the program: each combination is compiled for itself.", _choices(entry.cls)]
-        known = presets(entry.name)
-        if known:
-            rows = [[f"`{p.name}`", f"{p.steps:,}", _fields(p.fields), p.evidence] for p in known.values()]
-            parts += ["Presets:", _table(("name", "steps", "fields", "evidence"), rows)]
+        classes.setdefault(entry.cls, []).append(entry)
+    parts = ["# Agents", NOTICE]
+    for cls, entries in classes.items():
+        parts += [f"## {cls.__name__}", _agent_names(entries), _prose(cls)]
+        parts += ["Numbers: they may be swept, and changing them never recompiles.", _numbers(cls)]
+        parts += ["Choices that shape the program: each combination is compiled for itself.", _choices(cls)]
+        rows = [
+            [f"`{entry.name}`", f"`{p.name}`", f"{p.steps:,}", _fields(p.fields), p.evidence]
+            for entry in entries
+            for p in presets(entry.name).values()
+        ]
+        if rows:
+            parts += ["Presets:", _table(("agent", "preset", "steps", "fields", "evidence"), rows)]
     return _page(parts)
+
+
+def _agent_names(entries: list[Entry]) -> str:
+    names = [f"`{e.name}`" + (f" ({_fields(e.preset)})" if e.preset else "") for e in entries]
+    return f"Names: {', '.join(names)}."
 
 
 def measurements() -> str:
@@ -78,7 +95,8 @@ def measurements() -> str:
         "`make peers` installs what is compared with. [How it is fast](how-it-is-fast.md).",
     ]
     for suite, (title, what) in SUITES.items():
-        parts += [f"## {title}", what, f"```sh\n.venv-peers/bin/python benchmarks/run.py {suite}\n```"]
+        command = COMMANDS.get(suite, f".venv-peers/bin/python benchmarks/run.py {suite}")
+        parts += [f"## {title}", what, f"```sh\n{command}\n```"]
         table = RESULTS / f"{suite}.md"
         parts.append(table.read_text().strip() if table.is_file() else "Not measured yet for this version.")
     others = sorted(p for p in RESULTS.glob("*.md") if p.stem not in SUITES)
@@ -146,7 +164,10 @@ def _space(space: Any) -> str:
 def _numbers(cls: type) -> str:
     rows = []
     for name, field in hyper_fields(cls).items():
-        rows.append([f"`{name}`", _value(field.default), _range(field, "valid"), _range(field, "search"), _help(field)])
+        names = field.metadata["names"]
+        default = _value(names[field.default] if names else field.default)
+        valid = ", ".join(f"`{n}`" for n in names) or _range(field, "valid")
+        rows.append([f"`{name}`", default, valid, _range(field, "search"), _help(field)])
     return _table(("field", "default", "valid", "worth searching", ""), rows)
 
 

@@ -226,3 +226,35 @@ def test_pictures_are_brought_to_what_fits():
     assert shrunk(picture, Size(30, 10)).shape == (12, 24, 3)  # three times as wide as it is
     halves = picture.reshape(2, 2, 4, 2, 3).mean((1, 3))
     np.testing.assert_array_equal(shrunk(picture, Size(4, 10)), np.floor(halves + 0.5))
+
+
+def test_a_policy_is_watched_until_it_is_stopped(console):
+    def viewer():
+        console.wait_for("step 20/500")
+        console.press(" ")  # stops
+        console.wait_for("space stops and goes on")
+        time.sleep(0.3)
+        still = console.text()
+        time.sleep(0.3)
+        stood.append(console.text() == still)
+        console.press("r")
+        time.sleep(0.1)
+        console.press("q")
+
+    stood = []
+    thread = threading.Thread(target=viewer)
+    thread.start()
+    assert play(console, "zoo:ppo/CartPole-v1", "--speed", "200") == 0
+    thread.join()
+    console.wait_for("2 episodes of CartPole")
+    shown = frames(console.text())
+    steps = [int(re.search(r"step (\d+)/500", frame)[1]) for frame in shown]
+    assert stood == [True] and steps[:21] == list(range(21)) and steps[-1] == 0
+    assert console.is_restored()
+
+
+def test_what_cannot_be_watched_is_said(capsys):
+    assert main(["play", "zoo:ppo/CartPole"]) == 2
+    assert "the zoo has no 'ppo/CartPole'. Did you mean ppo/CartPole-v1?" in capsys.readouterr().err
+    assert main(["play", "zoo:ppo/CartPole-v1", "--member", "first"]) == 2
+    assert "--member first is unknown" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`shoal envs` and `shoal agents`: what there is, and the manual page of one."""
+"""`shoal envs`, `shoal agents` and `shoal zoo`: what there is, and the manual page of one."""
 
 import argparse
 import inspect
@@ -42,6 +42,26 @@ def agents(words: list[str]) -> None:
     if known:
         print("\npresets")
         print(table(("name", "steps", "evidence"), [[p.name, p.steps, p.evidence] for p in known.values()]))
+
+
+def zoo(words: list[str]) -> None:
+    """The trained policies that come with shoal."""
+    from shoal.cli.table import table
+    from shoal.train.folder import ZOO_PREFIX, RunFolder
+    from shoal.train.folder import zoo as names
+
+    Parser(
+        prog="shoal zoo",
+        description="List the trained policies that come with shoal. Their names go where a run folder may go: "
+        "`shoal play zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.",
+        allow_abbrev=False,
+    ).parse_all(words)
+    rows = []
+    for name in names():
+        summary = RunFolder(f"{ZOO_PREFIX}{name}").read_json("summary.json")
+        checked = summary["checked"]
+        rows.append([f"{ZOO_PREFIX}{name}", summary["steps_per_member"], checked["mean"], checked["episodes"]])
+    print(table(("policy", "trained for", "mean return", "of episodes"), rows))
 
 
 def _one_name(command: str, what: str, words: list[str], meaning: str) -> str:

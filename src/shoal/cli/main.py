@@ -24,9 +24,11 @@ COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in changed worlds"),
     "render": Command("shoal.cli.runs", "render", "film a run's members, or a world under random actions"),
-    "play": Command("shoal.cli.play", "play", "play a world by hand, in the terminal"),
+    "play": Command("shoal.cli.play", "play", "play a world by hand in the terminal, or watch a policy play"),
     "plot": Command("shoal.cli.runs", "plot", "draw the learning curves of one run or several"),
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
+    "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share"),
+    "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal", wakes_jax=False),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, and draw its radar"),
@@ -40,6 +42,7 @@ EXAMPLES = """examples:
   shoal train --resume runs/ppo-CartPole-v1
   shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15
   shoal render runs/ppo-CartPole-v1
+  shoal play zoo:ppo/CartPole-v1
   shoal compare runs/a runs/b
 """
 INTERRUPTED, MISTAKE = 130, 2

@@ -1,7 +1,8 @@
-"""`shoal play`: play a world by hand, in the terminal."""
+"""`shoal play`: play a world by hand, in the terminal (or watch a policy play: `watch.py`)."""
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,11 @@ TILE_WORLD_HELP = "arrows walk  p pick up  d drop  space toggle  enter done"
 
 
 def play(words: list[str]) -> None:
-    """Keys become actions, states pictures, until `q`."""
+    """Keys become actions, states pictures, until `q`. What names a run is watched instead."""
+    if words and _is_run(words[0]):
+        from shoal.cli.watch import watch
+
+        return watch(words)
     env, seed = _world(words)
     game = Game(env, seed)
     with Screen() as screen:
@@ -48,7 +53,7 @@ class Game:
         from shoal.grid.level import Level
 
         self.env, self.is_level = env, isinstance(env, Level)
-        self.keys = keys_of(env.action_space.n, self.is_level)
+        self.keys = keys_of(env.action_space.n, self.is_level) if hasattr(env.action_space, "n") else {}
         self._fold, self._key = jax.random.fold_in, make_key(seed)
         self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self.returns: list[float] = []
@@ -68,7 +73,7 @@ class Game:
         elif key in self.keys:
             self._act(self.keys[key])
 
-    def _act(self, action: int) -> None:
+    def _act(self, action: Any) -> None:
         key = self._fold(self._episode_key, self.state.time + 1)
         given = np.asarray(action, self.env.action_space.dtype)
         _, self.state, reward, terminated, truncated, _ = self._step(key, self.state, given)
@@ -104,6 +109,12 @@ class Game:
         return f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)} of {type(self.env).__name__}: {numbers}"
 
 
+def _is_run(word: str) -> bool:
+    from shoal.train.folder import ZOO_PREFIX
+
+    return word.startswith(ZOO_PREFIX) or (Path(word) / "spec.json").is_file()
+
+
 def keys_of(num_actions: int, is_level: bool) -> Mapping[str, int]:
     """The action of each key."""
     if is_level:
@@ -121,8 +132,9 @@ def _world(words: list[str]) -> tuple[Any, int]:
     parser = Parser(
         prog="shoal play",
         usage="shoal play ENV [options]",
-        description=f"Play a world by hand, in the terminal. Keys in tile worlds: {TILE_WORLD_HELP}. In others a digit "
-        "is an action. r begins anew, q or Escape quits.",
+        description="Play a world by hand, in the terminal; `shoal play RUN` watches a policy play (its --help says "
+        f"more). Keys in tile worlds: {TILE_WORLD_HELP}. In others a digit is an action. r begins anew, q or Escape "
+        "quits.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

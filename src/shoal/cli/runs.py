@@ -1,4 +1,4 @@
-"""`shoal eval`, `render`, `plot` and `compare`: what to do with run folders."""
+"""`shoal eval`, `render`, `plot`, `compare` and `export`: what to do with run folders."""
 
 import argparse
 import itertools
@@ -75,7 +75,10 @@ def render(words: list[str]) -> None:
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
     arguments = parser.parse_all(words)
-    if (Path(arguments.what) / "spec.json").is_file():
+
+    from shoal.train.folder import locate
+
+    if (locate(arguments.what) / "spec.json").is_file():
         paths = _film_run(arguments)
     else:
         paths = [_film_chance(arguments)]
@@ -142,6 +145,29 @@ def compare_runs(words: list[str]) -> None:
     print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
 
 
+def export(words: list[str]) -> None:
+    """`shoal export`: one member's policy as a small folder to share."""
+    parser = _parser(
+        "export",
+        "RUN [options]",
+        "Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. "
+        "It can be loaded, evaluated, filmed and watched like a run.",
+        "shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run folder")
+    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
+    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--out", metavar="FOLDER", help="where to (default: RUN-policy)")
+    arguments = parser.parse_all(words)
+
+    from shoal.train.export import export as write
+
+    member = "best" if arguments.member == "best" else member_number(arguments.member)
+    path = write(arguments.run, arguments.out or f"{Path(arguments.run)}-policy", member, arguments.which)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    print(f"{path} ({size / 1000:.0f} kB)")
+
+
 def _parser(name: str, usage: str, description: str, examples: str) -> Parser:
     return Parser(
         prog=f"shoal {name}",
@@ -170,10 +196,11 @@ def _run_and_world_flags(parser: Parser, words: list[str]) -> tuple[str, list]:
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
     if member == "all":
         return policies
-    return policies[result.ranking(which)[0] if member == "best" else _member(member)]
+    return policies[result.ranking(which)[0] if member == "best" else member_number(member)]
 
 
-def _member(text: str) -> int:
+def member_number(text: str) -> int:
+    """The number that was given for `--member`. Raises ValueError for anything else."""
     if not text.lstrip("-").isdigit():
         raise ValueError(f"--member {text} is unknown: give a number, `best` or `all`.")
     return int(text)
@@ -188,11 +215,13 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
     result = api.load_result(arguments.what)
     ranking = result.ranking(arguments.which)
     plan, policies = load_policies(arguments.what, arguments.which)
-    if arguments.member is None and not arguments.out:
+    is_exported = (result.folder / "policy").is_dir()
+    if arguments.member is None and not arguments.out and not is_exported:
         return draw_members(plan, policies.weights, ranking, result.folder / "videos")
-    member = ranking[0] if arguments.member in (None, "best") else _member(arguments.member)
+    member = ranking[0] if arguments.member in (None, "best") else member_number(arguments.member)
     policy = policies[member]
-    out = Path(arguments.out or result.folder / "videos" / f"member-{member}.gif")
+    beside = f"{result.spec.env}.gif" if is_exported else result.folder / "videos" / f"member-{member}.gif"
+    out = Path(arguments.out or beside)
     horizon = arguments.max_steps or plan.horizon
     return [film(policy, make_key(arguments.seed), horizon, out, policy.name, greedy=not arguments.sample)]
 

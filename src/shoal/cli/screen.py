@@ -68,9 +68,14 @@ class Screen:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
         return Size(columns, rows) if columns and rows else Size(80, 24)
 
-    def key(self) -> str:
-        """Wait for a key: a letter or digit, or a name such as `left`. The end of the input counts as `escape`."""
+    def key(self, seconds: float | None = None) -> str:
+        """Wait for a key: a letter or digit, or a name such as `left`. The end of the input counts as `escape`.
+
+        Nothing, after so many `seconds` without one.
+        """
         if not self._waiting:
+            if not select.select([self._input], [], [], seconds)[0]:
+                return ""
             sent = os.read(self._input, 64).decode(errors="replace")
             while sent.endswith(("\x1b", "\x1b[", "\x1bO")) and select.select([self._input], [], [], REST_OF_A_KEY)[0]:
                 sent += os.read(self._input, 64).decode(errors="replace")

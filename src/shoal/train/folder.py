@@ -20,18 +20,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from shoal.core.errors import did_you_mean
 from shoal.train.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
 DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags")  # parts of a provenance; the block size is in the spec
 
 
+ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
+
+
 class RunFolder:
     """Paths and files of one run. Every file is replaced in one move, so a reader never meets half of one."""
 
     def __init__(self, path: Path | str) -> None:
-        """Name a folder; touches nothing."""
-        self.path = Path(path)
+        """Name a folder, or a policy that comes with shoal as `zoo:AGENT/ENV`; touches nothing."""
+        self.path = locate(path)
+        self.policy = self.path / "policy"  # of one member, in a folder that was exported
         self.checkpoints = self.path / "checkpoints"
         self.best = self.checkpoints / "best"
         self.figures = self.path / "figures"
@@ -89,6 +94,23 @@ class RunFolder:
         beside = target.with_name(f".{target.name}.partial")
         write(beside)
         os.replace(beside, target)
+
+
+def locate(path: Path | str) -> Path:
+    """A path as it is; for `zoo:AGENT/ENV`, that of a policy in the package. Raises ValueError for one that is not."""
+    if not str(path).startswith(ZOO_PREFIX):
+        return Path(path)
+    name = str(path).removeprefix(ZOO_PREFIX)
+    if name not in zoo():
+        raise ValueError(
+            f"the zoo has no {name!r}.{did_you_mean(name, zoo())} `shoal zoo` lists every policy that it has."
+        )
+    return ZOO / name
+
+
+def zoo() -> list[str]:
+    """The policies that come with shoal, as AGENT/ENV."""
+    return sorted(str(path.parent.relative_to(ZOO)) for path in ZOO.rglob("spec.json"))
 
 
 def unused_path(root: Path, stem: str) -> Path:

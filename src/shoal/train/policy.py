@@ -125,9 +125,9 @@ def load_policies(
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
     like = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
-    if which == "best":
+    if which == "best" or folder.policy.is_dir():
         shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
-        weights = checkpoint.restore(folder.best, shapes)
+        weights = checkpoint.restore(folder.policy if folder.policy.is_dir() else folder.best, shapes)
     else:
         found = checkpoint.newest(folder.checkpoints)
         if found is None:

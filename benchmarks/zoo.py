@@ -1,0 +1,61 @@
+"""Train the policies that come with shoal, each the best member of a preset's population, and put them in the package.
+
+    python benchmarks/zoo.py [AGENT/ENV ...] [--seeds N]
+
+The member is chosen by its last evaluation; the return that `shoal zoo` shows comes from 1,000 other episodes.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+ZOO = Path(__file__).resolve().parents[1] / "src" / "shoal" / "zoo"
+POLICIES = (
+    "ppo/CartPole-v1",
+    "ppo/Acrobot-v1",
+    "ppo/Pendulum-v1",
+    "ppo/MountainCar-v0",
+    "ppo/MountainCarContinuous-v0",
+    "ppo/MiniGrid-Empty-8x8-v0",
+    "ppo/MiniGrid-DoorKey-5x5-v0",
+    "ppo/MiniGrid-LavaGapS5-v0",
+    "ppo/MiniGrid-SimpleCrossingS9N1-v0",
+    "ppo/MiniGrid-Dynamic-Obstacles-5x5-v0",
+    "dqn/CartPole-v1",
+    "pqn/CartPole-v1",
+    "es/CartPole-v1",
+)
+EPISODES = 1000
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("policies", nargs="*", default=POLICIES, help="such as ppo/CartPole-v1; default: all")
+parser.add_argument("--seeds", type=int, default=4, help="members to choose from (4)")
+args = parser.parse_args()
+
+import shoal  # noqa: E402
+
+shoal.prepare()
+
+import numpy as np  # noqa: E402
+
+from shoal.train.export import export  # noqa: E402
+from shoal.train.folder import RunFolder  # noqa: E402
+
+for name in args.policies:
+    agent, _, env = name.partition("/")
+    with tempfile.TemporaryDirectory() as root:
+        result = shoal.train(agent, env, seeds=args.seeds, name=f"{agent}-{env}", root=root, figures=False)
+        shutil.rmtree(ZOO / name, ignore_errors=True)
+        folder = RunFolder(export(result.folder, ZOO / name))
+    returns = np.asarray(shoal.evaluate(shoal.load(folder.path), episodes=EPISODES, seed=1).episode_return)
+    summary = folder.read_json("summary.json")
+    summary["checked"] = {
+        "command": f"python benchmarks/zoo.py {name} --seeds {args.seeds}",
+        "episodes": EPISODES,
+        "mean": returns.mean(),
+        "min": returns.min(),
+    }
+    folder.write_json("summary.json", summary)
+    size = sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
+    print(f"{name}: mean {returns.mean():.1f}, worst {returns.min():.1f} of {EPISODES} episodes, {size / 1000:.0f} kB")

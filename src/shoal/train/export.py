@@ -1,0 +1,81 @@
+"""One trained policy as a small folder of its own: what is shared, and what the zoo in the package holds.
+
+It reads like a run folder with one member (`shoal.load`, `shoal eval`, `shoal render`, `shoal play`): the spec, where
+it came from, its learning curve, and the weights that acting needs. Nothing in it is ever unpickled.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder
+from shoal.train.plan import Plan
+from shoal.train.policy import load_policies
+from shoal.train.result import Result
+from shoal.train.spec import RunSpec, opaque_fields
+
+
+def export(run: Path | str, out: Path | str, member: int | str = "best", which: str = "last") -> Path:
+    """Write one member's policy to the folder `out` and return it.
+
+    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). Raises FileExistsError
+    where there is a run already, and ValueError for a run with parts that no file can hold.
+    """
+    result = Result(run)
+    if opaque := opaque_fields(result.spec) + RunFolder(run).only_in_python():
+        raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
+    chosen = result.ranking(which)[0] if member == "best" else member
+    if not isinstance(chosen, int) or not 0 <= chosen < len(result.members):
+        raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
+    plan, policies = load_policies(run, which)
+    folder = RunFolder(out)
+    folder.create()
+    about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
+    weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
+    checkpoint.save(folder.policy, weights, about)
+    np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
+    made = RunFolder(run).read_json("provenance.json")
+    argv = [Path(made["argv"][0]).name, *made["argv"][1:]]  # what was called, not where it lay
+    folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
+    folder.write_json("summary.json", _summary_of(result, chosen))
+    folder.write_json("spec.json", _spec_of(plan, chosen).to_json())  # last: with it the folder holds a policy
+    return folder.path
+
+
+def _spec_of(plan: Plan, member: int) -> RunSpec:
+    """The spec of a run with this member's setting alone. Its seed index is in the provenance."""
+    spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
+    mine = {k: v for k, v in setting.items() if not k.startswith("env.")}
+    worldly = {k[4:]: v for k, v in setting.items() if k.startswith("env.")}
+    return dataclasses.replace(
+        spec,
+        fields={**spec.fields, **mine},
+        env_fields={**spec.env_fields, **worldly},
+        sweep={},
+        env_sweep={},
+        seeds=1,
+    )
+
+
+def _curves_of(result: Result, member: int) -> dict[str, np.ndarray]:
+    return {name: x if x.ndim == 1 else x[:, member : member + 1] for name, x in result.curves.items()}
+
+
+def _summary_of(result: Result, member: int) -> dict[str, Any]:
+    whole = result.summary
+    one = {**whole["per_member"][member], "member": 0}
+    score = {"members": 1, "mean": one["last"], "min": one["last"], "max": one["last"]}
+    setting = whole["settings"][member // result.spec.seeds]["setting"]
+    kept = ("agent", "env", "steps_per_member", "episodes_per_evaluation")
+    return {
+        **{name: whole[name] for name in kept},
+        "members": 1,
+        "last": score,
+        "best": {**score, "mean": one["best"], "min": one["best"], "max": one["best"]},
+        "settings": [{"setting": setting, **score}],
+        "per_member": [one],
+    }

@@ -1,0 +1,101 @@
+"""A policy exported from a run acts, scores and reads as it did there."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import shoal
+from shoal.core.errors import CheckpointError
+from shoal.train.export import export
+from shoal.train.folder import ZOO, RunFolder, locate, zoo
+from shoal.train.policy import load_policies
+
+FIELDS = {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two settings with two seeds each."""
+    return shoal.train(
+        "ppo",
+        "CartPole-v1",
+        steps=96,
+        seeds=2,
+        fields=FIELDS,
+        sweep={"learning_rate": [1e-3, 1e-2]},
+        env_sweep={"gravity": [9.8]},
+        eval_episodes=4,
+        eval_max_steps=30,
+        records=3,
+        evaluations=3,
+        root=tmp_path_factory.mktemp("runs"),
+        figures=False,
+        progress=False,
+        cache=False,
+    )
+
+
+@pytest.mark.parametrize(("member", "which"), [(3, "last"), (0, "best"), ("best", "last")])
+def test_an_exported_policy_is_the_member_it_came_from(run, member, which, tmp_path):
+    path = export(run.folder, tmp_path / "policy", member, which)
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    there = shoal.load(run.folder, member, which)
+    for chosen in ("last", "best"):  # it holds one policy, whichever is asked for
+        here = shoal.load(path, which=chosen)
+        np.testing.assert_array_equal(here(obs), there(obs))
+    chosen = run.ranking(which)[0] if member == "best" else member
+    plan, policies = load_policies(path)
+    assert len(policies) == 1 and plan.spec.fields["learning_rate"] == [1e-3, 1e-3, 1e-2, 1e-2][chosen]
+    np.testing.assert_allclose(plan.env.gravity, 9.8)
+    result = shoal.load_result(path)
+    np.testing.assert_array_equal(result.curves["eval_return"][:, 0], run.curves["eval_return"][:, chosen])
+    assert result.summary["last"]["mean"] == run.summary["per_member"][chosen]["last"]
+    assert "mean return" in result.headline()
+
+
+def test_what_is_exported_names_no_folder_of_the_machine(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy")
+    argv = json.loads((path / "provenance.json").read_text())["argv"]
+    assert "/" not in argv[0]
+
+
+def test_a_folder_with_a_run_is_not_written_over(run, tmp_path):
+    export(run.folder, tmp_path / "policy")
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        export(run.folder, tmp_path / "policy")
+    with pytest.raises(ValueError, match="member=9 is unknown: give 'best', or a number from 0 to 3"):
+        export(run.folder, tmp_path / "other", 9)
+
+
+def test_a_damaged_policy_is_refused(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy")
+    arrays = path / "policy" / "arrays.npz"
+    content = bytearray(arrays.read_bytes())
+    content[len(content) // 2] ^= 1
+    arrays.write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged"):
+        shoal.load(path)
+
+
+def test_the_zoo_answers_with_the_nearest_name():
+    with pytest.raises(ValueError, match=r"the zoo has no 'ppo/CartPole-v2'. Did you mean ppo/CartPole-v1"):
+        locate("zoo:ppo/CartPole-v2")
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_every_policy_of_the_zoo_plays_as_well_as_it_says(name):
+    policy = shoal.load(f"zoo:{name}")
+    said = RunFolder(f"zoo:{name}").read_json("summary.json")["checked"]
+    returns = np.asarray(shoal.evaluate(policy, episodes=100, seed=2).episode_return)
+    spread = max(returns.std() / np.sqrt(len(returns)), 0.01 * abs(said["mean"]), 1e-3)
+    assert abs(returns.mean() - said["mean"]) < 5 * spread
+    size = sum(file.stat().st_size for file in (ZOO / name).rglob("*") if file.is_file())
+    assert size < 100_000
