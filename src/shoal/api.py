@@ -462,7 +462,7 @@ def _roll(
         lambda x: jax.numpy.broadcast_to(x, (sizes.num_envs, *jax.numpy.shape(x))), actor.initial_carry()
     )
     keys = jax.random.split(k_act, (sizes.num_steps, sizes.num_envs))
-    _, trajectory, _ = sizes.collect(env, sizes.init(env, k_init), behave, keys, k_env, start)
+    _, trajectory, _ = sizes.collect(env, sizes.init(env, k_init), behave, keys, k_env, start, first_carry=start)
     parts = {name: getattr(trajectory, name) for name in keep}
     if alone:
         parts = jax.tree.map(lambda x: x[:, 0], parts)

@@ -3,6 +3,9 @@
 Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implementation details of PPO", and CleanRL's
 `ppo.py`, whose hyperparameters are the defaults. Differences: a time limit bootstraps from the true final observation
 (CleanRL treats it as the end of the world), and minibatches are drawn by an arithmetic shuffle (or `shuffle="exact"`).
+
+With memory an update learns from whole environments, each with all steps of the rollout in order and with the memory
+that it began the rollout with. The memory starts afresh in the step that begins an episode.
 """
 
 from typing import Any
@@ -18,15 +21,16 @@ from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, only_boxes
 from shoal.core.struct import Number, Struct, hyper, static, struct
-from shoal.nn.actor_critic import ActorCritic
+from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import discounted_sum, gae
 from shoal.ops.running import RunningStats
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
-from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
+from shoal.rollout.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
 
 Weights = Any
 
@@ -43,6 +47,7 @@ class PPOState(Struct):
     obs_stats: RunningStats | None
     return_stats: RunningStats | None
     discounted_return: Float[Array, "E"] | None  # running, for the reward scale
+    carry: Carry = NOTHING  # the memory of each environment
 
 
 @struct
@@ -55,7 +60,7 @@ class PPOPolicy(Struct):
 
 @struct
 class Batch(Struct):
-    """Samples to learn from; leaves lead with [T, E], later [N], later [B]."""
+    """Samples to learn from; leaves lead with [T, E], later [N], later [B], or [T, B] with memory."""
 
     obs: Any
     mask: Any
@@ -64,6 +69,7 @@ class Batch(Struct):
     value: Float[Array, "..."]
     advantage: Float[Array, "..."]
     target: Float[Array, "..."]
+    is_first: Any = None  # with memory: whether a step begins an episode
 
 
 @agent("ppo")
@@ -96,13 +102,15 @@ class PPO(Agent):
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     network: Any = static(None, help="a torso of your own")
+    memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
+    memory_size: int = static(64)
     shared: bool = static(False, choices=(False, True), help="one torso for policy and value")
     surrogate: Any = static("clipped", choices=tuple(SURROGATES))
     value_loss: Any = static("clipped", choices=tuple(VALUE_LOSSES))
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = static(False, choices=(False, True))
     normalize_reward: bool = static(False, choices=(False, True))
-    shuffle: str = static("arithmetic", choices=SHUFFLES)
+    shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic, or envs with memory")
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`: two spaces and a Rollout; None before.
@@ -125,6 +133,7 @@ class PPO(Agent):
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
+            shuffle=self._shuffle(),
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
         )
 
@@ -151,32 +160,53 @@ class PPO(Agent):
             obs_stats=RunningStats.zero(one_obs) if self.normalize_observation else None,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
             discounted_return=jnp.zeros(self.num_envs) if self.normalize_reward else None,
+            carry=self._nets.initial_carry((self.num_envs,)),
         )
 
     def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
         """Roll out, estimate advantages, and descend over shuffled minibatches."""
         del clock
         key, k_noise, k_worlds, k_shuffle = jax.random.split(state.key, 4)
-        worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), self._noise(k_noise), k_worlds
+        worlds, trajectory, actor_carry = self.rollout.collect(
+            env,
+            state.worlds,
+            self._behavior(state),
+            self._noise(k_noise),
+            k_worlds,
+            carry=state.carry.actor,
+            first_carry=self._nets.initial_carry((self.num_envs,)).actor,
         )
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
-        batch = self._batch(state, trajectory, reward)
+        batch, critic_carry = self._batch(state, trajectory, reward)
         weights, optimizer, losses = self._descend(state, batch, k_shuffle)
         obs_stats = state.obs_stats and state.obs_stats.update(trajectory.obs, axes=2)
-        state = PPOState(state.age + 1, key, weights, optimizer, worlds, obs_stats, return_stats, discounted_return)
+        state = state.replace(
+            age=state.age + 1,
+            key=key,
+            weights=weights,
+            optimizer=optimizer,
+            worlds=worlds,
+            obs_stats=obs_stats,
+            return_stats=return_stats,
+            discounted_return=discounted_return,
+            carry=Carry(actor_carry, critic_carry),
+        )
         return state, Metrics(trajectory.episodes(), losses)
+
+    def initial_carry(self) -> Any:
+        """The actor's memory at the start of an episode; None without memory."""
+        return self._nets.initial_carry().actor
 
     def act(
         self, state: PPOState | PPOPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The likeliest action when greedy, a draw otherwise."""
-        policy = self._policy(state, obs, mask)
+        policy, carry = self._policy(state, obs, mask, carry)
         action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
         return self._to_world(action), carry
 
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
-        """The critic's value of observations."""
+        """The critic's value of observations; with memory, of those that begin an episode."""
         return self._nets.value(state.weights, self._normalize(state, obs))
 
     def policy_state(self, state: PPOState) -> PPOPolicy:
@@ -187,7 +217,7 @@ class PPO(Agent):
 
     def _behavior(self, state: PPOState) -> Any:
         def behave(obs, mask, noise, carry):
-            policy = self._policy(state, obs, mask)
+            policy, carry = self._policy(state, obs, mask, carry)
             action = policy.sample(noise)
             return self._to_world(action), (action, policy), carry
 
@@ -218,17 +248,17 @@ class PPO(Agent):
         stats = state.return_stats.update(totals, axes=2)
         return jnp.clip(trajectory.reward / (stats.std() + 1e-8), -10, 10), stats, total
 
-    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> Batch:
+    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
         action, policy = trajectory.kept
         obs = self._normalize(state, trajectory.obs)
-        value, next_value = self._values(state, trajectory)
+        value, next_value, critic_carry = self._values(state, trajectory)
 
         def estimate(reward, value, next_value, terminated, done):
             return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
 
         columns = (reward, value, next_value, trajectory.terminated, trajectory.done)
         advantage = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
-        return Batch(
+        batch = Batch(
             obs=obs,
             mask=trajectory.mask,
             action=action,
@@ -236,9 +266,14 @@ class PPO(Agent):
             value=value,
             advantage=advantage,
             target=advantage + value,
+            is_first=None if self.memory == "none" else trajectory.is_first,
         )
+        return batch, critic_carry
 
-    def _values(self, state: PPOState, trajectory: Trajectory) -> tuple[Float[Array, "T E"], Float[Array, "T E"]]:
+    def _values(self, state: PPOState, trajectory: Trajectory) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
+        # Values, those of the true successors, and the critic's memory after the rollout.
+        if self.memory != "none":
+            return self._remembered_values(state, trajectory)
         # One forward pass for everything that needs a value: [T + 1 + F, E].
         seen = jax.tree.map(
             lambda obs, last, final: jnp.concatenate([obs, last[None], final]),
@@ -248,17 +283,32 @@ class PPO(Agent):
         )
         value = self.value(state, seen)
         steps = self.num_steps
-        return value[:steps], successor_value(trajectory, value[:steps], value[steps], value[steps + 1 :])
+        return value[:steps], successor_value(trajectory, value[:steps], value[steps], value[steps + 1 :]), None
+
+    def _remembered_values(
+        self, state: PPOState, trajectory: Trajectory
+    ) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
+        # The critic remembers the rollout afterwards: in it, it would only be in the way. A final observation is valued
+        # with the memory that the last step of its own episode left.
+        steps = self.num_steps
+        seen = jax.tree.map(lambda obs, last: jnp.concatenate([obs, last[None]]), trajectory.obs, trajectory.last_obs)
+        is_first = jnp.concatenate([trajectory.is_first, trajectory.done[-1:]])
+        value, carries = self._nets.values(state.weights, self._normalize(state, seen), is_first, state.carry)
+        final_obs = self._normalize(state, trajectory.final_obs)
+        final_value = self._nets.value(state.weights, final_obs, before_cuts(trajectory, carries))
+        after = successor_value(trajectory, value[:steps], value[steps], final_value)
+        held = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
+        return value[:steps], after, held
 
     def _descend(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
         samples = jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
         flat, unravel = ravel_pytree(state.weights)
         rate = self._learning_rate(state.age)
-        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+        gradient = jax.grad(lambda flat, *chosen: self._loss(unravel(flat), *chosen), has_aux=True)
 
         def step(carry, index):
             flat, optimizer = carry
-            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], samples))
+            slope, losses = gradient(flat, *self._choose(samples, state.carry, index))
             change, optimizer = self._optimizer.update(clip_norm(slope, self.max_grad_norm), optimizer)
             return (flat - rate * change, optimizer), losses
 
@@ -269,8 +319,19 @@ class PPO(Agent):
         shape = (self.num_steps, self.num_envs)
         return minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
 
-    def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        policy, value = self._nets.both(weights, rows.obs)
+    def _choose(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:
+        rows = jax.tree.map(lambda x: x[index], samples)
+        if self.memory == "none":
+            return rows, carry
+        # Environments with all their steps in order: [T, B], and the memory [B] that each began with.
+        envs = index[: index.shape[0] // self.num_steps]
+        rows = jax.tree.map(lambda x: x.reshape(self.num_steps, envs.shape[0], *x.shape[1:]), rows)
+        return rows, jax.tree.map(lambda x: x[envs], carry)
+
+    def _loss(
+        self, weights: Weights, rows: Batch, carry: Carry = NOTHING
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        policy, value = self._nets.both(weights, rows.obs, rows.is_first, carry)
         policy = _mask_policy(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
         ratio = jnp.exp(log_ratio)
@@ -294,7 +355,8 @@ class PPO(Agent):
 
     @property
     def _nets(self) -> ActorCritic:
-        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared)
+        memory = None if self.memory == "none" else MEMORIES[self.memory](self.memory_size)
+        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory)
 
     @property
     def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
@@ -305,8 +367,9 @@ class PPO(Agent):
         progress = age.astype(jnp.float32) * self.steps_per_update / jnp.maximum(self.horizon, 1.0)
         return self.learning_rate * (1 - self.anneal * jnp.minimum(progress, 1))
 
-    def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any) -> Distribution:
-        return _mask_policy(self._nets.policy(state.weights, self._normalize(state, obs)), mask)
+    def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
+        policy, carry = self._nets.act(state.weights, self._normalize(state, obs), carry)
+        return _mask_policy(policy, mask), carry
 
     def _normalize(self, state: PPOState | PPOPolicy, obs: Any) -> Any:
         return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
@@ -321,9 +384,19 @@ class PPO(Agent):
         low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
         return jnp.clip(action, low, high)
 
+    def _shuffle(self) -> str:
+        if self.memory == "none":
+            return "arithmetic" if self.shuffle == "auto" else self.shuffle
+        if self.shuffle not in ("auto", "envs"):
+            raise ValueError(
+                f"shuffle={self.shuffle!r} tears episodes apart, and memory={self.memory!r} learns from steps in "
+                f"order: leave shuffle out, or say shuffle='envs'."
+            )
+        return "envs"
+
     def _check_sizes(self) -> None:
-        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
-        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self.shuffle)
+        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden", "memory_size")
+        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self._shuffle())
 
 
 def _mask_policy(policy: Distribution, mask: Any) -> Distribution:

@@ -1,64 +1,128 @@
-"""An actor and a critic on torsos: shared or separate. Weights are plain nested dicts."""
+"""An actor and a critic on torsos: shared or separate, with or without memory. Weights are plain nested dicts."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
+from shoal.nn.memory import Memory, unroll
 from shoal.nn.torso_choice import torso_input
 
 Key = jax.Array
 Weights = Any
 
 
+class Carry(NamedTuple):
+    """The memories of an actor and of a critic; None where there is none, and for a critic that shares the actor's."""
+
+    actor: Any = None
+    critic: Any = None
+
+
+NOTHING = Carry()
+
+
 class ActorCritic(NamedTuple):
-    """The networks of a policy-gradient agent: torsos, a policy head of small weights, a value head."""
+    """The networks of a policy-gradient agent: torsos, memories on top of them, a policy head of small weights, a value
+    head.
+
+    Without `memory` every carry is None and is passed on. With it, `both` and `values` read observations [T, E] of
+    which `is_first` begin an episode.
+    """
 
     torso: Any
     observation_space: Space
     action_space: Space
     shared: bool = False
+    memory: Memory | None = None
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Fresh weights, from one observation (any leading axes). `key` is consumed."""
+        key, k_memory = (key, None) if self.memory is None else jax.random.split(key)
         k_torsos, k_policy, k_value = jax.random.split(key, 3)
         features = self.features(obs)
-        names = ("actor",) if self.shared else ("actor", "critic")
         # Drawn together: half the program for the compiler to read.
-        torsos = jax.vmap(lambda k: self.torso.init(k, features))(jax.random.split(k_torsos, len(names)))
-        torsos = {name: jax.tree.map(lambda x, i=i: x[i], torsos) for i, name in enumerate(names)}
-        width = jax.eval_shape(self.torso.apply, torsos["actor"], features).shape[-1]
-        weights = {
-            **torsos,
-            "policy": init_dense(k_policy, width, head_size(self.action_space), scale=0.01),
-            "value": init_dense(k_value, width, 1, scale=1.0),
-        }
+        weights = self._for_each(lambda k: self.torso.init(k, features), k_torsos)
+        width = jax.eval_shape(self.torso.apply, weights["actor"], features).shape[-1]
+        if self.memory is not None:
+            memory, hidden, width = self.memory, jnp.zeros((width,)), self.memory.size
+            weights["memory"] = self._for_each(lambda k: memory.init(k, hidden), k_memory)
+        weights["policy"] = init_dense(k_policy, width, head_size(self.action_space), scale=0.01)
+        weights["value"] = init_dense(k_value, width, 1, scale=1.0)
         if isinstance(self.action_space, Box):
             weights["log_std"] = jnp.zeros(self.action_space.shape)
         return weights
+
+    def initial_carry(self, axes: tuple[int, ...] = ()) -> Carry:
+        """What is remembered at the start of an episode."""
+        if self.memory is None:
+            return Carry()
+        return Carry(self.memory.initial_carry(axes), None if self.shared else self.memory.initial_carry(axes))
 
     def features(self, obs: Any) -> Any:
         """What the torso reads of an observation."""
         return torso_input(self.torso, self.observation_space, obs)
 
+    # One observation, with any leading axes.
+
     def policy(self, weights: Weights, obs: Any) -> Distribution:
-        """The action distribution."""
-        return self._policy_head(weights, self.torso.apply(weights["actor"], self.features(obs)))
+        """The action distribution, without memory."""
+        return self.act(weights, obs, None)[0]
 
-    def value(self, weights: Weights, obs: Any) -> Float[Array, "..."]:
-        """The state value."""
-        torso = weights["actor"] if self.shared else weights["critic"]
-        return self._value_head(weights, self.torso.apply(torso, self.features(obs)))
+    def act(self, weights: Weights, obs: Any, carry: Any) -> tuple[Distribution, Any]:
+        """The action distribution, and the actor's memory after this observation."""
+        hidden, carry = self._remember(weights, "actor", obs, carry)
+        return self._policy_head(weights, hidden), carry
 
-    def both(self, weights: Weights, obs: Any) -> tuple[Distribution, Float[Array, "..."]]:
-        """Policy and value; a shared torso runs once."""
-        hidden = self.torso.apply(weights["actor"], self.features(obs))
-        value = self._value_head(weights, hidden) if self.shared else self.value(weights, obs)
+    def value(self, weights: Weights, obs: Any, carry: Any = None) -> Float[Array, "..."]:
+        """The state value, given the memory of whoever values; None is that at the start of an episode."""
+        return self._value_head(weights, self._remember(weights, self._valuer, obs, carry)[0])
+
+    # Whole rollouts, or parts of them.
+
+    def both(
+        self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NOTHING
+    ) -> tuple[Distribution, Float[Array, "..."]]:
+        """Policy and value; what is shared runs once."""
+        hidden, _ = self._unroll(weights, "actor", obs, is_first, carry.actor)
+        seen = hidden if self.shared else self._unroll(weights, "critic", obs, is_first, carry.critic)[0]
+        value = self._value_head(weights, seen)
         return self._policy_head(weights, hidden), value
+
+    def values(
+        self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Carry
+    ) -> tuple[Float[Array, "T E"], Any]:
+        """State values, and the memory of whoever values after each step."""
+        held = carry.actor if self.shared else carry.critic
+        hidden, carries = self._unroll(weights, self._valuer, obs, is_first, held)
+        return self._value_head(weights, hidden), carries
+
+    @property
+    def _valuer(self) -> str:
+        return "actor" if self.shared else "critic"
+
+    def _remember(self, weights: Weights, name: str, obs: Any, carry: Any) -> tuple[Array, Any]:
+        hidden = self.torso.apply(weights[name], self.features(obs))
+        if self.memory is None:
+            return hidden, carry
+        carry = self.memory.initial_carry(hidden.shape[:-1]) if carry is None else carry
+        carry = self.memory.step(weights["memory"][name], hidden, carry)
+        return self.memory.output(carry), carry
+
+    def _unroll(self, weights: Weights, name: str, obs: Any, is_first: Any, carry: Any) -> tuple[Array, Any]:
+        hidden = self.torso.apply(weights[name], self.features(obs))
+        if self.memory is None:
+            return hidden, carry
+        return unroll(self.memory, weights["memory"][name], hidden, is_first, carry)
+
+    def _for_each(self, init: Any, key: Any) -> dict[str, Any]:
+        names = ("actor",) if self.shared else ("actor", "critic")
+        drawn = jax.vmap(init)(jax.random.split(key, len(names)))
+        return {name: jax.tree.map(lambda x, i=i: x[i], drawn) for i, name in enumerate(names)}
 
     def _policy_head(self, weights: Weights, hidden: Array) -> Distribution:
         head = apply_dense(weights["policy"], hidden)

@@ -98,12 +98,19 @@ class Rollout(Struct):
         return Worlds(state, jnp.zeros(self.num_envs, jnp.float32))
 
     def collect(
-        self, env: Env, worlds: Worlds, policy: Policy, noise: Any, key: Key, carry: Any = None
+        self,
+        env: Env,
+        worlds: Worlds,
+        policy: Policy,
+        noise: Any,
+        key: Key,
+        carry: Any = None,
+        first_carry: Any = None,
     ) -> tuple[Worlds, Trajectory, Any]:
         """T steps: (worlds to go on from, what happened, policy carry).
 
-        `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. `key` is
-        consumed by the environments.
+        `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. Where an
+        episode ends, `carry` becomes `first_carry` [E] again, if that is given. `key` is consumed by the environments.
         """
         k_noise, k_fresh = jax.random.split(key)
         env_noise = draw_noise(env, k_noise, (self.num_steps, self.num_envs))
@@ -137,6 +144,7 @@ class Rollout(Struct):
                 "final_slot": cuts,
             }
             finals = _write_rows(finals, state, cut, cuts)
+            carry = carry if first_carry is None else _where(done, first_carry, carry)
             after = Worlds(
                 state=_where(done, self._next_state(env, fresh, state, place, t), state),
                 episode_return=jnp.where(done, 0, episode_return),
@@ -192,6 +200,17 @@ def successor_value(
     slots = jnp.arange(final_value.shape[0])[:, None, None]
     final = jnp.sum(jnp.where(trajectory.final_slot[None] == slots, final_value[:, None], 0), axis=0)
     return jnp.where(cut, final, after)
+
+
+def before_cuts(trajectory: Trajectory, rows: Any) -> Any:
+    """Of rows [T, E], those of the steps that a time limit cut, in the order of `final_obs`: [F, E].
+
+    Where there are fewer of them than slots, the rest holds rows that mean nothing.
+    """
+    slots = jnp.arange(jax.tree.leaves(trajectory.final_obs)[0].shape[0])[:, None, None]
+    cut = trajectory.truncated & ~trajectory.terminated
+    step = jnp.argmax(cut[None] & (trajectory.final_slot[None] == slots), axis=1)
+    return jax.tree.map(lambda x: x[step, jnp.arange(x.shape[1])[None]], rows)
 
 
 def final_slots(env: Env, num_steps: int) -> int:
