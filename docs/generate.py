@@ -63,28 +63,28 @@ def environments() -> str:
 
 
 def agents() -> str:
-    """A manual page for each class of agents: names, numbers, what shapes the program, presets."""
+    """A manual page for each agent: fields that are numbers, fields that shape the program, presets."""
     classes: dict[type, list[Entry]] = {}
-    for entry in AGENTS.values():
+    for entry in sorted(AGENTS.values(), key=lambda entry: len(entry.preset)):
         classes.setdefault(entry.cls, []).append(entry)
     parts = ["# Agents", NOTICE]
-    for cls, entries in classes.items():
-        parts += [f"## {cls.__name__}", _agent_names(entries), _prose(cls)]
+    for cls, entries in sorted(classes.items(), key=lambda item: item[1][0].name):
+        parts += [f"## {entries[0].name}", _prose(cls)]
         parts += ["Numbers: they may be swept, and changing them never recompiles.", _numbers(cls)]
         parts += ["Choices that shape the program: each combination is compiled for itself.", _choices(cls)]
-        rows = [
-            [f"`{entry.name}`", f"`{p.name}`", f"{p.steps:,}", _fields(p.fields), p.evidence]
-            for entry in entries
-            for p in presets(entry.name).values()
-        ]
-        if rows:
-            parts += ["Presets:", _table(("agent", "preset", "steps", "fields", "evidence"), rows)]
+        for entry in entries:
+            if entry is not entries[0]:
+                parts += [f"### {entry.name}", f"`{entries[0].name}` with {_fields(entry.preset)}."]
+            parts += _presets(entry.name)
     return _page(parts)
 
 
-def _agent_names(entries: list[Entry]) -> str:
-    names = [f"`{e.name}`" + (f" ({_fields(e.preset)})" if e.preset else "") for e in entries]
-    return f"Names: {', '.join(names)}."
+def _presets(agent: str) -> list[str]:
+    known = presets(agent)
+    if not known:
+        return []
+    rows = [[f"`{p.name}`", f"{p.steps:,}", _fields(p.fields), p.evidence] for p in known.values()]
+    return ["Presets:", _table(("name", "steps", "fields", "evidence"), rows)]
 
 
 def measurements() -> str:

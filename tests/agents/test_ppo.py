@@ -7,7 +7,7 @@ import pytest
 
 from shoal.agents.ppo import PPO, Batch
 from shoal.core.keys import make_key
-from shoal.core.registry import make
+from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
@@ -27,6 +27,8 @@ CONTRACT = {
         "value_loss": "squared",
     }
 }
+CONTRACT["a2c"] = {**CONTRACT["ppo"], "num_steps": 5, "anneal": 1.0, "horizon": 1000 * 40, "updates": 1000}
+CONTRACT["rl2"] = {**CONTRACT["ppo"], "memory_size": 16, "shared": False, "bootstrap": True}
 
 
 def bound(env="CartPole-v1", **fields):
@@ -206,3 +208,44 @@ def test_a_network_and_losses_of_your_own_plug_in():
     assert state.weights["actor"]["params"]["Dense_0"]["kernel"].shape == (4, 7) and "critic" not in state.weights
     _, metrics = agent.update(state, env, jnp.int32(0))
     assert np.isfinite(metrics.losses["loss"])
+
+
+def test_rmsprop_is_torchs():
+    agent, _ = bound(optimizer="rmsprop", adam_eps=1e-3)
+    slopes = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    state, square = agent._optimizer.init(jnp.zeros(5)), np.zeros(5)
+    for slope in slopes:
+        change, state = agent._optimizer.update(jnp.asarray(slope), state)
+        square = 0.99 * square + 0.01 * slope.astype(np.float64) ** 2
+        np.testing.assert_allclose(change, slope / (np.sqrt(square) + 1e-3), rtol=1e-5)
+
+
+def test_without_bootstrap_a_time_limit_ends_all():
+    for bootstrap in (False, True):
+        agent, env = bound("Probe-TimeLimit-v0", num_steps=8, bootstrap=bootstrap)
+        state = agent.init(make_key(0), env)
+        state = state.replace(weights=jax.tree.map(lambda x: x + 0.3, state.weights))
+        behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+        _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        batch, _ = agent._batch(state, trajectory, trajectory.reward)
+        assert trajectory.truncated[4].all()
+        np.testing.assert_allclose(batch.target[4] == 1.0, not bootstrap)  # the last reward, and nothing after it
+
+
+def test_the_gradient_of_a2c_is_the_policy_gradient():
+    agent = to_arrays(AGENTS["a2c"].build(hidden=(8, 8), value_coef=0.0).bind(make("CartPole-v1")))
+    env = to_arrays(make("CartPole-v1"))
+    state = agent.init(make_key(0), env)
+    behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+    _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+    batch, _ = agent._batch(state, trajectory, trajectory.reward)
+
+    def by_hand(weights):
+        log_p = jax.nn.log_softmax(agent._nets.policy(weights, batch.obs).logits)
+        return -jnp.mean(jnp.take_along_axis(log_p, batch.action[..., None], axis=-1)[..., 0] * batch.advantage)
+
+    found = jax.grad(lambda w: agent._loss(w, batch)[0])(state.weights)
+    expected = jax.grad(by_hand)(state.weights)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert any(np.abs(x).max() > 1e-4 for x in jax.tree.leaves(found))

@@ -26,7 +26,8 @@ from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import clip_norm
-from shoal.ops.returns import discounted_sum, gae
+from shoal.ops.noise import correlated
+from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
@@ -75,11 +76,17 @@ class Batch(Struct):
 @agent("ppo")
 @struct
 class PPO(Agent):
-    """Proximal policy optimisation for discrete, multi-discrete and continuous actions.
+    """Proximal policy optimisation for discrete, multi-discrete and continuous actions, with or without memory.
 
     Continuous actions are Gaussian with a learned, state-independent scale and are clipped to the space on their way to
     the environment. `surrogate` and `value_loss` take a name or a function (see `ops/surrogates.py`); `network` takes
     any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
+
+    `memory` puts a recurrent cell of `memory_size` numbers on the torso: what was seen earlier in an episode then
+    counts. Each minibatch holds whole environments, so `num_minibatches` divides `num_envs`, and a gradient reaches
+    back as far as the rollout, `num_steps`.
+
+    `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2, which learns to learn.
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -89,7 +96,7 @@ class PPO(Agent):
     entropy_coef: Number = hyper(0.01, search=(1e-5, 0.1, "log"), valid=(0, 1e3))
     value_coef: Number = hyper(0.5, search=(0.1, 1.0), valid=(0, 1e3))
     max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="of all gradients together")
-    adam_eps: Number = hyper(1e-5, valid=(1e-12, 1))
+    adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
     horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
     noise_correlation: Number = hyper(0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step")
@@ -99,6 +106,8 @@ class PPO(Agent):
     num_steps: int = static(128, help="steps of each environment in one update")
     num_epochs: int = static(4)
     num_minibatches: int = static(4)
+    optimizer: str = static("adam", choices=("adam", "rmsprop"))
+    bootstrap: bool = static(True, choices=(False, True), help="value what a time limit cuts off; else it ends all")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     network: Any = static(None, help="a torso of your own")
@@ -225,14 +234,7 @@ class PPO(Agent):
 
     def _noise(self, key: Key) -> Array:
         noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        if not isinstance(self.action_space, Box):
-            return noise
-        # First-order autoregression with unit variance. Source: Hollenstein et al. 2024, for correlated exploration.
-        fresh = noise * jnp.sqrt(1 - self.noise_correlation**2)
-        fresh = fresh.at[0].set(noise[0])
-        decay = jnp.full((self.num_steps,), self.noise_correlation, noise.dtype)
-        summed = jax.vmap(jax.vmap(discounted_sum, (1, None), 1), (2, None), 2)(fresh[::-1], decay)
-        return summed[::-1]
+        return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
         # Divided by the deviation of the discounted return, never centered: that would change the task.
@@ -256,7 +258,8 @@ class PPO(Agent):
         def estimate(reward, value, next_value, terminated, done):
             return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
 
-        columns = (reward, value, next_value, trajectory.terminated, trajectory.done)
+        ended = trajectory.terminated if self.bootstrap else trajectory.done
+        columns = (reward, value, next_value, ended, trajectory.done)
         advantage = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
         batch = Batch(
             obs=obs,
@@ -361,6 +364,8 @@ class PPO(Agent):
     @property
     def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
         # The learning rate is applied in `_descend`: inside the transformation it would hide in a closure.
+        if self.optimizer == "rmsprop":  # as torch has it
+            return optax.scale_by_rms(decay=0.99, eps=self.adam_eps, eps_in_sqrt=False)
         return optax.scale_by_adam(eps=self.adam_eps)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:

@@ -1,0 +1,26 @@
+"""Advantage actor-critic: PPO's update done once, with all samples at once and nothing clipped.
+
+The ratio of a first gradient step is 1, so its gradient is the policy gradient. Source: Mnih et al. 2016, in its
+synchronous form; Huang et al. 2022, "A2C is a special case of PPO". Hyperparameters are Stable-Baselines3's, whose
+`vf_coef` of 0.5 weighs the mean of squares: here that of half squares has the weight 1. `num_envs` is RL Zoo's.
+"""
+
+from shoal.agents.ppo import PPO
+from shoal.core.registry import agent
+
+agent(
+    "a2c",
+    learning_rate=7e-4,
+    anneal=0.0,
+    gae_lambda=1.0,
+    entropy_coef=0.0,
+    value_coef=1.0,
+    num_envs=8,
+    num_steps=5,
+    num_epochs=1,
+    num_minibatches=1,
+    optimizer="rmsprop",
+    surrogate="unclipped",
+    value_loss="squared",
+    normalize_advantage=False,
+)(PPO)
