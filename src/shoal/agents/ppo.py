@@ -24,7 +24,7 @@ from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import TORSOS, named_torso
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
@@ -110,6 +110,9 @@ class PPO(Agent):
     bootstrap: bool = static(True, choices=(False, True), help="value what a time limit cuts off; else it ends all")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
+    torso: str = static(
+        "auto", choices=TORSOS, help="auto: as observations need it; `hidden` is not for cnn and impala"
+    )
     network: Any = static(None, help="a torso of your own")
     memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
     memory_size: int = static(64)
@@ -139,7 +142,7 @@ class PPO(Agent):
         return self.replace(
             surrogate=by_name(SURROGATES, self.surrogate),
             value_loss=by_name(VALUE_LOSSES, self.value_loss),
-            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            network=self.network or named_torso(self.torso, env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
             shuffle=self._shuffle(),

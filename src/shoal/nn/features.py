@@ -1,6 +1,7 @@
 """From observations of any space to the float arrays that networks read. Casts happen here and nowhere earlier."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -36,6 +37,18 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
         return jnp.concatenate([flat_features(s, obs[name]) for name, s in space.spaces], axis=-1)
     values = _scaled(space, obs)
     return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))
+
+
+def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
+    """Every part of an observation that is no dict or tuple, with its space."""
+    if isinstance(space, Dict):
+        for name, part in space.spaces:
+            yield from parts(part, obs[name])
+    elif isinstance(space, Tuple):
+        for part, value in zip(space.spaces, obs, strict=True):
+            yield from parts(part, value)
+    else:
+        yield space, obs
 
 
 def _scaled(space: Box, obs: Array) -> Array:

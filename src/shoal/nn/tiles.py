@@ -5,7 +5,6 @@ are looked up, not multiplied: on CPU that costs a fraction, forward and backwar
 """
 
 import math
-from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
-from shoal.nn.features import flat_features
+from shoal.nn.features import flat_features, parts
 from shoal.nn.initializers import orthogonal
 from shoal.nn.torsos import ACTIVATIONS, MLP
 
@@ -64,10 +63,10 @@ class TileNet(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""
         activation, width = ACTIVATIONS[self.activation], self.hidden[0]
-        parts = list(_parts(self.space, obs))
-        chosen, scale, shift = self._from_choices(parts)
+        each = list(parts(self.space, obs))
+        chosen, scale, shift = self._from_choices(each)
         numbers = []
-        for space, part in parts:
+        for space, part in each:
             if isinstance(space, Box) and is_tiles(space):
                 maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride)(part)
                 maps = activation(maps * (1 + scale[..., None, None, :]) + shift[..., None, None, :])
@@ -138,18 +137,6 @@ class ChoiceDense(nn.Module):
             anywhere = self.param("anywhere", orthogonal(2**0.5), (self.sizes[0], self.features))
             tables = [table + anywhere for table in tables]
         return reduce(jnp.add, [_rows(table, choices[..., i]) for i, table in enumerate(tables)])
-
-
-def _parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
-    """Every part of an observation that is no dict or tuple, with its space."""
-    if isinstance(space, Dict):
-        for name, part in space.spaces:
-            yield from _parts(part, obs[name])
-    elif isinstance(space, Tuple):
-        for part, value in zip(space.spaces, obs, strict=True):
-            yield from _parts(part, value)
-    else:
-        yield space, obs
 
 
 def _looks(tiles: Integer[Array, "*axes W H C"], sizes: tuple[int, ...]) -> Int[Array, "*axes W H"]:

@@ -2,24 +2,59 @@
 
 from typing import Any
 
-from shoal.core.spaces import Space
+from shoal.core.spaces import Dict, Space, Tuple
 from shoal.nn.features import flat_features, image_features, is_image
+from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import CNN, MLP
+
+TORSOS = ("auto", "mlp", *PICTURES)
 
 
 def default_torso(
     observation_space: Space, hidden: tuple[int, ...], activation: str, *, layer_norm: bool = False
 ) -> Any:
-    """A TileNet where there are images of categories, a CNN for other images, an MLP for everything else."""
+    """A TileNet where there are images of categories, a CNN for other images, a PartsNet where there are such among
+    other parts, an MLP for everything else.
+    """
     if has_tiles(observation_space):
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
-    return CNN(layer_norm=layer_norm) if is_image(observation_space) else MLP(hidden, activation, layer_norm)
+    if is_picture(observation_space):
+        return CNN(layer_norm=layer_norm)
+    if has_pictures(observation_space) and not layer_norm:
+        return PartsNet(observation_space, hidden, activation)
+    return MLP(hidden, activation, layer_norm)
+
+
+def named_torso(name: str, observation_space: Space, hidden: tuple[int, ...], activation: str) -> Any:
+    """The torso of a name among `TORSOS`. Raises ValueError for one of pictures where there are none."""
+    if name == "auto":
+        return default_torso(observation_space, hidden, activation)
+    if name == "mlp":
+        return MLP(hidden, activation)
+    if has_tiles(observation_space):
+        raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave torso out.")
+    if is_picture(observation_space):
+        return PICTURES[name]()
+    if has_pictures(observation_space):
+        return PartsNet(observation_space, hidden, activation, name)
+    raise ValueError(f"torso={name!r} needs pictures, and there are none in {observation_space}: leave torso out.")
+
+
+def has_pictures(space: Space) -> bool:
+    """Whether pictures are among the parts of an observation."""
+    if isinstance(space, Dict):
+        return any(has_pictures(part) for _, part in space.spaces)
+    if isinstance(space, Tuple):
+        return any(has_pictures(part) for part in space.spaces)
+    return is_picture(space)
 
 
 def torso_input(torso: Any, space: Space, obs: Any) -> Any:
-    """What a torso reads of observations: a TileNet all of it, any other an image or one vector, as floats."""
-    if isinstance(torso, TileNet):
+    """What a torso reads of observations: a TileNet or a PartsNet all of it, any other an image or one vector, as
+    floats.
+    """
+    if isinstance(torso, (TileNet, PartsNet)):
         return obs
     if is_image(space) and not isinstance(torso, MLP):
         return image_features(space, obs)  # type: ignore[arg-type]  # is_image means a Box

@@ -1,0 +1,40 @@
+"""The residual network of IMPALA: for images that a single convolution does not take in."""
+
+import math
+
+import flax.linen as nn
+from jaxtyping import Array, Float
+
+from shoal.nn.initializers import orthogonal
+from shoal.nn.torsos import ACTIVATIONS, MLP
+
+
+class ImpalaCNN(nn.Module):
+    """Sections of a convolution, a maximum over 3 x 3 pixels at every second one, and two residual blocks; then dense
+    layers.
+
+    A block adds to its input what two convolutions, each behind an activation, make of it.
+    Source: Espeholt et al. 2018, figure 3 (right), without its LSTM; weights are orthogonal here.
+    """
+
+    channels: tuple[int, ...] = (16, 32, 32)
+    hidden: tuple[int, ...] = (256,)
+    activation: str = "relu"
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
+        """Image to the last hidden layer."""
+        activation = ACTIVATIONS[self.activation]
+        axes = features.shape[:-3]
+        images = features.reshape(math.prod(axes), *features.shape[-3:])
+        for size in self.channels:
+            images = nn.max_pool(_conv(size)(images), (3, 3), strides=(2, 2), padding="SAME")
+            for _ in range(2):
+                change = _conv(size)(activation(images))
+                images = images + _conv(size)(activation(change))
+        images = activation(images)
+        return MLP(self.hidden, self.activation)(images.reshape(*axes, math.prod(images.shape[1:])))
+
+
+def _conv(size: int) -> nn.Conv:
+    return nn.Conv(size, (3, 3), padding="SAME", kernel_init=orthogonal(2**0.5))
