@@ -174,13 +174,12 @@ def test_first_ratios_are_one_also_in_mid_episode(memory):
     assert not (state.worlds.state.time == 0).all() and np.abs(jax.tree.leaves(state.carry.actor)[0]).max() > 0.1
 
 
-def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else():
-    agent, env = bound("Probe-Memory-v0", memory="gru", num_steps=7)
-    state = learn(agent, env, updates=1)
-    worlds, trajectory, carry = rolled(agent, env, state)
-    empty = (np.asarray(carry) == 0).all(axis=1)
-    np.testing.assert_array_equal(empty, worlds.state.time == 0)
-    np.testing.assert_array_equal(empty, trajectory.done[-1])
+@pytest.mark.parametrize(("num_steps", "at_the_end"), [(6, True), (7, False)])  # of episodes of 3 steps
+def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else(num_steps, at_the_end):
+    agent, env = bound("Probe-Memory-v0", memory="gru", num_steps=num_steps)
+    worlds, trajectory, carry = rolled(agent, env, agent.init(make_key(0), env))
+    assert (worlds.state.time == 0).all() == trajectory.done[-1].all() == at_the_end
+    np.testing.assert_array_equal((np.asarray(carry) == 0).all(axis=1), at_the_end)
 
 
 def test_minibatches_hold_whole_environments_with_the_memory_they_began_with():
