@@ -11,9 +11,11 @@ from shoal.core.registry import agent
 
 agent(
     "rl2",
-    learning_rate=1e-3,
-    num_envs=64,
+    learning_rate=2e-3,
+    entropy_coef=0.003,
+    num_envs=128,
     num_steps=100,
+    num_minibatches=8,
     hidden=(64,),
     memory="gru",
     memory_size=64,
