@@ -12,6 +12,7 @@ allocation", section 3. Duan et al. 2016, "RL^2", table 1, has the same arms.
 
 import argparse
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -112,8 +113,8 @@ def evaluated(folder: str, episodes: int) -> str:
     """How a run does on fresh bandits, against the Gittins index on as many arms and pulls."""
     import shoal
 
-    policies = shoal.load(folder)
-    env = policies[0].env
+    policies = shoal.load_result(folder).policies
+    env: Any = policies[0].env
     if env.arms != "independent":
         raise ValueError(f"{folder}: the arms are {env.arms}, and the index is for independent ones.")
     pulls = int(env.max_steps)
