@@ -24,11 +24,11 @@ def test_indices_of_the_last_two_pulls_are_worked_out_by_hand():
     assert table[1, 1, 0] == pytest.approx(2 / 3, abs=2e-3)
 
 
-@pytest.mark.parametrize(("arms", "pulls"), [(2, 6), (3, 8)])
+@pytest.mark.parametrize(("arms", "pulls"), [(3, 8), (5, 10)])
 def test_the_index_is_nearly_the_best_policy_and_chance_is_far_from_it(arms, pulls):
     best = oracle.best_possible(arms, pulls)
     found = oracle.play(oracle.gittins(pulls), arms, pulls, 200_000).mean()
-    assert 0.99 * best < found < best + 0.02
+    assert best - 0.02 < found < best + 0.02  # an index that ignores the pulls left is 0.04 or more behind
     assert oracle.play(oracle.chance, arms, pulls, 20_000).mean() == pytest.approx(pulls / 2, abs=0.05)
 
 
