@@ -65,6 +65,26 @@ class Trajectory(Struct):
 
 
 @struct
+class Supply(Struct):
+    """What is drawn before the loop of a rollout."""
+
+    noise: Any  # [T, E], of the environments; None where their dynamics are deterministic
+    fresh: State  # [R, E], first states of the episodes to come
+
+
+@struct
+class Advanced(Struct):
+    """What one step did to E environments, before any reset."""
+
+    state: State
+    reward: Float[Array, "E"]
+    terminated: Bool[Array, "E"]
+    truncated: Bool[Array, "E"]
+    info: dict[str, Array]
+    episode_return: Float[Array, "E"]  # of the running episode, this step included
+
+
+@struct
 class Rollout(Struct):
     """How to roll out: E environments for T steps, with a bank of R fresh states for each.
 
@@ -97,6 +117,31 @@ class Rollout(Struct):
         state = jax.vmap(env.init)(jax.random.split(key, self.num_envs))
         return Worlds(state, jnp.zeros(self.num_envs, jnp.float32))
 
+    def draw(self, env: Env, key: Key) -> Supply:
+        """What chance decides in T steps of E environments. `key` is consumed."""
+        k_noise, k_fresh = jax.random.split(key)
+        return Supply(draw_noise(env, k_noise, (self.num_steps, self.num_envs)), self._fresh_states(env, k_fresh))
+
+    def first_place(self) -> Int[Array, "E"]:
+        """Where in the bank each environment finds its next state: its own column, a row further after every reset."""
+        return jnp.arange(self.num_envs, dtype=jnp.int32)
+
+    def advance(
+        self, env: Env, supply: Supply, worlds: Worlds, place: Int[Array, "E"], action: Any, noise: Any, t: Array
+    ) -> tuple[Worlds, Int[Array, "E"], Advanced]:
+        """Step t of all environments: (worlds to go on from, next places in the bank, what the step did).
+
+        For learners that do more between steps than a policy of `collect` can.
+        """
+        state, reward, terminated, truncated, info = jax.vmap(env.advance)(worlds.state, action, noise)
+        done, episode_return = terminated | truncated, worlds.episode_return + reward
+        after = Worlds(
+            state=_where(done, self._next_state(env, supply.fresh, state, place, t), state),
+            episode_return=jnp.where(done, 0, episode_return),
+        )
+        step = Advanced(state, reward, terminated, truncated, info, episode_return)
+        return after, self._next_place(place, done), step
+
     def collect(
         self,
         env: Env,
@@ -112,65 +157,58 @@ class Rollout(Struct):
         `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. Where an
         episode ends, `carry` becomes `first_carry` [E] again, if that is given. `key` is consumed by the environments.
         """
-        k_noise, k_fresh = jax.random.split(key)
-        env_noise = draw_noise(env, k_noise, (self.num_steps, self.num_envs))
-        fresh = self._fresh_states(env, k_fresh)
-        # Where in the bank each environment finds its next state: its own column, a row further after every reset.
-        place = jnp.arange(self.num_envs, dtype=jnp.int32)
+        supply, place = self.draw(env, key), self.first_place()
         # Final states, not observations: observed after the loop, in one batch.
         finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), worlds.state)
 
-        def step(loop, xs):
+        def one_step(loop, xs):
             worlds, carry, place, cuts, finals = loop
             t, policy_noise, step_noise = xs
             obs = jax.vmap(env.observe)(worlds.state)
             mask = jax.vmap(env.action_mask)(worlds.state)
             action, kept, carry = policy(obs, mask, policy_noise, carry)
-            state, reward, terminated, truncated, info = jax.vmap(env.advance)(worlds.state, action, step_noise)
-            done, cut = terminated | truncated, truncated & ~terminated
-            episode_return = worlds.episode_return + reward
+            is_first = worlds.state.time == 0
+            worlds, place, step = self.advance(env, supply, worlds, place, action, step_noise, t)
             record = {
                 "obs": obs,
                 "mask": mask,
                 "action": action,
                 "kept": kept,
-                "reward": reward,
-                "terminated": terminated,
-                "truncated": truncated,
-                "is_first": worlds.state.time == 0,
-                "episode_return": episode_return,
-                "episode_length": state.time,
-                "info": info,
+                "reward": step.reward,
+                "terminated": step.terminated,
+                "truncated": step.truncated,
+                "is_first": is_first,
+                "episode_return": step.episode_return,
+                "episode_length": step.state.time,
+                "info": step.info,
                 "final_slot": cuts,
             }
-            finals = _write_rows(finals, state, cut, cuts)
-            carry = carry if first_carry is None else _where(done, first_carry, carry)
-            after = Worlds(
-                state=_where(done, self._next_state(env, fresh, state, place, t), state),
-                episode_return=jnp.where(done, 0, episode_return),
-            )
-            return (after, carry, self._next_place(place, done), cuts + cut.astype(jnp.int32), finals), record
+            cut = step.truncated & ~step.terminated
+            finals = _write_rows(finals, step.state, cut, cuts)
+            carry = carry if first_carry is None else _where(step.terminated | step.truncated, first_carry, carry)
+            return (worlds, carry, place, cuts + cut.astype(jnp.int32), finals), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
         start = (worlds, carry, place, jnp.zeros_like(place), finals)
-        (worlds, carry, _, _, finals), record = jax.lax.scan(step, start, (steps, noise, env_noise))
+        (worlds, carry, _, _, finals), record = jax.lax.scan(one_step, start, (steps, noise, supply.noise))
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(worlds.state),
             last_mask=jax.vmap(env.action_mask)(worlds.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(finals),
             final_mask=jax.vmap(jax.vmap(env.action_mask))(finals),
-            bank_size=self._rows,
+            bank_size=self.rows,
         )
         return worlds, trajectory, carry
 
     @property
-    def _rows(self) -> int:
+    def rows(self) -> int:
+        """States that are drawn for each environment; beyond so many resets it starts from one that it had."""
         return self.num_steps if self.reset == "exact" else self.bank_size
 
     def _fresh_states(self, env: Env, key: Key) -> State:
         # Exact mode has a row of states for every step; the bank has R for each environment, used in turn.
-        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self._rows, self.num_envs)))
+        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self.rows, self.num_envs)))
 
     def _next_state(self, env: Env, fresh: State, ended: State, place: Int[Array, "E"], t: Int[Array, ""]) -> State:
         if self.reset == "exact":
@@ -182,7 +220,7 @@ class Rollout(Struct):
     def _next_place(self, place: Int[Array, "E"], done: Bool[Array, "E"]) -> Int[Array, "E"]:
         # A comparison instead of a remainder: integer division is slow where there are no vectors of it.
         below = place + self.num_envs
-        below = jnp.where(below >= self._rows * self.num_envs, below - self._rows * self.num_envs, below)
+        below = jnp.where(below >= self.rows * self.num_envs, below - self.rows * self.num_envs, below)
         return jnp.where(done, below, place)
 
 
