@@ -41,6 +41,8 @@ VALUES = {
     "Probe-DiscountedReward-v0": {0.0: DISCOUNT, 1.0: 1.0},
     "Probe-TimeLimit-v0": {t / 5: 10.0 for t in range(5)},
     "Probe-Termination-v0": {t / 5: (1 - DISCOUNT ** (5 - t)) / (1 - DISCOUNT) for t in range(5)},
+    "Probe-CountedTimeLimit-v0": dict.fromkeys(range(5), 10.0),
+    "Probe-Chain-v0": {cell: DISCOUNT ** (3 - cell) for cell in range(4)},
 }
 # Observations that begin an episode: of what comes later an agent with memory cannot speak without what came before.
 BEGINNINGS = {"Probe-ObservationReward-v0": [1.0, -1.0]}
@@ -51,7 +53,10 @@ BEST_RETURNS = {
     "Probe-ContinuousMatching-v0": 1.0,
     "Probe-MultiDiscrete-v0": 1.0,
     "Probe-Image-v0": 1.0,
+    "Probe-CountedMatching-v0": 1.0,
+    "Probe-Chain-v0": 1.0,
 }
+TELLING = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-CountedMatching-v0")
 
 
 def bound(agent_name, env, **changes):
@@ -65,7 +70,13 @@ def bound(agent_name, env, **changes):
 
 def playable(agent_name):
     """A probe that tells actions apart and that this agent can play, by name."""
-    return next(p for p in ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0") if bound(agent_name, make(p)))
+    return next(p for p in TELLING if bound(agent_name, make(p)))
+
+
+def seen(env, obs):
+    """A number as an observation of a world: a count, or the one entry of a vector."""
+    space = env.observation_space
+    return jnp.full(space.shape, obs, space.dtype)
 
 
 def pairs(probes):
@@ -95,11 +106,11 @@ def test_everyone_plays_some_probes(name):
 
 @pytest.mark.parametrize(("name", "probe"), [(n, p) for n, p in pairs(VALUES) if hasattr(AGENTS[n].cls, "value")])
 def test_values_are_those_computed_by_hand(name, probe):
-    agent, state, _ = learn(name, probe)
+    agent, state, env = learn(name, probe)
     remembers = agent.initial_carry() is not None
     known = {obs: VALUES[probe][obs] for obs in BEGINNINGS.get(probe, [0.0])} if remembers else VALUES[probe]
     for obs, expected in known.items():
-        value = agent.value(state, jnp.asarray([obs], jnp.float32))
+        value = agent.value(state, seen(env, obs))
         np.testing.assert_allclose(value, expected, atol=0.05 * max(1.0, abs(expected)), err_msg=f"at {obs}")
 
 
@@ -169,8 +180,8 @@ def test_the_policy_alone_acts_like_the_whole_state(name):
     agent = bound(name, env)
     state = agent.init(make_key(0), env)
     for greedy in (True, False):
-        whole = agent.act(state, jnp.ones(1), agent.initial_carry(), make_key(1), greedy)
-        part = agent.act(agent.policy_state(state), jnp.ones(1), agent.initial_carry(), make_key(1), greedy)
+        whole = agent.act(state, seen(env, 1), agent.initial_carry(), make_key(1), greedy)
+        part = agent.act(agent.policy_state(state), seen(env, 1), agent.initial_carry(), make_key(1), greedy)
         assert jnp.array_equal(whole[0], part[0])
 
 

@@ -43,7 +43,7 @@ def test_every_observation_of_a_probe_is_in_its_space(name):
 
 
 def test_all_probes_are_registered():
-    assert len(PROBES) == 12
+    assert len(PROBES) == 15
 
 
 def test_constant_reward_pays_one_and_ends():
@@ -141,3 +141,25 @@ def test_lamp_is_one_lit_pixel_and_its_half_is_the_answer():
     assert (obs.sum(axis=(2, 3, 4), dtype=np.int64) == 255).all()
     assert (reward == 1).all()
     assert (play(env, lambda obs, key: (obs[:, :5].max() > 0).astype(jnp.int32), 1)[1] == -1).all()
+
+
+def test_a_counted_match_pays_one_and_a_mismatch_costs_one():
+    env = make("Probe-CountedMatching-v0")
+    obs, reward, terminated, _ = play(env, lambda obs, key: obs, 1)
+    assert set(obs.ravel()) == {0, 1} and (reward == 1).all() and terminated.all()
+    assert (play(env, lambda obs, key: 1 - obs, 1)[1] == -1).all()
+
+
+def test_a_chain_is_walked_to_its_end_in_four_steps_and_held_by_its_left_border():
+    obs, reward, terminated, truncated = play(make("Probe-Chain-v0"), constant(jnp.int32(1)), 4)
+    assert obs[:, 0].tolist() == [0, 1, 2, 3] and reward[:, 0].tolist() == [0, 0, 0, 1]
+    assert terminated[:, 0].tolist() == [False, False, False, True] and not truncated.any()
+    obs, reward, terminated, _ = play(make("Probe-Chain-v0"), constant(jnp.int32(0)), 4)
+    assert (obs == 0).all() and (reward == 0).all() and not terminated.any()
+
+
+def test_a_counted_clock_shows_the_same_world():
+    counted, plain = (play(make(f"Probe-{kind}TimeLimit-v0"), constant(jnp.int32(0)), 5) for kind in ("Counted", ""))
+    np.testing.assert_allclose(counted[0] / 5, plain[0][..., 0], atol=1e-6)
+    for left, right in zip(counted[1:], plain[1:], strict=True):
+        np.testing.assert_array_equal(left, right)

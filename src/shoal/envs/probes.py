@@ -1,7 +1,8 @@
 """Probes: worlds so small that the right answer is known by hand, one for each way in which a learner can be wrong.
 
 An agent that cannot solve a probe is broken in what that probe adds to the ones before it. Each class states its
-hand-computed values under the best policy; `g` is the discount. Observations are float32 vectors unless said otherwise.
+hand-computed values under the best policy; `g` is the discount. Observations are float32 vectors unless said otherwise;
+a few probes count them instead (`Discrete`), for learners with a table.
 """
 
 from typing import Any
@@ -175,6 +176,7 @@ class MatchingAction(Cued):
 
 @env("Probe-TimeLimit-v0")
 @env("Probe-Termination-v0", max_steps=None, terminates_after=5)
+@env("Probe-CountedTimeLimit-v0", observation="index")
 @struct
 class Horizon(Env):
     """Probe 6 and its twin: reward 1 every step, five steps; the observation is a clock: 0, 0.2, ... 0.8, and 0 again.
@@ -183,15 +185,17 @@ class Horizon(Env):
         V = 1 / (1 - g) at every step (10 for g = 0.9).
     Termination ends for good after `terminates_after` steps:
         V(t / 5) = (1 - g^(5 - t)) / (1 - g), so 4.0951 at first and 1 before the last step for g = 0.9.
+    With `observation="index"`, as in CountedTimeLimit, the clock is Discrete(5): 0, 1, ... 4, and 0 again.
     """
 
     max_steps: Number | None = 5
     terminates_after: int | None = static(None)
+    observation: str = static("number", choices=("number", "index"))
 
     @property
-    def observation_space(self) -> Box:
+    def observation_space(self) -> Box | Discrete:
         """The clock."""
-        return Box(0.0, 1.0, (1,))
+        return Box(0.0, 1.0, (1,)) if self.observation == "number" else Discrete(5)
 
     @property
     def action_space(self) -> Discrete:
@@ -209,9 +213,9 @@ class Horizon(Env):
         ends = jnp.bool_(False) if self.terminates_after is None else state.time >= self.terminates_after
         return state, jnp.float32(1), ends, {}
 
-    def observe(self, state: State) -> Float[Array, "1"]:
+    def observe(self, state: State) -> Float[Array, "1"] | Int[Array, ""]:
         """Fifths of a turn; the end looks like the start, so that its value is one the agent has learned."""
-        return ((state.time % 5).astype(jnp.float32) / 5)[None]
+        return ((state.time % 5).astype(jnp.float32) / 5)[None] if self.observation == "number" else state.time % 5
 
 
 @env("Probe-Memory-v0")
@@ -354,6 +358,82 @@ class Lamp(Env):
         place = jnp.arange(10, dtype=jnp.int32)
         is_lamp = (place == state.row)[:, None] & (place == state.column)[None, :]
         return jnp.where(is_lamp, 255, 0).astype(jnp.uint8)[:, :, None]
+
+
+@env("Probe-CountedMatching-v0")
+@struct
+class CountedMatching(Env):
+    """Twin of 5 with a counted observation: 1 for heads, 0 for tails; one step, 1 for naming it, -1 otherwise.
+
+    V = 1; Q(s, s) = 1, Q(s, 1 - s) = -1. A random or constant policy gets 0.
+    """
+
+    @property
+    def observation_space(self) -> Discrete:
+        """Tails and heads."""
+        return Discrete(2)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Tails and heads."""
+        return Discrete(2)
+
+    def init(self, key: Key) -> CueState:
+        """Toss."""
+        return CueState(jnp.int32(0), jax.random.bernoulli(key))
+
+    def transition(self, state: CueState, action: Int[Array, ""], noise: None) -> Outcome:
+        """Pay for a match and end."""
+        del noise
+        return _end(state, _sign((action == 1) == state.cue))
+
+    def observe(self, state: CueState) -> Int[Array, ""]:
+        """The toss."""
+        return state.cue.astype(jnp.int32)
+
+
+@struct
+class ChainState(State):
+    """Which of the cells one is in; one more than the last is the end."""
+
+    cell: Int[Array, ""]
+
+
+@env("Probe-Chain-v0")
+@struct
+class Chain(Env):
+    """Four cells in a row, from left to right: action 1 goes right, action 0 left (from the first cell, nowhere).
+
+    Observation: Discrete(5), the cell; 4 is beyond the last, where it ends with reward 1. All other rewards are 0. Adds
+    to 3: the value depends on what is done, and only one way of doing it leads there.
+
+    V(s) = g^(3 - s), so 0.729 at first for g = 0.9; Q(s, 0) = g V(max(s - 1, 0)). The best policy takes four steps.
+    """
+
+    @property
+    def observation_space(self) -> Discrete:
+        """The cells, and the end."""
+        return Discrete(5)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Left and right."""
+        return Discrete(2)
+
+    def init(self, key: Key) -> ChainState:
+        """In the first cell."""
+        del key
+        return ChainState(jnp.int32(0), jnp.int32(0))
+
+    def transition(self, state: ChainState, action: Int[Array, ""], noise: None) -> Outcome:
+        """Walk."""
+        del noise
+        cell = jnp.clip(state.cell + jnp.where(action == 1, 1, -1), 0, 4)
+        return state.replace(cell=cell), (cell == 4).astype(jnp.float32), cell == 4, {}
+
+    def observe(self, state: ChainState) -> Int[Array, ""]:
+        """The cell."""
+        return state.cell
 
 
 def _sign(is_good: Bool[Array, ""]) -> Float[Array, ""]:
