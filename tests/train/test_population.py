@@ -9,20 +9,19 @@ import pytest
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
 from shoal.train.loop import Run
-from shoal.train.placement import place
+from shoal.train.placement import SMALLEST_BLOCK, place
 from shoal.train.plan import make_plan
 from shoal.train.spec import RunSpec
 
+SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
 SPEC = {
     "agent": "ppo",
     "env": "CartPole-v1",
     "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
-    "steps": 6 * 32,
-    "records": 3,
-    "evaluations": 1,
-    "eval_episodes": 4,
-    "eval_max_steps": 20,
+    **SIZES,
 }
+# An agent whose members are trained side by side on a CPU too, from a certain number on.
+TABLE = {"agent": "q-learning", "env": "FrozenLake-v1", "fields": {"num_steps": 32, "snapshots": 2}, **SIZES}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,7 @@ def alone(train):
 
 def assert_same(left, right, members):
     """Bitwise equal in the first `members` members."""
-    assert left.keys() == right.keys() and len(left) > 10
+    assert left.keys() == right.keys() and len(left) > 8
     for name in left:
         np.testing.assert_array_equal(left[name][:members], right[name][:members], err_msg=name)
 
@@ -112,6 +111,26 @@ def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone)
     for name in members:
         if "weights" in name:
             np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
+
+
+@pytest.mark.parametrize(("agent", "seeds"), [("q-learning", 3), ("q-learning", 70), ("double-q", 40), ("sarsa", 40)])
+def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
+    table = {**TABLE, "agent": agent, "steps": 60 * 32}
+    plan, members, _ = train(**table, seeds=seeds, devices=1)
+    assert plan.placement.block == (seeds if seeds >= SMALLEST_BLOCK else 1)
+    _, alone, _ = train(**table, seeds=2, devices=1, block=1)
+    assert_same(members, alone, 2)
+    _, in_waves, _ = train(**table, seeds=seeds, devices=2, memory_limit=(seeds - 1) * plan.member_bytes)
+    assert_same(in_waves, members, seeds)
+
+
+def test_members_per_call_are_of_large_populations_and_on_a_cpu_only():
+    def block(members, **options):
+        return place(members, devices=2, members_per_call=100, **options).block
+
+    assert [block(m) for m in (1, 30, 2 * SMALLEST_BLOCK - 2)] == [1, 1, 1]
+    assert [block(m) for m in (2 * SMALLEST_BLOCK, 199, 200, 5000)] == [SMALLEST_BLOCK, 100, 100, 100]
+    assert block(5000, block=3) == 3 and block(5000, on_mesh=True) == 5000
 
 
 def test_seeds_and_generators_change_everything(train, alone):

@@ -68,6 +68,14 @@ class Agent(Actor):
     def steps_per_update(self) -> int:
         """Environment steps that one `update` takes. Static."""
 
+    @property
+    def members_per_call(self) -> int:
+        """How many members of a large population a CPU core should train side by side. Static.
+
+        One, unless an update is so little work that calling it is more.
+        """
+        return 1
+
 
 def check_choices(agent: Agent) -> None:
     """Raise ValueError for a static field that holds none of its choices (nor a function of the user's own)."""

@@ -3,7 +3,8 @@
 On a CPU a population is trained block by block, each block one call of the same compiled program; as many calls run at
 a time as there are cores. A block is one member: its weights, optimizer and minibatch stay in the core's cache, and
 small matrix products run as fast alone as in a batch (docs/how-it-is-fast.md). Because everyone runs the same program,
-a member's bits do not depend on how many others there are, nor on the number of cores.
+a member's bits do not depend on how many others there are, nor on the number of cores. An agent whose update is next to
+nothing may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
 
 On accelerators, where only wide kernels are fast, all members run in one call: side by side on each device, and sharded
 over devices with nothing to exchange.
@@ -22,6 +23,7 @@ from shoal.train.host import usable_cores
 
 MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()
+SMALLEST_BLOCK = 32
 CPU_OPTIONS = {
     # One call must not split its small kernels over the threads that other members run on: the pieces wait.
     "xla_cpu_multi_thread_eigen": False,
@@ -122,10 +124,14 @@ class Placement(NamedTuple):
             return list(pool.map(one, calls))
 
 
-def place(members: int, block: int = 0, devices: int = 0, on_mesh: bool | None = None) -> Placement:
+def place(
+    members: int, block: int = 0, devices: int = 0, on_mesh: bool | None = None, members_per_call: int = 1
+) -> Placement:
     """A placement for M members.
 
-    `block=0` is one member on a CPU; accelerators take all at once. `devices=0` is every core or accelerator there is.
+    `block=0` is one member on a CPU, or up to `members_per_call` where the share of every core is `SMALLEST_BLOCK` or
+    more (below, one at a time is as fast); accelerators take all at once. `devices=0` is every core or accelerator
+    there is.
     `on_mesh` forces one way or the other; by default CPUs run blocks. Raises ValueError for more devices than exist.
     """
     seen = jax.local_devices()
@@ -136,7 +142,9 @@ def place(members: int, block: int = 0, devices: int = 0, on_mesh: bool | None =
         raise ValueError(f"devices={devices} were asked for, but JAX sees {available} ({seen[0].platform}).")
     count = devices or available
     if not on_mesh:
-        block = min(block or 1, members)
+        share = math.ceil(members / count)
+        together = min(members_per_call, share)
+        block = min(block or (together if together >= SMALLEST_BLOCK else 1), members)
         return Placement(members, block, min(count, math.ceil(members / block)))
     mesh = Mesh(np.asarray(seen[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
     return Placement(members, members, 1, mesh)

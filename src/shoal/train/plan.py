@@ -100,7 +100,7 @@ def make_plan(
         horizon=spec.eval_max_steps or _horizon(worlds),
         member_bytes=member_bytes,
         waves=waves,
-        placement=place(largest, spec.block, devices),
+        placement=place(largest, spec.block, devices, members_per_call=bound.members_per_call),
     )
 
 

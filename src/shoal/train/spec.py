@@ -40,7 +40,7 @@ class RunSpec:
     eval_episodes: int = 100
     eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the environment's time limit, or 1,000
     prng: str = "mix32"
-    block: int = 0  # members that run together; 0: 1 on CPU, as many as fit elsewhere. Changes the last digits.
+    block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
 
     def __post_init__(self) -> None:
         for name in ("steps", "seeds", "records", "eval_episodes"):

@@ -1,0 +1,353 @@
+"""Learners with a table: each rule's arithmetic, fixed points against value iteration, and what they refuse."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.agents.tabular import QTable
+from shoal.core.errors import Unsuited
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, make
+from shoal.core.struct import to_arrays
+from shoal.envs.gridworlds.grid_world import GridWorldState
+from shoal.ops.value_iteration import tabulate, value_iteration
+from shoal.rollout.rollout import Rollout
+
+# How tables learn the probes of the contract within seconds.
+LEARNS = {
+    "learning_rate": 0.5,
+    "discount": 0.9,
+    "epsilon_end": 0.0,
+    "exploration": 0.5,
+    "num_steps": 100,
+    "horizon": 200 * 100,
+}
+CONTRACT = dict.fromkeys(("q-learning", "double-q", "sarsa", "expected-sarsa"), LEARNS)
+RULES = ("q", "double-q", "sarsa", "expected-sarsa")
+CONSTANT = {"exploration": 0.0}  # epsilon_end from the first step on
+
+
+def bound(env="Probe-Chain-v0", **fields):
+    env = make(env) if isinstance(env, str) else env
+    return to_arrays(QTable(**fields).bind(env)), to_arrays(env)
+
+
+def train(agent, env, updates, key=0):
+    """The state after some updates, and the metrics of the last."""
+
+    @jax.jit
+    def run(agent, env, key):
+        state = agent.init(key, env)
+        shapes = jax.eval_shape(agent.update, state, env, jnp.int32(0))[1]
+        metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.fori_loop(0, updates, lambda i, carry: agent.update(carry[0], env, i), (state, metrics))
+
+    return run(agent, env, make_key(key))
+
+
+def one_by_one(agent, env, steps):
+    """Host copies of the states before each of some updates of one step, and after the last."""
+    update = jax.jit(agent.update)
+    state, states = agent.init(make_key(0), env), []
+    for t in range(steps + 1):
+        states.append(Before(*map(np.array, (state.q, state.worlds.state.cell[0], state.action))))
+        state, _ = update(state, env, jnp.int32(t))
+    return states
+
+
+class Before(NamedTuple):
+    """What was known, and what was about to be done."""
+
+    q: np.ndarray
+    cell: np.ndarray
+    action: np.ndarray
+
+    @property
+    def arrives(self):
+        """Where the action leads on the chain."""
+        return int(np.clip(self.cell + (1 if self.action else -1), 0, 4))
+
+
+# One step at a time, against the rule by hand. On the chain, with V known from the tables themselves.
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_step_changes_the_entry_of_its_state_and_action_by_its_rule(rule):
+    agent, env = bound(rule=rule, num_steps=1, learning_rate=0.5, discount=0.9, epsilon_end=0.3, **CONSTANT)
+    states, told_apart = one_by_one(agent, env, 300), 0
+    for before, after in zip(states, states[1:], strict=False):
+        q = before.q[:, before.arrives]
+        worth = {
+            "q": [q[0].max()],
+            "sarsa": [q[0, after.action]],
+            "expected-sarsa": [0.7 * q[0].max() + 0.3 * q[0].mean()],
+            # Either table may be the one that changes; the other says what its best actions are worth.
+            "double-q": [q[len(q) - 1 - k][q[k] == q[k].max()].mean() for k in range(len(q))],
+        }
+        tables = [_learned(before, k, value) for k, value in enumerate(worth[rule])]
+        assert any(np.allclose(after.q, table, atol=1e-6) for table in tables)
+        told_apart += len({round(float(x), 3) for x in (*worth["q"], *worth["sarsa"], *worth["expected-sarsa"])}) == 3
+        told_apart += len(tables) == 2 and not np.allclose(*tables)
+    assert told_apart > 20  # so that no rule can pass for another
+
+
+def _learned(before, k, value):
+    """The tables after half a step towards the reward and what comes after it."""
+    q, place = before.q.copy(), (k, int(before.cell), int(before.action))
+    target = 1.0 if before.arrives == 4 else 0.9 * value
+    q[place] += 0.5 * (target - q[place])
+    return q
+
+
+def test_sarsa_takes_the_action_that_it_learned_from_even_across_updates():
+    agent, env = bound(rule="sarsa", num_steps=1, epsilon_end=0.5, **CONSTANT)
+    states = one_by_one(agent, env, 100)
+    for before, after in zip(states, states[1:], strict=False):
+        assert after.cell == (before.arrives if before.arrives < 4 else 0)
+
+
+def test_double_q_learning_changes_each_table_about_equally_often():
+    agent, env = bound("Probe-CountedTimeLimit-v0", rule="double-q", num_steps=1000, count_visits=True)
+    state, _ = train(agent, env, 1)
+    first, second = np.asarray(state.visits).sum(axis=(1, 2))
+    assert first + second == 1000 and 400 < first < 600
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_updates_of_many_steps_learn_what_as_many_of_one_step_do(rule):
+    # On average: their random numbers differ.
+    tables = []
+    for num_steps in (1, 50):
+        agent, env = bound(rule=rule, num_steps=num_steps, learning_rate=0.2, discount=0.9, epsilon_end=0.3, **CONSTANT)
+        run = jax.jit(jax.vmap(lambda key, a=agent, e=env, n=num_steps: _table(a, e, 400 // n, key)))
+        tables.append(np.asarray(run(jax.random.split(make_key(1), 400))))
+    np.testing.assert_allclose(tables[0].mean(0), tables[1].mean(0), atol=0.03)
+
+
+def _table(agent, env, updates, key):
+    state = agent.init(key, env)
+    return jax.lax.fori_loop(0, updates, lambda i, s: agent.update(s, env, i)[0], state).q
+
+
+# Against value iteration. All entries, not only those that a good policy visits.
+
+
+def grid_model():
+    env = make("GridWorld-v0")
+    cells = jnp.arange(96, dtype=jnp.int32)
+    states = jax.vmap(lambda i: GridWorldState(jnp.int32(0), (i // 12).astype(jnp.uint8), (i % 12).astype(jnp.uint8)))(
+        cells
+    )
+    return tabulate(env, states, lambda s: s.row.astype(jnp.int32) * 12 + s.column.astype(jnp.int32))
+
+
+def cliff_model():
+    return make("CliffWalking-v1").model()
+
+
+MODELS = {"GridWorld-v0": grid_model, "CliffWalking-v1": cliff_model}
+# Cells that are never left: the goal, and of the cliff all between start and goal.
+NEVER = {"GridWorld-v0": [0], "CliffWalking-v1": list(range(37, 48))}
+
+
+def assert_greedy_is_optimal(q, best, tolerance, never):
+    """Every greedy action, of every cell but some, is worth as much as the best."""
+    cells = [cell for cell in range(len(best)) if cell not in never]
+    worth = best[np.arange(len(best)), q.argmax(axis=1)]
+    np.testing.assert_allclose(worth[cells], best.max(axis=1)[cells], atol=tolerance)
+
+
+@pytest.mark.parametrize("env_name", sorted(MODELS))
+@pytest.mark.parametrize("rule", ["q", "double-q"])
+def test_off_policy_tables_equal_value_iteration(env_name, rule):
+    # A random policy visits everything; in a world without chance a constant step size converges.
+    agent, env = bound(env_name, rule=rule, learning_rate=0.5, discount=0.9, epsilon_end=1.0, num_steps=1000)
+    state, _ = train(agent, env, 2000)
+    best, never = value_iteration(MODELS[env_name](), 0.9), NEVER[env_name]
+    q = np.asarray(agent.policy_state(state).q)
+    cells = [cell for cell in range(len(best)) if cell not in never]
+    np.testing.assert_allclose(q[cells], best[cells], rtol=1e-4, atol=1e-4)
+    assert_greedy_is_optimal(q, best, 1e-6, never)
+
+
+@pytest.mark.parametrize("env_name", sorted(MODELS))
+def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
+    agent, env = bound(
+        env_name,
+        rule="expected-sarsa",
+        learning_rate=0.5,
+        count_visits=True,
+        visit_power=0.0,
+        discount=0.9,
+        epsilon_end=0.5,
+        num_steps=1000,
+        **CONSTANT,
+    )
+    state, _ = train(agent, env, 4000)
+    best = value_iteration(MODELS[env_name](), 0.9, epsilon=0.5)
+    often = np.asarray(state.visits[0]) > 200
+    assert often.sum() > 100
+    np.testing.assert_allclose(np.asarray(state.q[0])[often], best[often], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("env_name", sorted(MODELS))
+def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
+    # Its targets are random, so step sizes must fall; the tolerance is what is left of the noise.
+    agent, env = bound(
+        env_name,
+        rule="sarsa",
+        learning_rate=1.0,
+        count_visits=True,
+        visit_power=0.8,
+        discount=0.9,
+        epsilon_end=0.5,
+        num_steps=1000,
+        **CONSTANT,
+    )
+    state, _ = train(agent, env, 6000)
+    best = value_iteration(MODELS[env_name](), 0.9, epsilon=0.5)
+    often = np.asarray(state.visits[0]) > 5000
+    assert often.sum() > 40
+    np.testing.assert_allclose(np.asarray(state.q[0])[often], best[often], atol=0.05 * np.abs(best).max())
+
+
+# The loop is the house's rollout.
+
+
+@pytest.mark.parametrize("reset", ["bank", "exact"])
+@pytest.mark.parametrize("action", [1, 2])
+def test_worlds_go_on_as_in_a_rollout(reset, action):
+    # A table that never changes and always wants the same action, on slippery ice with a short time limit.
+    agent, env = bound(make("FrozenLake-v1", max_steps=7), learning_rate=0.0, epsilon_end=0.0, reset=reset, **CONSTANT)
+    state = agent.init(make_key(0), env)
+    q = jnp.zeros_like(state.q).at[..., action].set(1.0)
+    state = state.replace(q=q, action=jnp.int32(action))
+    after, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
+
+    rollout = Rollout.for_env(env, 1, agent.num_steps, reset)
+    k_worlds = jax.random.split(state.key, 4)[1]
+    actions = jnp.full((agent.num_steps, 1), action, jnp.int32)
+    worlds, trajectory, _ = jax.jit(rollout.collect, static_argnums=2)(
+        env, state.worlds, lambda obs, mask, chosen, carry: (chosen, None, carry), actions, k_worlds
+    )
+    for ours, theirs in zip(jax.tree.leaves(after.worlds), jax.tree.leaves(worlds), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(jax.tree.leaves(metrics.episodes), jax.tree.leaves(trajectory.episodes()), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert trajectory.terminated.any() and trajectory.truncated.any() and metrics.episodes.count > 20
+
+
+def test_an_action_that_is_not_allowed_is_never_taken():
+    # Only actions that change something are allowed in a taxi, so every step moves the state of the table.
+    agent, env = bound("Taxi-v4", num_steps=1, epsilon_end=1.0, **CONSTANT)
+    update = jax.jit(agent.update)
+    state = agent.init(make_key(0), env)
+    for t in range(200):
+        here = jax.tree.map(lambda x: x[0], state.worlds.state)
+        assert bool(env.action_mask(here)[state.action])
+        state, _ = update(state, env, jnp.int32(t))
+    # Entries that are not allowed keep their first value, and the update looks past them.
+    assert float(state.q.max()) == 0.0 and float(state.q.min()) < 0
+
+
+def test_targets_look_past_actions_that_are_not_allowed():
+    agent, env = bound("Taxi-v4", num_steps=1000, epsilon_end=1.0, learning_rate=0.5, discount=0.9, **CONSTANT)
+    state, _ = train(agent, env, 1000)
+    mask = np.asarray(jax.vmap(lambda i: _taxi_mask(env, i))(jnp.arange(500)))
+    model = env.model()
+    # What is not allowed is worth less than anything.
+    model = model.replace(reward=jnp.where(jnp.asarray(mask)[..., None], model.reward, -1e6))
+    best = value_iteration(model, 0.9)
+    known = mask & (np.asarray(state.q[0]) != 0)
+    assert known.sum() > 1000
+    np.testing.assert_allclose(np.asarray(state.q[0])[known], best[known], atol=0.05)
+
+
+def _taxi_mask(env, index):
+    state = env.init(make_key(0))
+    return env.action_mask(state.replace(index=index.astype(state.index.dtype)))
+
+
+# Schedules, snapshots, policies.
+
+
+def test_epsilon_falls_at_every_step_and_the_step_size_at_every_update():
+    agent, _ = bound(epsilon_end=0.2, exploration=0.5, horizon=400, num_steps=100, learning_rate=0.4, anneal=0.5)
+    epsilon = agent._luck(make_key(0), jnp.int32(1), 100).epsilon  # steps 100 to 199 of 200
+    np.testing.assert_allclose(epsilon[jnp.asarray([0, 50, 99])], [0.6, 0.4, 0.204], atol=1e-6)
+    np.testing.assert_allclose(agent._epsilon(jnp.int32(3), jnp.int32(0)), 0.2, atol=1e-6)
+    np.testing.assert_allclose(
+        [agent._learning_rate(jnp.int32(n)) for n in (0, 2, 4, 9)], [0.4, 0.3, 0.2, 0.2], rtol=1e-5
+    )
+
+
+def test_the_step_size_falls_with_the_visits_of_an_entry():
+    # Every step pays 1 and ends: after n visits with sizes 1/n the value is the mean of n rewards, 1, from the first.
+    agent, env = bound(learning_rate=1.0, count_visits=True, visit_power=1.0, initial_value=5.0, num_steps=100)
+    visits, size = agent._step_size(jnp.asarray([3.0, 0.0]), jnp.int32(0), jnp.float32(0.5))
+    assert visits.tolist() == [4, 0] and size == 0.125
+    state, _ = train(agent, env, 1)
+    assert state.visits.sum() == 100 and state.q[0, 4].tolist() == [5, 5]  # nobody ever acts beyond the chain
+
+
+def test_snapshots_are_the_tables_at_the_parts_of_the_horizon():
+    agent, env = bound(snapshots=4, num_steps=10, horizon=80, rule="double-q")
+    update, state = jax.jit(agent.update), agent.init(make_key(0), env)
+    tables = [state.q]
+    for i in range(8):
+        state, _ = update(state, env, jnp.int32(i))
+        tables.append(state.q)
+    policy = agent.policy_state(state)
+    np.testing.assert_array_equal(policy.snapshots, jnp.stack([tables[n].mean(axis=0) for n in (2, 4, 6, 8)]))
+    np.testing.assert_array_equal(policy.snapshots[-1], policy.q)
+    assert len({float(table.sum()) for table in policy.snapshots}) == 4
+
+
+def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations():
+    agent, env = bound(epsilon_end=0.5, **CONSTANT)
+    policy = agent.policy_state(agent.init(make_key(0), env)).replace(q=jnp.arange(10.0).reshape(5, 2))
+    keys = jax.random.split(make_key(1), 2000)
+    drawn = jax.vmap(lambda key: agent.act(policy, jnp.int32(3), None, key, False)[0])(keys)
+    np.testing.assert_allclose(drawn.mean(), 0.75, atol=0.03)  # right, but for half of the times that it explores
+    assert agent.act(policy, jnp.int32(3), None, make_key(0), True)[0] == 1
+    assert agent.value(policy, jnp.arange(5)).tolist() == [1, 3, 5, 7, 9]
+
+
+def test_a_hand_of_cards_can_be_counted():
+    agent, env = bound("Blackjack-v1", num_steps=2000, learning_rate=0.05, discount=1.0, epsilon_end=1.0, **CONSTANT)
+    state, _ = train(agent, env, 200)
+    obs = (jnp.uint8(20), jnp.uint8(5), jnp.uint8(0))  # 20 against a 5: who would draw?
+    assert agent.act(state, obs, None, make_key(0), True)[0] == 0
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("CartPole-v1", r"observations that can be counted: Discrete, MultiDiscrete, .*not Box"),
+        ("Pendulum-v1", r"actions that can be counted, Discrete, not Box"),
+        ("Doors-v0", r"observations and 5 actions is too large: it may have 1,000,000 entries"),
+    ],
+)
+def test_worlds_that_no_table_holds_are_refused(env, message):
+    with pytest.raises(Unsuited, match=message):
+        QTable().bind(make(env))
+
+
+def test_mistakes_are_found_at_once():
+    for fields, message in (
+        ({"rule": "td"}, "rule='td' is unknown. Choose one of q, double-q, sarsa, expected-sarsa"),
+        ({"num_steps": 0}, "num_steps=0 must be at least 1"),
+        ({"snapshots": -1}, "snapshots=-1 must not be negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            QTable(**fields).bind(make("Probe-Chain-v0"))
+
+
+def test_every_rule_has_a_name():
+    assert sorted(AGENTS[name].build().rule for name in CONTRACT) == sorted(RULES)
