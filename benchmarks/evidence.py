@@ -125,17 +125,23 @@ def return_table(rows):
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: (row["preset"], row["agent"])):
-        greedy = row["greedy"]
-        numbers = [f"{greedy['iqm']:.1f}", f"{greedy['iqm_low']:.1f} to {greedy['iqm_high']:.1f}"]
-        numbers += [f"{x:.1f}" for x in (greedy["mean"], greedy["min"], row["sampled"]["mean"])]
+        iqm, low, high, *others = rounded(row, "iqm", "iqm_low", "iqm_high", "mean", "min")
+        numbers = [iqm, f"{low} to {high}", *others]
         cells = [f"`{row['agent']}`", f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *numbers]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
+def rounded(row, *scores):
+    """Some scores of greedy actions and the mean of sampled ones, with digits that suit their size."""
+    greedy = row["greedy"]
+    digits = 1 if abs(greedy["mean"]) > 2 else 3
+    return [f"{score:.{digits}f}" for score in (*(greedy[name] for name in scores), row["sampled"]["mean"])]
+
+
 def sentence(row):
     """The preset's line of evidence."""
-    greedy, drawn = row["greedy"], row["sampled"]
+    greedy = row["greedy"]
     seen = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
     if "greedy_success" in row:
         shares = [
@@ -143,8 +149,8 @@ def sentence(row):
         ]
         found = f"success {shares[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {shares[1]}"
     else:
-        spread = f"5th percentile {greedy['percentile_5']:.1f}, worst {greedy['min']:.1f}"
-        found = f"mean {greedy['mean']:.1f}, {spread}; sampled actions: mean {drawn['mean']:.1f}"
+        mean, low, worst, sampled = rounded(row, "mean", "percentile_5", "min")
+        found = f"mean {mean}, 5th percentile {low}, worst {worst}; sampled actions: mean {sampled}"
     words = ["benchmarks/evidence.py", row["preset"]]
     words += ["--agent", row["agent"]] * (row["agent"] != "ppo") + ["--seeds", str(args.seeds)] * bool(args.seeds)
     return f"{seen}{found} ({' '.join(words)})"

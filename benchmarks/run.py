@@ -1,6 +1,6 @@
 """Measure shoal against the libraries people use today.
 
-    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|peers
+    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|tabular|peers
 
 Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
 the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
@@ -183,12 +183,34 @@ def every_minigrid_contests(options: argparse.Namespace) -> list[Contest]:
     return contests
 
 
+def tabular_contests(options: argparse.Namespace) -> list[Contest]:
+    """Tabular Q-learning on GridWorld, training alone. The article's code takes its turn in two forms."""
+    del options
+    contests = []
+    for agents, ours, theirs in ((1, 10_000_000, 1_000_000), (30, 1_000_000, 50_000), (4096, 100_000, None)):
+        sides = [Side("shoal", "tabular_shoal", ("--agents", str(agents), "--steps", str(ours)))]
+        if theirs is None:  # 600 GB of tables
+            size = ("--agents", "30", "--steps", "50000")
+            sides.insert(0, Side("the article's code, 30 agents", "tabular_article", size))
+        else:
+            size = ("--agents", str(agents), "--steps", str(theirs))
+            names = ("the article's code", "the article's code, last table only")
+            sides = [
+                Side(names[0], "tabular_article", size),
+                Side(names[1], "tabular_article", (*size, "--last-only")),
+                *sides,
+            ]
+        contests.append(Contest(f"Q-learning on GridWorld, {agents} agents", tuple(sides), stepping_rate, "M steps/s"))
+    return contests
+
+
 SUITES = {
     "minigrid": minigrid_contests,
     "minigrid-every": every_minigrid_contests,
     "classic": classic_contests,
     "worlds": world_contests,
     "ppo": ppo_contests,
+    "tabular": tabular_contests,
     "peers": peer_contests,
 }
 

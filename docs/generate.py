@@ -37,6 +37,10 @@ SUITES = {
         "What agents reach",
         "Every preset, with seeds fixed beforehand: return of the last weights over 100 fresh episodes a member.",
     ),
+    "tabular": (
+        "Tabular Q-learning on GridWorld",
+        "Training alone, against the code of the article that GridWorld comes from; 4,096 agents against its 30.",
+    ),
     "peers": ("Called from Python", "Gymnasium's vectorized CartPole, and CleanRL's PPO recipe on torch."),
 }
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shoal
 from shoal.agents.tabular import QTable
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
@@ -15,6 +16,7 @@ from shoal.core.struct import to_arrays
 from shoal.envs.gridworlds.grid_world import GridWorldState
 from shoal.ops.value_iteration import tabulate, value_iteration
 from shoal.rollout.rollout import Rollout
+from tiny import SILENT
 
 # How tables learn the probes of the contract within seconds.
 LEARNS = {
@@ -351,3 +353,17 @@ def test_mistakes_are_found_at_once():
 
 def test_every_rule_has_a_name():
     assert sorted(AGENTS[name].build().rule for name in CONTRACT) == sorted(RULES)
+
+
+def test_a_run_keeps_the_snapshots_that_were_asked_for(tmp_path):
+    result = shoal.train(
+        "sarsa",
+        "Probe-Chain-v0",
+        steps=400,
+        fields={"num_steps": 50, "snapshots": 3},
+        folder=tmp_path / "run",
+        **SILENT,
+    )
+    weights = shoal.load(result.folder).weights
+    assert weights.snapshots.shape == (3, 5, 2) and weights.q.shape == (5, 2)
+    np.testing.assert_array_equal(weights.snapshots[-1], weights.q)

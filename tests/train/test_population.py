@@ -21,7 +21,7 @@ SPEC = {
     **SIZES,
 }
 # An agent whose members are trained side by side on a CPU too, from a certain number on.
-TABLE = {"agent": "q-learning", "env": "FrozenLake-v1", "fields": {"num_steps": 32, "snapshots": 2}, **SIZES}
+TABLE = {"agent": "q-learning", "env": "CliffWalking-v1", "fields": {"num_steps": 32, "snapshots": 2}, **SIZES}
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ from shoal.rollout.rollout import Advanced, Rollout, Supply, Worlds
 
 RULES = ("q", "double-q", "sarsa", "expected-sarsa")
 LARGEST = 1_000_000  # entries of a table: 4 MB a member
-CALL_BYTES = 400_000  # of all tables in one call: they stay in a core's cache, and XLA leaves the loop to one core
+CALL_BYTES = 500_000  # of all tables in one call: they stay in a core's cache, and XLA leaves the loop to one core
 
 
 @struct
