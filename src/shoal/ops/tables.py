@@ -17,7 +17,8 @@ def choices(space: Space) -> tuple[int, ...] | None:
         return space.nvec
     if not isinstance(space, (Tuple, Dict)):
         return None
-    parts = [choices(part) for part in _parts(space)]
+    spaces = space.spaces if isinstance(space, Tuple) else [part for _, part in space.spaces]
+    parts = [choices(part) for part in spaces]
     return None if None in parts else tuple(n for part in parts if part for n in part)
 
 
@@ -70,9 +71,10 @@ def _digits(space: Space, obs: Any) -> list[Array]:
         return [obs]
     if isinstance(space, MultiDiscrete):
         return [obs[..., i] for i in range(len(space.nvec))]
-    parts = [obs[name] for name, _ in space.spaces] if isinstance(space, Dict) else list(obs)
-    return [digit for part, x in zip(_parts(space), parts, strict=True) for digit in _digits(part, x)]
+    return [digit for part, x in _parts(space, obs) for digit in _digits(part, x)]
 
 
-def _parts(space: Tuple | Dict) -> tuple[Space, ...]:
-    return tuple(part for _, part in space.spaces) if isinstance(space, Dict) else space.spaces
+def _parts(space: Space, obs: Any) -> list[tuple[Space, Any]]:
+    if isinstance(space, Dict):
+        return [(part, obs[name]) for name, part in space.spaces]
+    return list(zip(space.spaces, obs, strict=True)) if isinstance(space, Tuple) else []
