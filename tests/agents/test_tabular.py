@@ -104,6 +104,38 @@ def _learned(before, k, value):
     return q
 
 
+@pytest.mark.parametrize("rule", ["q", "sarsa", "expected-sarsa"])
+def test_an_entry_that_changes_at_every_step_is_known_at_every_step(rule):
+    # Left of the first cell is the first cell: Q <- Q + 0.5 (0.9 Q - Q) = 0.95 Q, twenty times in one update.
+    agent, env = bound(rule=rule, num_steps=20, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
+    state = agent.init(make_key(0), env)
+    state = state.replace(q=state.q.at[0, 0].set(jnp.asarray([1.0, -1.0])), action=jnp.int32(0))
+    state, _ = jax.jit(agent.update)(state, env, jnp.int32(0))
+    np.testing.assert_allclose(state.q[0, 0], [0.95**20, -1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rule", "next_action"), [("q", 1), ("expected-sarsa", 1), ("sarsa", 0)])
+def test_only_sarsa_chooses_before_what_it_knows_changes(rule, next_action):
+    # The step to the left takes the better value, 1, down to 0.95, below the other.
+    agent, env = bound(rule=rule, num_steps=1, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
+    state = agent.init(make_key(0), env)
+    state = state.replace(q=state.q.at[0, 0].set(jnp.asarray([1.0, 0.96])), action=jnp.int32(0))
+    state, _ = jax.jit(agent.update)(state, env, jnp.int32(0))
+    assert state.action == next_action
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_time_limit_bootstraps_from_the_state_that_it_cut_off(rule):
+    # One step an episode, always from cell 0, all other cells worth 5: Q(0, right) = 0.9 * 5, Q(0, left) = 0.9 * that.
+    env = make("Probe-Chain-v0", max_steps=1)
+    agent, env = bound(
+        env, rule=rule, num_steps=1000, learning_rate=0.5, discount=0.9, epsilon_end=0.01, initial_value=5.0, **CONSTANT
+    )
+    state, _ = train(agent, env, 20)
+    np.testing.assert_allclose(agent.policy_state(state).q[0], [4.05, 4.5], rtol=0.02)
+    assert (state.q[:, 1:] == 5).all()
+
+
 def test_sarsa_takes_the_action_that_it_learned_from_even_across_updates():
     agent, env = bound(rule="sarsa", num_steps=1, epsilon_end=0.5, **CONSTANT)
     states = one_by_one(agent, env, 100)

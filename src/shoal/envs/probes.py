@@ -410,6 +410,8 @@ class Chain(Env):
     V(s) = g^(3 - s), so 0.729 at first for g = 0.9; Q(s, 0) = g V(max(s - 1, 0)). The best policy takes four steps.
     """
 
+    max_steps: Number | None = None
+
     @property
     def observation_space(self) -> Discrete:
         """The cells, and the end."""
