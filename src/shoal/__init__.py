@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shoal.api import load as load
     from shoal.api import load_result as load_result
     from shoal.api import preset as preset
+    from shoal.api import record as record
     from shoal.api import register as register
     from shoal.api import rollout as rollout
     from shoal.api import train as train
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from shoal.viz.gif import animate as animate
 
 _HOME = {
-    "shoal.api": ("train", "load", "load_result", "evaluate", "rollout", "compare", "preset", "register"),
+    "shoal.api": ("train", "load", "load_result", "evaluate", "rollout", "record", "compare", "preset", "register"),
     "shoal.train.host": ("prepare",),
     "shoal.core.agent": ("Agent", "Metrics"),
     "shoal.core.checks": ("check_env",),

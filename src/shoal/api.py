@@ -23,6 +23,7 @@ from shoal.core.keys import make_key, stream
 from shoal.core.registry import AGENTS, ENVS, make
 from shoal.core.struct import to_arrays
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
+from shoal.rollout.demonstrations import Demonstrations
 from shoal.rollout.evaluate import Evaluation
 from shoal.rollout.evaluate import evaluate as evaluate_one
 from shoal.rollout.rollout import Rollout
@@ -35,7 +36,17 @@ from shoal.train.policy import Chance, Function, Policies, Policy, load_policies
 from shoal.train.result import Result
 from shoal.train.spec import RunSpec, differences, spec_for
 
-ROLLOUT_PARTS = ("obs", "action", "reward", "terminated", "truncated", "is_first", "episode_return", "episode_length")
+ROLLOUT_PARTS = (
+    "obs",
+    "mask",
+    "action",
+    "reward",
+    "terminated",
+    "truncated",
+    "is_first",
+    "episode_return",
+    "episode_length",
+)
 
 
 class register:  # noqa: N801  # reads as a namespace: @shoal.register.env("Drift-v0")
@@ -236,7 +247,7 @@ def rollout(
 
     `policy` is a `Policy`, a population of them (`result.policies`), a pure function `(observation, key) -> action`,
     or "random". Leaves of the answer are [T] for one environment, [T, E] with `num_envs`, and lead with [M] for a
-    population. `keep` names parts: obs, action, reward, terminated, truncated, is_first, episode_return (so far),
+    population. `keep` names parts: obs, mask, action, reward, terminated, truncated, is_first, episode_return (so far),
     episode_length. `episodes`, sums over the episodes that ended, is always there.
     """
     unknown = [part for part in keep if part not in ROLLOUT_PARTS]
@@ -251,6 +262,25 @@ def rollout(
     sizes = _rollout_sizes(world, num_envs or 1, num_steps, isinstance(policy, Policies))
     run = _rollout_many if isinstance(policy, Policies) else _rollout_one
     return run(policy.actor, policy.weights, world, key, sizes, tuple(keep), greedy, num_envs is None)
+
+
+def record(
+    policy: Policy | Path | str, steps: int = 10_000, *, num_envs: int = 16, greedy: bool = True, seed: int = 0
+) -> Demonstrations:
+    """What a policy sees and does in `steps` steps of its world, for `BC` to imitate. A run folder means its best.
+
+    `save_demonstrations(path, ...)` of `shoal.train.recording` keeps it, as `shoal record` does. Raises ValueError for
+    less than one step.
+    """
+    if steps < 1 or num_envs < 1:
+        raise ValueError(f"steps={steps} and num_envs={num_envs} must both be at least 1.")
+    if not isinstance(policy, Policy):
+        policy = load(policy)
+    keep = ("obs", "mask", "action")
+    num_envs = min(num_envs, steps)
+    told = rollout(policy, key=seed, num_steps=-(-steps // num_envs), num_envs=num_envs, keep=keep, greedy=greedy)
+    flat = [jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:steps], told[name]) for name in keep]
+    return Demonstrations(obs=flat[0], mask=flat[1], action=flat[2])
 
 
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:

@@ -61,7 +61,12 @@ TELLING = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-Coun
 
 def bound(agent_name, env, **changes):
     """An agent as its contract says, for an environment; None where the two cannot work together."""
-    fields = {key: value for key, value in SETTINGS[agent_name].items() if key != "updates"}
+    fields = {key: value for key, value in SETTINGS[agent_name].items() if key not in ("updates", "for_env")}
+    if for_env := SETTINGS[agent_name].get("for_env"):  # what it can only be told for each world
+        more = for_env(env)
+        if more is None:
+            return None
+        fields |= more
     try:
         return to_arrays(AGENTS[agent_name].build(**{**fields, **changes}).bind(env))
     except Unsuited:

@@ -25,6 +25,7 @@ class Flag(NamedTuple):
     static: bool
     help: str
     names: tuple[str, ...] = ()  # of a traced choice
+    file: bool = False
 
     @property
     def destination(self) -> str:
@@ -55,9 +56,12 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
             continue  # holds what only Python can: a network, a space
         option = f"--{prefix}{field.name.replace('_', '-')}"
         static = field.name in shaping
+        file = field.metadata.get("file", False)
         if names and not isinstance(default, str):
             default = names[default]
-        flags.append(Flag(option, field.name, default, static, _help(field, default, field.name in traced), names))
+        flags.append(
+            Flag(option, field.name, default, static, _help(field, default, field.name in traced), names, file)
+        )
     return flags
 
 
@@ -94,6 +98,8 @@ def _parse_list(flag: Flag, text: str) -> list:
 def _parse(flag: Flag, text: str) -> Any:
     default = flag.default
     try:
+        if flag.file:
+            return text
         if isinstance(default, bool):
             return _boolean(text)
         if isinstance(default, tuple):
@@ -130,8 +136,8 @@ def _kind(flag: Flag) -> str:
 
 
 def _metavar(flag: Flag) -> str:
-    if isinstance(flag.default, tuple):
-        return "N,N"
+    if isinstance(flag.default, tuple) or flag.file:
+        return "FILE" if flag.file else "N,N"
     kind = "BOOL" if isinstance(flag.default, bool) else "WORD" if isinstance(flag.default, str) else "X"
     return f"{kind}[,{kind}]"
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "plot": Command("shoal.cli.runs", "plot", "draw the learning curves of one run or several"),
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share"),
+    "record": Command("shoal.cli.runs", "record", "write what a policy does to a file, for another to imitate"),
     "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal", wakes_jax=False),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),

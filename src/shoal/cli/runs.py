@@ -1,4 +1,4 @@
-"""`shoal eval`, `render`, `plot`, `compare` and `export`: what to do with run folders."""
+"""`shoal eval`, `render`, `plot`, `compare`, `export` and `record`: what to do with run folders."""
 
 import argparse
 import itertools
@@ -166,6 +166,34 @@ def export(words: list[str]) -> None:
     path = write(arguments.run, arguments.out or f"{Path(arguments.run)}-policy", member, arguments.which)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
+
+
+def record(words: list[str]) -> None:
+    """`shoal record`: what a policy does, for another to imitate."""
+    parser = _parser(
+        "record",
+        "RUN [options]",
+        "Write what a policy sees and does to a file, for behaviour cloning.",
+        "shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
+        "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
+    parser.add_argument("--steps", type=whole_number, default=10_000, metavar="N", help="how many (default 10,000)")
+    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
+    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
+    parser.add_argument("--out", default="demonstrations.npz", metavar="FILE", help="(default demonstrations.npz)")
+    arguments = parser.parse_all(words)
+
+    from shoal import api
+    from shoal.train.recording import save_demonstrations
+
+    member = "best" if arguments.member == "best" else member_number(arguments.member)
+    policy = api.load(arguments.run, member, arguments.which)
+    told = api.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
+    path = save_demonstrations(arguments.out, told)
+    print(f"{path} ({len(told):,} steps, {path.stat().st_size / 1000:.0f} kB)")
 
 
 def _parser(name: str, usage: str, description: str, examples: str) -> Parser:

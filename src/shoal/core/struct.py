@@ -65,6 +65,11 @@ def hyper(
     return dataclasses.field(default=default, metadata=about)
 
 
+def from_file(*, help: str = "") -> Any:  # noqa: A002
+    """A field of arrays that a user gives as a value or by the name of a file, which the plan of a run reads."""
+    return dataclasses.field(default=None, metadata={"file": True, "help": help})
+
+
 class Struct:
     """What every value can do. A base for the `struct` decorator to work on; holds no fields itself."""
 

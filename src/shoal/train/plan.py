@@ -6,6 +6,7 @@ Every mistake a user can make is found here, in seconds, and said in their words
 import dataclasses
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import fill_caps, is_concrete, static_fields
 from shoal.train.placement import Placement, place
 from shoal.train.program import Member, begin
+from shoal.train.recording import load_demonstrations
 from shoal.train.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
@@ -121,7 +123,10 @@ def available_bytes() -> int:
 
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
-    return registry[name].build(**fields) if value is None else value.replace(**fields)
+    built = registry[name].build(**fields) if value is None else value.replace(**fields)
+    files = {f.name: getattr(built, f.name) for f in dataclasses.fields(built) if f.metadata.get("file")}
+    named = {name: load_demonstrations(given) for name, given in files.items() if isinstance(given, (str, Path))}
+    return built.replace(**named) if named else built
 
 
 def _bind(agent: Agent, world: Env, spec: RunSpec) -> Agent:

@@ -1,0 +1,179 @@
+"""Behaviour cloning: supervised learning of what someone else did.
+
+Source: Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; Bain and Sammut 1995 for the name. The
+loss is the negative log-likelihood of the recorded actions, so any policy that can be recorded can be cloned, and every
+action space that PPO has.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.env import Env, Key
+from shoal.core.registry import agent
+from shoal.core.spaces import Box
+from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
+from shoal.nn.actor_critic import ActorCritic
+from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.exploration import linear
+from shoal.rollout.demonstrations import Demonstrations
+from shoal.rollout.episodes import EpisodeStats
+
+Weights = Any
+LEAST_LOG_STD = -5.0  # a recorded policy without any noise would drive the scale to nothing
+
+
+@struct
+class BCState(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    weights: Weights
+    optimizer: Any  # over the weights as one flat vector
+
+
+@struct
+class BCPolicy(Struct):
+    """What acting needs."""
+
+    weights: Weights
+
+
+@agent("bc")
+@struct
+class BC(Agent):
+    """Behaviour cloning of recorded steps, for discrete, multi-discrete and continuous actions.
+
+    `demonstrations` is what `shoal.record` gives, or the name of a file that `shoal record` wrote. A step of this
+    learner is a sample that it learns from: an update takes `num_batches` batches of `batch_size`, drawn with
+    replacement. It never acts in the world while it learns; evaluation shows what became of it.
+
+        teacher = shoal.load("zoo:ppo/CartPole-v1")
+        shoal.train(BC(demonstrations=shoal.record(teacher, 2_000)), "CartPole-v1", steps=200_000)
+
+    The network is that of `ppo` with one torso, so its weights fit there too.
+    """
+
+    learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    horizon: Number = hyper(0.0, valid=(0, 1e18), help="samples over which to anneal; 0: as many as the run")
+    weight_decay: Number = hyper(0.0, search=(1e-6, 1e-2, "log"), valid=(0, 1), help="decoupled, as in AdamW")
+    demonstrations: Any = from_file(help="recorded steps: what `shoal record` wrote")
+
+    batch_size: int = static(128)
+    num_batches: int = static(50, help="in one update")
+    hidden: tuple[int, ...] = static((64, 64))
+    activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
+    network: Any = static(None, help="a torso of your own")
+
+    # Filled in by `bind`; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+
+    def bind(self, env: Env) -> "BC":
+        """This agent for this environment. Raises ValueError without demonstrations, and for those of another world."""
+        check_choices(self)
+        check_counts(self, "batch_size", "num_batches", "hidden")
+        head_size(env.action_space)
+        _check_demonstrations(self.demonstrations, env)
+        return self.replace(
+            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Samples that an update learns from."""
+        return self.batch_size * self.num_batches
+
+    def init(self, key: Key, env: Env) -> BCState:
+        """Fresh weights."""
+        key, k_weights, k_env = jax.random.split(key, 3)
+        weights = self._net.init(k_weights, jax.tree.map(lambda x: x[None], env.reset(k_env)[0]))
+        return BCState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]))
+
+    def update(self, state: BCState, env: Env, clock: Int[Array, ""]) -> tuple[BCState, Metrics]:
+        """Descend over batches of recorded steps."""
+        del env, clock
+        key, k_rows = jax.random.split(state.key)
+        shape = (self.num_batches, self.batch_size)
+        index = jax.random.randint(k_rows, shape, 0, len(self.demonstrations), jnp.int32)
+        flat, unravel = ravel_pytree(state.weights)
+        rate = self.learning_rate * linear(1.0, 1 - self.anneal, self._progress(state.age))
+        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+
+        def step(carry: tuple[Array, Any], index: Int[Array, "B"]) -> tuple[tuple[Array, Any], dict[str, Array]]:
+            flat, optimizer = carry
+            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], self.demonstrations))
+            change, optimizer = self._optimizer.update(slope, optimizer)
+            return (flat - rate * (change + self.weight_decay * flat), optimizer), losses
+
+        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
+        state = BCState(state.age + 1, key, unravel(flat), optimizer)
+        return state, Metrics(EpisodeStats.zero(), jax.tree.map(jnp.mean, losses))
+
+    def act(
+        self, state: BCState | BCPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The likeliest action when greedy, a draw otherwise."""
+        policy = self._policy(state.weights, obs, mask)
+        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        space = self.action_space
+        return (jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)), carry
+
+    def policy_state(self, state: BCState) -> BCPolicy:
+        """Weights."""
+        return BCPolicy(state.weights)
+
+    def _loss(self, weights: Weights, rows: Demonstrations) -> tuple[Float[Array, ""], dict[str, Array]]:
+        policy = self._policy(weights, rows.obs, rows.mask)
+        loss = -jnp.mean(policy.log_prob(rows.action))
+        match = policy.mode() == rows.action
+        agreement = jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))
+        return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), "agreement": agreement}
+
+    def _policy(self, weights: Weights, obs: Any, mask: Any) -> Distribution:
+        policy = self._net.policy(weights, obs)
+        if isinstance(self.action_space, Box):
+            return policy.replace(log_std=jnp.maximum(policy.log_std, LEAST_LOG_STD))  # type: ignore[union-attr]
+        return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]
+
+    @property
+    def _net(self) -> ActorCritic:
+        return ActorCritic(self.network, self.observation_space, self.action_space, shared=True)
+
+    @property
+    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
+        return optax.scale_by_adam()
+
+    def _progress(self, age: Int[Array, ""]) -> Float[Array, ""]:
+        return age.astype(jnp.float32) * self.steps_per_update / jnp.maximum(self.horizon, 1.0)
+
+
+def _check_demonstrations(given: Any, env: Env) -> None:
+    if given is None:
+        raise ValueError(
+            "there is nothing to imitate: give demonstrations=, which `shoal record RUN --out FILE` writes and "
+            "shoal.record(policy, steps) makes."
+        )
+    if not isinstance(given, Demonstrations):
+        raise TypeError(f"demonstrations={given!r} must come from shoal.record or from a file that it wrote.")
+    example = (
+        jax.eval_shape(env.observation_space.sample, jax.random.key(0)),
+        jax.eval_shape(env.action_space.sample, jax.random.key(0)),
+    )
+    for what, like, x in zip(("observations", "actions"), example, (given.obs, given.action), strict=True):
+        same = jax.tree.structure(like) == jax.tree.structure(x)
+        leaves = zip(jax.tree.leaves(like), jax.tree.leaves(x), strict=False)
+        if not same or any(a.shape != b.shape[1:] for a, b in leaves):
+            space = env.observation_space if what == "observations" else env.action_space
+            shapes = [tuple(leaf.shape[1:]) for leaf in jax.tree.leaves(x)]
+            raise ValueError(f"the recorded {what} have shapes {shapes}, which are not those of {space}.")

@@ -1,0 +1,149 @@
+"""Behaviour cloning: its loss against NumPy, what it learns from a teacher, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shoal
+from shoal.agents.bc import BC
+from shoal.cli.main import main
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.struct import to_arrays
+from shoal.rollout.demonstrations import Demonstrations
+from shoal.train.recording import load_demonstrations, save_demonstrations
+
+# What a perfect teacher does in probes, from what it sees.
+TEACHERS = {
+    "MatchingAction": lambda obs: (obs[:, 0] > 0).astype(np.int32),
+    "ContinuousMatching": lambda obs: 0.5 * obs,
+    "TwoDials": lambda obs: np.where(obs > 0, [[1, 2]], [[0, 0]]).astype(np.int32),
+    "Lamp": lambda obs: (obs.reshape(-1, 10, 10).argmax(axis=2).max(axis=1) >= 5).astype(np.int32),
+}
+
+
+def lesson(env):
+    """Demonstrations of a probe; None for one without a teacher."""
+    teacher = TEACHERS.get(type(env).__name__)
+    if teacher is None:
+        return None
+    obs = np.asarray(jax.vmap(lambda k: env.observe(env.init(k)))(jax.random.split(make_key(5), 512)))
+    return {"demonstrations": Demonstrations(jnp.asarray(obs), jnp.asarray(teacher(obs)))}
+
+
+# How it learns the probes of the contract within seconds.
+CONTRACT = {
+    "bc": {
+        "learning_rate": 1e-2,
+        "horizon": 60 * 640,
+        "batch_size": 64,
+        "num_batches": 10,
+        "hidden": (16,),
+        "updates": 60,
+        "for_env": lesson,
+    }
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+def demonstrations(n=32, seed=0):
+    random = np.random.default_rng(seed)
+    obs = random.normal(size=(n, 4)).astype(np.float32)
+    return Demonstrations(jnp.asarray(obs), jnp.asarray(random.integers(0, 2, n), jnp.int32))
+
+
+def bound(env="CartPole-v1", **fields):
+    env = make(env)
+    return to_arrays(BC(**{"hidden": (8,), "demonstrations": demonstrations(), **fields}).bind(env)), to_arrays(env)
+
+
+def test_the_loss_is_the_likelihood_of_the_recorded_actions():
+    agent, env = bound()
+    rows = agent.demonstrations
+    weights = jax.tree.map(lambda x: x + 0.3, agent.init(make_key(0), env).weights)
+    loss, parts = agent._loss(weights, rows)
+    torso = weights["actor"]["params"]["Dense_0"]
+    hidden = np.tanh(np.asarray(rows.obs) @ np.asarray(torso["kernel"], np.float64) + np.asarray(torso["bias"]))
+    logits = hidden @ np.asarray(weights["policy"]["kernel"], np.float64) + np.asarray(weights["policy"]["bias"])
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    np.testing.assert_allclose(loss, -log_p[np.arange(32), rows.action].mean(), rtol=1e-4)
+    np.testing.assert_allclose(parts["agreement"], (logits.argmax(1) == rows.action).mean(), rtol=1e-6)
+
+
+def test_weight_decay_shrinks_weights_beside_the_gradient():
+    agent, env = bound(num_batches=1, learning_rate=0.1, horizon=1e9)
+    decayed = agent.replace(weight_decay=jnp.float32(0.5))
+    state = agent.init(make_key(0), env)
+    plain, less = (a.update(state, env, jnp.int32(0))[0].weights for a in (agent, decayed))
+    for start, one, other in zip(*map(jax.tree.leaves, (state.weights, plain, less)), strict=True):
+        np.testing.assert_allclose(one - other, 0.1 * 0.5 * start, atol=1e-6)
+
+
+@pytest.mark.long
+def test_a_clone_of_the_zoo_s_cartpole_balances_as_long(tmp_path):
+    teacher = shoal.load("zoo:ppo/CartPole-v1")
+    told = shoal.record(teacher, 2_000)
+    result = shoal.train(
+        BC(demonstrations=told), "CartPole-v1", steps=200_000, seeds=2, root=tmp_path, figures=False, progress=False
+    )
+    assert result.summary["last"]["min"] > 475
+
+
+def test_what_is_recorded_is_what_the_policy_does():
+    teacher = shoal.load("zoo:ppo/CartPole-v1")
+    told = shoal.record(teacher, 100, num_envs=3)
+    assert len(told) == 100 and told.mask is None
+    np.testing.assert_array_equal(teacher(told.obs), told.action)
+
+
+def test_a_file_holds_observations_of_many_parts(tmp_path):
+    obs = {"image": np.arange(24, dtype=np.uint8).reshape(3, 2, 4), "words": {"mission": np.ones((3, 5), np.int32)}}
+    told = Demonstrations(obs, np.arange(3), np.ones((3, 2), bool))
+    read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", told))
+    assert jax.tree.structure(read) == jax.tree.structure(told)
+    for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(told), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    assert main(["record", "zoo:ppo/CartPole-v1", "--steps", "500", "--out", "expert.npz"]) == 0
+    assert "expert.npz (500 steps," in capsys.readouterr().out
+    words = "train bc CartPole-v1 --demonstrations expert.npz --steps 6400 --name clone --no-figures"
+    assert main(words.split()) == 0
+    policy = shoal.load("runs/clone")  # the spec names the file, so nothing of Python's is needed
+    assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"demonstrations": None}, ValueError, "nothing to imitate"),
+        ({"demonstrations": np.zeros(3)}, TypeError, "must come from shoal.record"),
+        (
+            {"demonstrations": Demonstrations(np.zeros((5, 3)), np.zeros(5, np.int32))},
+            ValueError,
+            r"recorded observations have shapes \[\(3,\)\], which are not those of Box",
+        ),
+        ({"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(fields, kind, words):
+    with pytest.raises(kind, match=words):
+        bound(**fields)
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match="shoal record RUN --out .*none.npz` writes one"):
+        load_demonstrations(tmp_path / "none.npz")
+    (tmp_path / "wrong.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="wrong.npz holds no demonstrations"):
+        load_demonstrations(tmp_path / "wrong.npz")
