@@ -12,10 +12,15 @@ from shoal.nn.distributions import (
     Categorical,
     DiagGaussian,
     MultiCategorical,
+    SquashedGaussian,
+    check_bounded,
     distribution,
     draw_noise,
+    from_unit,
     head_size,
     masked,
+    to_unit,
+    uniform_action,
 )
 
 P = np.array([0.1, 0.2, 0.7])
@@ -77,3 +82,72 @@ def test_heads_fit_their_spaces(space, size):
 def test_unsupported_actions_are_refused_in_words():
     with pytest.raises(ValueError, match="not supported: use Discrete, MultiDiscrete, or a Box of one axis"):
         head_size(Dict({"a": Discrete(2)}))
+
+
+SKEWED = Box((-1.0, 10.0), (3.0, 10.5), (2,))
+
+
+def test_a_squashed_gaussian_has_the_density_of_what_it_draws():
+    mean, log_std, noise = np.array([0.3, -1.0]), np.array([-0.2, 0.4]), np.array([[0.5, -1.5], [-2.0, 0.1]])
+    policy = SquashedGaussian(*(jnp.broadcast_to(jnp.float32(x), (2, 2)) for x in (mean, log_std)), SKEWED)
+    action, log_prob = policy.draw(jnp.float32(noise))
+    u = mean + np.exp(log_std) * noise
+    np.testing.assert_allclose(action, [1.0, 10.25] + np.array([2.0, 0.25]) * np.tanh(u), rtol=1e-6)
+    slope = np.array([2.0, 0.25]) * (1 - np.tanh(u) ** 2)  # of the action in u
+    expected = (stats.norm.logpdf(u, mean, np.exp(log_std)) - np.log(slope)).sum(axis=1)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+    np.testing.assert_array_equal(policy.sample(jnp.float32(noise)), action)
+    np.testing.assert_allclose(policy.mode()[0], [1.0, 10.25] + np.array([2.0, 0.25]) * np.tanh(mean), rtol=1e-6)
+
+
+def test_the_density_of_a_squashed_gaussian_integrates_to_one():
+    space = Box(-2.0, 2.0, (1,))
+    policy = SquashedGaussian(jnp.full((1,), 0.4), jnp.full((1,), -0.3), space)
+    noise = np.linspace(-8, 8, 4001, dtype=np.float32)
+    action, log_prob = jax.vmap(policy.draw)(jnp.asarray(noise[:, None]))
+    np.testing.assert_allclose(np.trapezoid(np.exp(log_prob), action[:, 0]), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("u", [-60.0, -20.0, 20.0, 60.0])
+def test_squashing_far_out_stays_finite_and_inside(u):
+    def log_prob(mean):
+        policy = SquashedGaussian(jnp.broadcast_to(mean, (1,)), jnp.zeros(1), Box(-0.1, 0.3, (1,)))
+        return policy.draw(jnp.zeros(1))[1]
+
+    # 1 - tanh(u)^2 is 4 exp(-2 |u|) this far out, which float32 rounds to 0.
+    expected = -0.5 * np.log(2 * np.pi) - (np.log(4) - 2 * abs(u)) - np.log(0.2)
+    np.testing.assert_allclose(log_prob(jnp.float32(u)), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(log_prob)(jnp.float32(u)), 2 * np.sign(u), rtol=1e-5)
+    action = SquashedGaussian(jnp.full((1,), u), jnp.zeros(1), Box(-0.1, 0.3, (1,))).mode()
+    assert bool(Box(-0.1, 0.3, (1,)).contains(action))
+
+
+def test_scales_of_a_box_go_both_ways():
+    unit = jnp.asarray([[-1.0, 1.0], [0.0, 0.5]])
+    action = from_unit(SKEWED, unit)
+    np.testing.assert_allclose(action, [[-1, 10.5], [1, 10.375]], rtol=1e-6)
+    np.testing.assert_allclose(to_unit(SKEWED, action), unit, atol=1e-5)
+    np.testing.assert_array_equal(from_unit(SKEWED, 2 * unit[:1]), [[-1, 10.5]])  # never outside
+
+
+@pytest.mark.parametrize("space", [SKEWED, Discrete(4)])
+def test_uniform_actions_cover_their_space_evenly(space):
+    drawn = np.asarray(uniform_action(space, draw_noise(space, make_key(3), (20_000,))))
+    if isinstance(space, Discrete):
+        assert stats.chisquare(np.bincount(drawn, minlength=4)).pvalue > 1e-3
+        return
+    for column, low, width in zip(drawn.T, [-1, 10], [4, 0.5], strict=True):
+        assert stats.kstest(column, stats.uniform(low, width).cdf).pvalue > 1e-3
+
+
+def test_uniform_actions_are_allowed_ones():
+    mask = jnp.asarray([False, True, True, False])
+    drawn = jax.vmap(lambda n: uniform_action(Discrete(4), n, mask))(draw_noise(Discrete(4), make_key(3), (2000,)))
+    assert stats.chisquare(np.bincount(drawn, minlength=4)[1:3]).pvalue > 1e-3 and set(drawn.tolist()) == {1, 2}
+
+
+def test_only_boxes_with_finite_bounds_pass_the_check():
+    check_bounded(SKEWED)
+    for space, words in ((Discrete(2), "needs actions in a Box"), (Box(-1, np.inf, (2,)), "both finite")):
+        with pytest.raises(ValueError, match=words):
+            check_bounded(space)

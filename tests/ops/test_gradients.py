@@ -1,9 +1,10 @@
 """The arithmetic of descent, by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.ops.gradients import clip_norm
+from shoal.ops.gradients import adam, clip_norm, descend, follow
 
 
 def test_gradients_are_clipped_by_their_norm_together():
@@ -11,3 +12,22 @@ def test_gradients_are_clipped_by_their_norm_together():
     np.testing.assert_allclose(clip_norm(slope, 0.5), [0.3, 0.4], rtol=1e-6)
     np.testing.assert_allclose(clip_norm(slope / 100, 0.5), [0.03, 0.04], rtol=1e-6)
     np.testing.assert_allclose(clip_norm(0 * slope, 0.5), [0, 0])
+
+
+def test_adam_descends_over_all_weights_at_once():
+    weights = {"a": jnp.asarray([1.0, 2.0]), "b": jnp.asarray(3.0)}
+    moments, mean, square, flat = adam().init(jnp.zeros(3)), np.zeros(3), np.zeros(3), np.array([1.0, 2.0, 3.0])
+    for t, slope in enumerate(np.array([[0.5, -2.0, 0.0], [1.5, 1.0, -3.0]]), start=1):
+        tree = {"a": jnp.asarray(slope[:2]), "b": jnp.asarray(slope[2])}
+        with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+            weights, moments = descend(weights, tree, moments, 0.1)
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        flat = flat - 0.1 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+    np.testing.assert_allclose(weights["a"], flat[:2], rtol=1e-4)
+    np.testing.assert_allclose(weights["b"], flat[2], rtol=1e-4)
+    assert moments.count == 2
+
+
+def test_targets_move_by_a_share_of_the_way():
+    followed = follow({"a": jnp.asarray([0.0, 4.0])}, {"a": jnp.asarray([1.0, 2.0])}, 0.25)
+    np.testing.assert_allclose(followed["a"], [0.25, 3.5])

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.errors import Unsuited
@@ -101,6 +102,43 @@ class DiagGaussian(Struct):
         return jnp.sum(jnp.broadcast_to(self.log_std, self.mean.shape) + 0.5 + LOG_SQRT_2_PI, axis=-1)
 
 
+@struct
+class SquashedGaussian(Struct):
+    """A normal distribution pressed through tanh into the bounds of a box, component by component.
+
+        a = center + half * tanh(u),  u ~ N(mean, std)
+        log p(a) = log N(u) - sum log(1 - tanh(u)^2) - sum log(half)
+
+    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of the actions that the world
+    gets, so the size of the box counts.
+    """
+
+    mean: Float[Array, "... n"]
+    log_std: Float[Array, "... n"]
+    space: Box = static()
+
+    def sample(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """A draw, given standard normal noise."""
+        return from_unit(self.space, jnp.tanh(self._unbounded(noise)))
+
+    def mode(self) -> Float[Array, "... n"]:
+        """The image of the mean (of the median, that is; not where the density is greatest)."""
+        return from_unit(self.space, jnp.tanh(self.mean))
+
+    def draw(self, noise: Float[Array, "... n"]) -> tuple[Float[Array, "... n"], Float[Array, "..."]]:
+        """(a draw, its summed log-density), from the number before the squashing: tanh rounds to 1 and has no way back.
+
+        log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) holds where the left side would be log 0.
+        """
+        u = self._unbounded(noise)
+        log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
+        log_prob = jnp.sum(-0.5 * noise**2 - self.log_std - LOG_SQRT_2_PI - log_slope, axis=-1)
+        return from_unit(self.space, jnp.tanh(u)), log_prob - np.sum(np.log(_half(self.space)))
+
+    def _unbounded(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        return self.mean + jnp.exp(self.log_std) * noise
+
+
 Distribution = Categorical | MultiCategorical | DiagGaussian
 
 
@@ -128,6 +166,39 @@ def draw_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
     return jax.random.gumbel(key, (*shape, size))
 
 
+def uniform_action(space: Box | Discrete, noise: Array, mask: Any = None) -> Array:
+    """A uniform element of a bounded space, from the noise of a draw (`draw_noise`)."""
+    if isinstance(space, Box):
+        return from_unit(space, jax.lax.erf(noise * math.sqrt(0.5)))
+    return Categorical(masked(jnp.zeros_like(noise), mask)).sample(noise)
+
+
+def check_bounded(space: Space) -> None:
+    """Raise Unsuited for anything but a box of one axis whose components are real numbers between finite bounds."""
+    if not isinstance(space, Box):
+        raise Unsuited(f"it acts by numbers, so it needs actions in a Box, not {space}.")
+    head_size(space)
+    low, high = space.bounds()
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise Unsuited(
+            f"it presses actions into the bounds of their space, so it needs low < high and both finite, not {space}."
+        )
+    if not np.issubdtype(space.dtype, np.floating):
+        raise Unsuited(f"it acts by real numbers, so it needs a Box of floats, not {space}.")
+
+
+def from_unit(space: Box, unit: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+    """Actions of a bounded box, given on a scale from -1 to 1."""
+    low, high, center, half = (jnp.broadcast_to(x, unit.shape) for x in (*space.bounds(), _center(space), _half(space)))
+    return jnp.clip(center + half * unit, low, high)  # rounding must not lead out of it
+
+
+def to_unit(space: Box, action: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+    """Actions of a bounded box on a scale from -1 to 1."""
+    center, half = (jnp.broadcast_to(x, action.shape) for x in (_center(space), _half(space)))
+    return (action - center) / half
+
+
 def distribution(space: Space, head: Array, log_std: Any = None) -> Distribution:
     """The distribution that network outputs stand for; `log_std` applies to boxes."""
     if isinstance(space, Discrete):
@@ -135,3 +206,13 @@ def distribution(space: Space, head: Array, log_std: Any = None) -> Distribution
     if isinstance(space, MultiDiscrete):
         return MultiCategorical(head, space.nvec)
     return DiagGaussian(head, jnp.broadcast_to(log_std, head.shape))
+
+
+def _center(space: Box) -> np.ndarray:
+    low, high = space.bounds()
+    return low / 2 + high / 2
+
+
+def _half(space: Box) -> np.ndarray:
+    low, high = space.bounds()
+    return high / 2 - low / 2

@@ -1,0 +1,87 @@
+"""Critics: networks that value actions, several of one shape side by side. Weights are plain nested dicts."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from shoal.core.spaces import Box, Discrete, Space
+from shoal.nn.dense import apply_dense, init_dense
+from shoal.nn.distributions import to_unit
+from shoal.nn.features import is_image
+from shoal.nn.tiles import TileNet
+from shoal.nn.torso_choice import torso_input
+from shoal.nn.torsos import MLP
+
+Key = jax.Array
+Weights = Any
+
+
+class Critics(NamedTuple):
+    """`count` critics Q(s, a), drawn and applied together: their layers are one batched product.
+
+    For a box of actions, a critic reads the action (on a scale from -1 to 1) beside the features of the observation;
+    where its torso reads images, beside what the torso makes of them, with a hidden layer more. For discrete actions
+    it reads the observation and values all of them at once.
+    """
+
+    torso: Any
+    observation_space: Space
+    action_space: Box | Discrete
+    count: int = 2
+
+    def init(self, key: Key, obs: Any, action: Array) -> Weights:
+        """Fresh weights, from examples with any leading axes; leaves lead with the critic. `key` is consumed."""
+        return jax.vmap(lambda k: self._init_one(k, obs, action))(jax.random.split(key, self.count))
+
+    def __call__(self, weights: Weights, obs: Any, action: Array) -> Float[Array, "K *axes"]:
+        """What every critic thinks of one action."""
+        if isinstance(self.action_space, Box):
+            return jax.vmap(lambda w: self._apply_one(w, obs, action))(weights)[..., 0]
+        chosen = jax.nn.one_hot(action, self.action_space.n, dtype=bool)
+        return jnp.sum(jnp.where(chosen[None], self.every(weights, obs), 0), axis=-1)
+
+    def every(self, weights: Weights, obs: Any) -> Float[Array, "K *axes A"]:
+        """What every critic thinks of every discrete action."""
+        return jax.vmap(lambda w: self._apply_one(w, obs, None))(weights)
+
+    def _init_one(self, key: Key, obs: Any, action: Array) -> Weights:
+        k_torso, k_joint, k_head = jax.random.split(key, 3)
+        features = self._features(obs, action)
+        weights = {"torso": self.torso.init(k_torso, features)}
+        width = jax.eval_shape(self.torso.apply, weights["torso"], features).shape[-1]
+        if self._joins_late:
+            example = jnp.zeros((width + action.shape[-1],))
+            weights["joint"] = self._joint(width).init(k_joint, example)
+        outputs = 1 if isinstance(self.action_space, Box) else self.action_space.n
+        return {**weights, "head": init_dense(k_head, width, outputs, scale=1.0)}
+
+    def _apply_one(self, weights: Weights, obs: Any, action: Array | None) -> Float[Array, "*axes outputs"]:
+        hidden = self.torso.apply(weights["torso"], self._features(obs, action))
+        if self._joins_late:
+            hidden = self._joint(hidden.shape[-1]).apply(weights["joint"], self._join(hidden, action))
+        return apply_dense(weights["head"], hidden)
+
+    def _features(self, obs: Any, action: Array | None) -> Any:
+        features = torso_input(self.torso, self.observation_space, obs)
+        return self._join(features, action) if self._joins_early else features
+
+    def _join(self, features: Array, action: Any) -> Array:
+        return jnp.concatenate([features, to_unit(self.action_space, action)], axis=-1)  # type: ignore[arg-type]  # a Box
+
+    @property
+    def _joins_early(self) -> bool:
+        return isinstance(self.action_space, Box) and self._reads_vectors
+
+    @property
+    def _joins_late(self) -> bool:
+        return isinstance(self.action_space, Box) and not self._reads_vectors
+
+    @property
+    def _reads_vectors(self) -> bool:
+        images = is_image(self.observation_space) and not isinstance(self.torso, MLP)
+        return not images and not isinstance(self.torso, TileNet)
+
+    def _joint(self, width: int) -> Any:  # not MLP: flax types what `apply` returns by its own options
+        return MLP((width,), "relu")

@@ -1,0 +1,62 @@
+"""Critics against critics applied one by one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.core.spaces import Box, Discrete
+from shoal.nn.action_value import Critics
+from shoal.nn.torsos import CNN, MLP
+
+VECTOR, IMAGE = Box(-1.0, 1.0, (3,)), Box(0, 255, (6, 6, 1), np.uint8)
+
+
+def drawn(space, action_space, torso, count=2):
+    critics = Critics(torso, space, action_space, count)
+    obs = jnp.stack([space.sample(k) for k in jax.random.split(make_key(1), 5)])
+    action = jnp.stack([action_space.sample(k) for k in jax.random.split(make_key(2), 5)])
+    return critics, critics.init(make_key(0), obs, action), obs, action
+
+
+def one(weights, k):
+    return jax.tree.map(lambda x: np.asarray(x[k], np.float64), weights)
+
+
+def dense(layer, x):
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def test_critics_of_numbers_read_the_action_on_a_scale_of_its_box():
+    critics, weights, obs, action = drawn(VECTOR, Box(0.0, 10.0, (2,)), MLP((8,), "relu"))
+    worth = critics(weights, obs, action)
+    assert worth.shape == (2, 5) and not np.allclose(worth[0], worth[1])  # each its own draw
+    joined = np.concatenate([np.asarray(obs), np.asarray(action) / 5 - 1], axis=1)
+    for k in range(2):
+        w = one(weights, k)
+        hidden = np.maximum(dense(w["torso"]["params"]["Dense_0"], joined), 0)
+        np.testing.assert_allclose(worth[k], dense(w["head"], hidden)[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_critics_of_choices_value_all_of_them():
+    critics, weights, obs, action = drawn(VECTOR, Discrete(4), MLP((8,), "relu"))
+    every = np.asarray(critics.every(weights, obs))
+    assert every.shape == (2, 5, 4)
+    np.testing.assert_array_equal(critics(weights, obs, action), every[:, np.arange(5), np.asarray(action)])
+    w = one(weights, 1)
+    hidden = np.maximum(dense(w["torso"]["params"]["Dense_0"], np.asarray(obs)), 0)
+    np.testing.assert_allclose(every[1], dense(w["head"], hidden), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_critics_of_images_read_the_action_behind_their_torso(count):
+    critics, weights, obs, action = drawn(IMAGE, Box(-1.0, 1.0, (2,)), CNN((2,), (8,)), count)
+    worth = critics(weights, obs, action)
+    assert worth.shape == (count, 5)
+    last = count - 1
+    torso = jax.tree.map(lambda x: x[last], weights["torso"])
+    hidden = np.asarray(CNN((2,), (8,)).apply(torso, obs.astype(jnp.float32) / 255))
+    w = one(weights, last)
+    joint = dense(w["joint"]["params"]["Dense_0"], np.concatenate([hidden, np.asarray(action)], axis=1))
+    np.testing.assert_allclose(worth[last], dense(w["head"], np.maximum(joint, 0))[:, 0], rtol=1e-4, atol=1e-5)
