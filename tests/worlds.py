@@ -10,6 +10,7 @@ from shoal.core.env import Env, State
 from shoal.core.registry import ENVS
 from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, struct
+from shoal.envs.probes import Horizon
 
 
 @struct
@@ -59,6 +60,19 @@ class Tally(Env):
 
     def render(self, state):
         return np.full((2, 2, 3), int(state.total), np.uint8)
+
+
+@struct
+class DialedHorizon(Horizon):
+    """The probes of time limits and of terminations, with a dial in place of two actions, and as little effect."""
+
+    @property
+    def action_space(self):
+        return Box(-1.0, 1.0, (1,))
+
+    def transition(self, state, action, noise):
+        del action
+        return super().transition(state, jnp.int32(0), noise)
 
 
 def play(env, actions, noises, key):

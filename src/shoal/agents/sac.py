@@ -1,0 +1,338 @@
+"""Soft actor-critic, for continuous and for discrete actions.
+
+Source: Haarnoja et al. 2018, "Soft actor-critic algorithms and applications"; for discrete actions Christodoulou 2019.
+The defaults are the hyperparameters of CleanRL's `sac_continuous_action.py`, but for the buffer: 100,000 samples, not a
+million, so that a population fits in memory. Differences: a time limit bootstraps from the true final observation;
+weights begin orthogonal; the temperature learns from the entropy that its policy step has measured.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.env import Env, Key
+from shoal.core.registry import agent
+from shoal.core.spaces import Discrete
+from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
+from shoal.nn.action_value import Critics
+from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked, uniform_action
+from shoal.nn.policy_network import PolicyNetwork
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.gradients import adam, descend, follow
+from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.rollout.rollout import Rollout, Worlds, final_slots
+
+Weights = Any
+LOG_STD = (-5.0, 2.0)  # bounds, which the network's output is squashed into
+
+
+@struct
+class Learner(Struct):
+    """What gradient steps change."""
+
+    actor: Weights
+    critics: Weights  # leaves lead with the critic
+    target: Weights  # of the critics
+    log_alpha: Float[Array, ""]
+    actor_moments: Any  # Adam's, over the weights as one flat vector
+    critic_moments: Any
+    alpha_moments: Any
+
+
+@struct
+class SACState(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    learner: Learner
+    worlds: Worlds
+    replay: Replay
+
+
+@struct
+class SACPolicy(Struct):
+    """What acting and valuing need."""
+
+    actor: Weights
+    critics: Weights
+    log_alpha: Float[Array, ""]
+
+
+@agent("sac")
+@struct
+class SAC(Agent):
+    """Soft actor-critic: return and entropy, weighed by a temperature that is tuned.
+
+    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
+    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on; until then
+    actions are uniform. Each is a step of the critics; every `policy_delay` of them come as many steps of the policy.
+
+    Actions in a box are a Gaussian pressed through tanh into its bounds, which must be finite. Discrete actions have
+    a categorical policy and critics that value all of them, so that expectations are exact. The entropy that the
+    temperature aims for is in nats, of actions as the world gets them.
+    """
+
+    learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
+    policy_learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    alpha_learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
+    target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
+    temperature: Choice = hyper(0, names=("tuned", "fixed"))
+    alpha: Number = hyper(1.0, search=(0.01, 1.0, "log"), valid=(1e-9, 1e6), help="temperature: at first, or for good")
+    entropy_ratio: Number = hyper(1.0, valid=(-1e3, 1e3), help="in a box, of minus the number of components to aim for")
+    discrete_entropy_ratio: Number = hyper(
+        0.89, search=(0.1, 0.98), valid=(0, 1), help="of the entropy of uniform choice to aim for"
+    )
+    policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps between two visits of the policy")
+    batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
+    buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
+    learning_starts: Number = hyper(5e3, valid=(0, 1e9), help="uniform actions before the first gradient step")
+    train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
+
+    num_envs: int = static(1)
+    num_steps: int = static(4, help="steps of each environment in one update")
+    num_critics: int = static(2, help="the least of their values counts")
+    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
+    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
+    hidden: tuple[int, ...] = static((256, 256))
+    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
+    network: Any = static(None, help="a torso of your own")
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    # Filled in by `bind`; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+    rollout: Any = static(None)
+    final_rows: Any = static(None)  # how many time limits the buffer can hold
+
+    def bind(self, env: Env) -> "SAC":
+        """This agent for this environment. Raises Unsuited for actions neither discrete nor in a bounded box."""
+        check_choices(self)
+        check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
+        if not isinstance(env.action_space, Discrete):
+            check_bounded(env.action_space)
+        (full,) = fill_caps([self])
+        return full.replace(
+            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+            final_rows=final_slots(env, rows_for(full.max_buffer_size, self.num_envs, self.num_steps)),
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all environments together."""
+        return self.num_envs * self.num_steps
+
+    def init(self, key: Key, env: Env) -> SACState:
+        """Fresh weights and worlds, and an empty buffer."""
+        key, k_learner, k_worlds = jax.random.split(key, 3)
+        worlds = self.rollout.init(env, k_worlds)
+        seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
+        action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
+        replay = Replay.empty(
+            jax.tree.map(lambda x: x[0], seen),
+            action,
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            size=self.max_buffer_size,
+            final_rows=self.final_rows,
+        )
+        return SACState(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
+
+    def update(self, state: SACState, env: Env, clock: Int[Array, ""]) -> tuple[SACState, Metrics]:
+        """Roll out, store, and make the gradient steps that are due."""
+        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
+        worlds, trajectory, _ = self.rollout.collect(
+            env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
+        )
+        replay = state.replay.add(steps_of(trajectory), clock)
+        learner, losses = self._train(state.learner, replay, state.age, clock, k_train)
+        return SACState(state.age + 1, key, learner, worlds, replay), Metrics(trajectory.episodes(), losses)
+
+    def act(
+        self, state: SACState | SACPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The middle of the policy when greedy (its likeliest choice, for discrete actions), a draw otherwise."""
+        policy = self._policy(self.policy_state(state).actor, Seen(obs, mask))
+        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        return action.astype(self.action_space.dtype), carry
+
+    def value(self, state: SACState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
+        """The soft value: return and entropy to come. In a box, without the entropy of the next action, its middle."""
+        known, seen = self.policy_state(state), Seen(obs, None)
+        if isinstance(self.action_space, Discrete):
+            return self._soft_value(known.actor, known.critics, self._alpha(known), seen, None)[0]
+        action = self._policy(known.actor, seen).mode()
+        return jnp.min(self._critics(known.critics, obs, action), axis=0)
+
+    def policy_state(self, state: SACState | SACPolicy) -> SACPolicy:
+        """Weights and temperature."""
+        if isinstance(state, SACPolicy):
+            return state
+        return SACPolicy(state.learner.actor, state.learner.critics, state.learner.log_alpha)
+
+    # What happens inside an update, in order.
+
+    def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
+        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        done = age * self.steps_per_update + jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
+        return noise, done < self.learning_starts
+
+    def _behavior(self, state: SACState) -> Any:
+        def behave(obs, mask, noise, carry):
+            chance, is_uniform = noise
+            chosen = self._policy(state.learner.actor, Seen(obs, mask)).sample(chance)
+            action = jnp.where(is_uniform, uniform_action(self.action_space, chance, mask), chosen)
+            return action.astype(self.action_space.dtype), None, carry
+
+        return behave
+
+    def _train(
+        self, learner: Learner, replay: Replay, age: Int[Array, ""], clock: Int[Array, ""], key: Key
+    ) -> tuple[Learner, dict[str, Array]]:
+        newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
+        share = batch_shares(self.batch_size, self.max_batch_size)
+
+        def step(i, loop):
+            learner, total = loop
+            k_index, k_critics, k_actor = jax.random.split(jax.random.fold_in(key, i), 3)
+            index = replay.uniform(k_index, self.max_batch_size, newest, usable)
+            batch = replay.take(index, self.discount)
+            learner, losses = self._learn_critics(learner, batch, share, k_critics)
+            learner = self._learn_policy(learner, batch.seen, share, k_actor)
+            learner = learner.replace(target=follow(learner.target, learner.critics, self.target_mix))
+            return learner, jax.tree.map(jnp.add, total, losses)
+
+        due = self._due(age)
+        nothing = dict.fromkeys(("loss", "td_error", "worth", "entropy", "alpha"), jnp.float32(0))
+        learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
+        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
+
+    def _due(self, age: Int[Array, ""]) -> Int[Array, ""]:
+        """How many gradient steps the update at this age makes."""
+        return gradient_steps_due(
+            age,
+            self.num_envs,
+            self.num_steps,
+            starts=self.learning_starts,
+            frequency=self.train_frequency,
+            iterations=self.train_iterations,
+        )
+
+    def _learn_critics(
+        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
+    ) -> tuple[Learner, dict[str, Array]]:
+        alpha = self._alpha(learner)
+        noise = draw_noise(self.action_space, key, share.shape)
+        after, entropy = self._soft_value(learner.actor, learner.target, alpha, batch.next_seen, noise)
+        target = batch.reward + batch.bootstrap * after
+
+        def loss(critics):
+            worth = self._critics(critics, batch.seen.obs, batch.action)
+            error = worth - target[None]
+            mean = {"td_error": jnp.abs(error), "worth": worth}
+            mean = jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)
+            squares = jnp.sum(share * jnp.sum(error**2, axis=0))
+            return squares, {"loss": squares, **mean}
+
+        slope, losses = jax.grad(loss, has_aux=True)(learner.critics)
+        critics, moments = descend(learner.critics, slope, learner.critic_moments, self.learning_rate, self.adam_eps)
+        losses |= {"entropy": jnp.sum(share * entropy), "alpha": alpha}
+        return learner.replace(critics=critics, critic_moments=moments), losses
+
+    def _learn_policy(self, learner: Learner, seen: Seen, share: Float[Array, "B"], key: Key) -> Learner:
+        """`policy_delay` steps of policy and temperature when as many steps of the critics have passed, else none."""
+
+        def step(i, learner):
+            noise = draw_noise(self.action_space, jax.random.fold_in(key, i), share.shape)
+            alpha = self._alpha(learner)
+
+            def loss(actor):
+                value, entropy = self._soft_value(actor, learner.critics, alpha, seen, noise)
+                return -jnp.sum(share * value), entropy
+
+            slope, entropy = jax.grad(loss, has_aux=True)(learner.actor)
+            actor, moments = descend(
+                learner.actor, slope, learner.actor_moments, self.policy_learning_rate, self.adam_eps
+            )
+            learner = learner.replace(actor=actor, actor_moments=moments)
+            return self._learn_alpha(learner, jnp.sum(share * (entropy - self._target_entropy(seen))))
+
+        every = jnp.maximum(self.policy_delay, 1).astype(jnp.int32)
+        times = jnp.where(learner.critic_moments.count % every == 0, every, 0)
+        return jax.lax.fori_loop(0, times, step, learner)
+
+    def _learn_alpha(self, learner: Learner, excess: Float[Array, ""]) -> Learner:
+        # The loss is alpha * (entropy - its target): more entropy than wanted makes it cheaper.
+        slope = jnp.exp(learner.log_alpha) * excess
+        rate = jnp.where(self.temperature == 0, self.alpha_learning_rate, 0)
+        log_alpha, moments = descend(learner.log_alpha, slope, learner.alpha_moments, rate, self.adam_eps)
+        return learner.replace(log_alpha=log_alpha, alpha_moments=moments)
+
+    def _soft_value(
+        self, actor: Weights, critics: Weights, alpha: Float[Array, ""], seen: Seen, noise: Any
+    ) -> tuple[Float[Array, "*axes"], Float[Array, "*axes"]]:
+        """(the value of a state with its entropy, the entropy): exact for discrete actions, else of one draw."""
+        policy = self._policy(actor, seen)
+        if isinstance(policy, Categorical):
+            entropy = policy.entropy()
+            worth = jnp.min(self._critics.every(critics, seen.obs), axis=0)
+            return jnp.sum(jax.nn.softmax(policy.logits) * worth, axis=-1) + alpha * entropy, entropy
+        action, log_prob = policy.draw(noise)
+        return jnp.min(self._critics(critics, seen.obs, action), axis=0) - alpha * log_prob, -log_prob
+
+    # Small parts.
+
+    @property
+    def _actor(self) -> PolicyNetwork:
+        space = self.action_space
+        outputs = space.n if isinstance(space, Discrete) else 2 * space.shape[0]
+        return PolicyNetwork(self.network, self.observation_space, outputs)
+
+    @property
+    def _critics(self) -> Critics:
+        return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
+
+    def _fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+        k_actor, k_critics = jax.random.split(key)
+        actor = self._actor.init(k_actor, obs)
+        critics = self._critics.init(k_critics, obs, jnp.broadcast_to(action, (self.num_envs, *action.shape)))
+        log_alpha = jnp.log(jnp.asarray(self.alpha, jnp.float32))
+        return Learner(
+            actor=actor,
+            critics=critics,
+            target=jax.tree.map(jnp.copy, critics),
+            log_alpha=log_alpha,
+            actor_moments=adam().init(ravel_pytree(actor)[0]),
+            critic_moments=adam().init(ravel_pytree(critics)[0]),
+            alpha_moments=adam().init(ravel_pytree(log_alpha)[0]),
+        )
+
+    def _policy(self, actor: Weights, seen: Seen) -> Categorical | SquashedGaussian:
+        out = self._actor(actor, seen.obs)
+        if isinstance(self.action_space, Discrete):
+            return Categorical(masked(out, seen.mask))
+        mean, spread = jnp.split(out, 2, axis=-1)
+        low, high = LOG_STD
+        return SquashedGaussian(mean, low + (high - low) * (jnp.tanh(spread) + 1) / 2, self.action_space)
+
+    def _alpha(self, known: Learner | SACPolicy) -> Float[Array, ""]:
+        return jnp.where(self.temperature == 0, jnp.exp(known.log_alpha), self.alpha)
+
+    def _target_entropy(self, seen: Seen) -> Float[Array, "..."]:
+        """Nats to aim for in each state."""
+        if not isinstance(self.action_space, Discrete):
+            return -self.entropy_ratio * self.action_space.shape[0]
+        if seen.mask is None:
+            return self.discrete_entropy_ratio * jnp.log(float(self.action_space.n))
+        return self.discrete_entropy_ratio * jnp.log(jnp.sum(seen.mask, axis=-1, dtype=jnp.float32))
