@@ -1,0 +1,291 @@
+"""Twin delayed deep deterministic policy gradients, and DDPG, from which it came.
+
+Source: Fujimoto et al. 2018, "Addressing function approximation error in actor-critic methods"; DDPG: Lillicrap et al.
+2016, here with the networks and rates of TD3 (Fujimoto's "our DDPG", but its policy steps are not delayed). The
+defaults are the hyperparameters of CleanRL's `td3_continuous_action.py`, but for the buffer: 100,000 samples, not a
+million, so that a population fits in memory. Differences: a time limit bootstraps from the true final observation;
+weights begin orthogonal.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.env import Env, Key
+from shoal.core.registry import agent
+from shoal.core.struct import Number, Struct, fill_caps, hyper, static, struct
+from shoal.nn.action_value import Critics
+from shoal.nn.distributions import check_bounded, draw_noise, from_unit, to_unit, uniform_action
+from shoal.nn.policy_network import PolicyNetwork
+from shoal.nn.torso_choice import default_torso
+from shoal.ops.gradients import adam, descend, follow
+from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.rollout.rollout import Rollout, Worlds, final_slots
+
+Weights = Any
+
+
+@struct
+class Networks(Struct):
+    """A policy and its critics."""
+
+    actor: Weights
+    critics: Weights  # leaves lead with the critic
+
+
+@struct
+class Learner(Struct):
+    """What gradient steps change."""
+
+    weights: Networks
+    target: Networks
+    actor_moments: Any  # Adam's, over the weights as one flat vector
+    critic_moments: Any
+
+
+@struct
+class TD3State(Struct):
+    """One member in training."""
+
+    age: Int[Array, ""]
+    key: Key
+    learner: Learner
+    worlds: Worlds
+    replay: Replay
+
+
+@agent("td3")
+@agent("ddpg", num_critics=1, target_noise=0.0, policy_delay=1.0)
+@struct
+class TD3(Agent):
+    """A deterministic policy that climbs its critics, for actions in a box with finite bounds.
+
+    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
+    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on; until then
+    actions are uniform. Each is a step of the critics; every `policy_delay`-th comes with one of the policy and of all
+    target weights. All noise is in units of half the width of the box.
+    """
+
+    learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
+    policy_learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
+    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
+    target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
+    policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps for each step of the policy")
+    exploration_noise: Number = hyper(
+        0.1, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="deviation, added to actions"
+    )
+    target_noise: Number = hyper(0.2, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="deviation, in targets")
+    target_clip: Number = hyper(0.5, valid=(0, 1e3), help="largest noise in targets")
+    batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
+    buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
+    learning_starts: Number = hyper(25e3, valid=(0, 1e9), help="uniform actions before the first gradient step")
+    train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
+
+    num_envs: int = static(1)
+    num_steps: int = static(4, help="steps of each environment in one update")
+    num_critics: int = static(2, help="the least of their values counts in targets; the policy climbs the first")
+    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
+    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
+    hidden: tuple[int, ...] = static((256, 256))
+    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
+    network: Any = static(None, help="a torso of your own")
+    reset: str = static("bank", choices=("bank", "exact"))
+
+    # Filled in by `bind`; None before.
+    observation_space: Any = static(None)
+    action_space: Any = static(None)
+    rollout: Any = static(None)
+    final_rows: Any = static(None)  # how many time limits the buffer can hold
+
+    def bind(self, env: Env) -> "TD3":
+        """This agent for this environment. Raises Unsuited for actions that are not in a bounded box."""
+        check_choices(self)
+        check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
+        check_bounded(env.action_space)
+        (full,) = fill_caps([self])
+        return full.replace(
+            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+            final_rows=final_slots(env, rows_for(full.max_buffer_size, self.num_envs, self.num_steps)),
+        )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of all environments together."""
+        return self.num_envs * self.num_steps
+
+    def init(self, key: Key, env: Env) -> TD3State:
+        """Fresh weights and worlds, and an empty buffer."""
+        key, k_learner, k_worlds = jax.random.split(key, 3)
+        worlds = self.rollout.init(env, k_worlds)
+        seen = Seen(jax.vmap(env.observe)(worlds.state), None)
+        action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
+        replay = Replay.empty(
+            jax.tree.map(lambda x: x[0], seen),
+            action,
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            size=self.max_buffer_size,
+            final_rows=self.final_rows,
+        )
+        return TD3State(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
+
+    def update(self, state: TD3State, env: Env, clock: Int[Array, ""]) -> tuple[TD3State, Metrics]:
+        """Roll out, store, and make the gradient steps that are due."""
+        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
+        worlds, trajectory, _ = self.rollout.collect(
+            env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
+        )
+        replay = state.replay.add(steps_of(trajectory), clock)
+        learner, losses = self._train(state.learner, replay, state.age, clock, k_train)
+        return TD3State(state.age + 1, key, learner, worlds, replay), Metrics(trajectory.episodes(), losses)
+
+    def act(
+        self, state: TD3State | Networks, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """The policy's action; with the noise of exploration unless greedy."""
+        del mask
+        actor = self.policy_state(state).actor
+        if greedy:
+            return self._choose(actor, obs), carry
+        return self._explore(actor, obs, draw_noise(self.action_space, key, ())), carry
+
+    def value(self, state: TD3State | Networks, obs: Any) -> Float[Array, "*axes"]:
+        """What the critics agree that the policy's action is worth."""
+        known = self.policy_state(state)
+        return jnp.min(self._critics(known.critics, obs, self._choose(known.actor, obs)), axis=0)
+
+    def policy_state(self, state: TD3State | Networks) -> Networks:
+        """Weights."""
+        return state if isinstance(state, Networks) else state.learner.weights
+
+    # What happens inside an update, in order.
+
+    def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
+        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        done = age * self.steps_per_update + jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
+        return noise, done < self.learning_starts
+
+    def _behavior(self, state: TD3State) -> Any:
+        def behave(obs, mask, noise, carry):
+            del mask
+            chance, is_uniform = noise
+            chosen = self._explore(state.learner.weights.actor, obs, chance)
+            return jnp.where(is_uniform, uniform_action(self.action_space, chance), chosen), None, carry
+
+        return behave
+
+    def _train(
+        self, learner: Learner, replay: Replay, age: Int[Array, ""], clock: Int[Array, ""], key: Key
+    ) -> tuple[Learner, dict[str, Array]]:
+        newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
+        share = batch_shares(self.batch_size, self.max_batch_size)
+
+        def step(i, loop):
+            learner, total = loop
+            k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
+            index = replay.uniform(k_index, self.max_batch_size, newest, usable)
+            batch = replay.take(index, self.discount)
+            learner, losses = self._learn_critics(learner, batch, share, k_noise)
+            learner = self._learn_policy(learner, batch.seen, share)
+            return learner, jax.tree.map(jnp.add, total, losses)
+
+        due, nothing = self._due(age), dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
+        learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
+        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
+
+    def _due(self, age: Int[Array, ""]) -> Int[Array, ""]:
+        """How many gradient steps the update at this age makes."""
+        return gradient_steps_due(
+            age,
+            self.num_envs,
+            self.num_steps,
+            starts=self.learning_starts,
+            frequency=self.train_frequency,
+            iterations=self.train_iterations,
+        )
+
+    def _learn_critics(
+        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
+    ) -> tuple[Learner, dict[str, Array]]:
+        noise = draw_noise(self.action_space, key, share.shape)
+        target = batch.reward + batch.bootstrap * self._after(learner.target, batch.next_seen, noise)
+
+        def loss(critics):
+            worth = self._critics(critics, batch.seen.obs, batch.action)
+            error = worth - target[None]
+            mean = {"td_error": jnp.abs(error), "worth": worth}
+            mean = jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)
+            squares = jnp.sum(share * jnp.sum(error**2, axis=0))
+            return squares, {"loss": squares, **mean}
+
+        old = learner.weights
+        slope, losses = jax.grad(loss, has_aux=True)(old.critics)
+        critics, moments = descend(old.critics, slope, learner.critic_moments, self.learning_rate, self.adam_eps)
+        return learner.replace(weights=old.replace(critics=critics), critic_moments=moments), losses
+
+    def _after(self, target: Networks, seen: Seen, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
+        """What the target critics agree that actions near the target policy's are worth."""
+        smoothing = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
+        action = self._nudge(self._choose(target.actor, seen.obs), smoothing)
+        return jnp.min(self._critics(target.critics, seen.obs, action), axis=0)
+
+    def _learn_policy(self, learner: Learner, seen: Seen, share: Float[Array, "B"]) -> Learner:
+        """A step of the policy and of all targets when it is time, else none."""
+
+        def step(_, learner):
+            old = learner.weights
+            first = jax.tree.map(lambda x: x[:1], old.critics)
+
+            def loss(actor):
+                return -jnp.sum(share * self._critics(first, seen.obs, self._choose(actor, seen.obs))[0])
+
+            slope = jax.grad(loss)(old.actor)
+            actor, moments = descend(old.actor, slope, learner.actor_moments, self.policy_learning_rate, self.adam_eps)
+            new = old.replace(actor=actor)
+            return Learner(new, follow(learner.target, new, self.target_mix), moments, learner.critic_moments)
+
+        every = jnp.maximum(self.policy_delay, 1).astype(jnp.int32)
+        is_time = learner.critic_moments.count % every == 0
+        return jax.lax.fori_loop(0, is_time.astype(jnp.int32), step, learner)
+
+    # Small parts.
+
+    @property
+    def _actor(self) -> PolicyNetwork:
+        return PolicyNetwork(self.network, self.observation_space, self.action_space.shape[0])
+
+    @property
+    def _critics(self) -> Critics:
+        return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
+
+    def _fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+        k_actor, k_critics = jax.random.split(key)
+        actor = self._actor.init(k_actor, obs)
+        critics = self._critics.init(k_critics, obs, jnp.broadcast_to(action, (self.num_envs, *action.shape)))
+        weights = Networks(actor, critics)
+        return Learner(
+            weights=weights,
+            target=jax.tree.map(jnp.copy, weights),
+            actor_moments=adam().init(ravel_pytree(actor)[0]),
+            critic_moments=adam().init(ravel_pytree(critics)[0]),
+        )
+
+    def _choose(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:
+        return from_unit(self.action_space, jnp.tanh(self._actor(actor, obs)))
+
+    def _explore(self, actor: Weights, obs: Any, noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+        return self._nudge(self._choose(actor, obs), self.exploration_noise * noise)
+
+    def _nudge(self, action: Float[Array, "*axes n"], by: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+        # `by` is in units of half the width of the box, whose bounds `from_unit` keeps.
+        return from_unit(self.action_space, to_unit(self.action_space, action) + by)

@@ -1,0 +1,223 @@
+"""TD3's targets and losses against NumPy, its delays by hand, DDPG as a preset, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from shoal.agents.td3 import TD3
+from shoal.core.errors import Unsuited
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, make
+from shoal.core.spaces import Box
+from shoal.core.struct import static, struct, to_arrays
+from shoal.envs.probes import ContinuousAction
+from shoal.nn.distributions import draw_noise
+from shoal.ops.replay import Transitions
+from shoal.rollout.experience import Seen
+from worlds import DialedHorizon
+
+# How the family learns the probes of the contract within seconds.
+QUICK = {
+    "learning_rate": 3e-3,
+    "policy_learning_rate": 3e-3,
+    "discount": 0.9,
+    "target_mix": 0.05,
+    "exploration_noise": 0.3,
+    "batch_size": 64,
+    "buffer_size": 4000,
+    "learning_starts": 100,
+    "train_frequency": 4,
+    "num_envs": 4,
+    "num_steps": 10,
+    "hidden": (32,),
+    "updates": 200,
+}
+CONTRACT = {"td3": QUICK, "ddpg": QUICK}
+
+
+@struct
+class Bounded(ContinuousAction):
+    """A probe whose actions lie in a box of the test's choosing."""
+
+    space: Box = static(Box(-1.0, 1.0, (1,)))
+
+    @property
+    def action_space(self):
+        return self.space
+
+
+def bound(env="Pendulum-v1", name="td3", **fields):
+    env = make(env) if isinstance(env, str) else env
+    agent = AGENTS[name].build(**{"hidden": (8,), "buffer_size": 200, "batch_size": 16, **fields}).bind(env)
+    return to_arrays(agent), to_arrays(env)
+
+
+def random_batch(size=16, seed=0):
+    random = np.random.default_rng(seed)
+    obs, after = random.normal(size=(2, size, 3)).astype(np.float32)
+    action = random.uniform(-2, 2, (size, 1)).astype(np.float32)
+    reward = random.normal(size=size).astype(np.float32)
+    bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
+    arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
+    return Transitions(Seen(jnp.asarray(obs), None), *arrays, Seen(jnp.asarray(after), None))
+
+
+def a_learner(agent, env):
+    """A learner whose target differs from its weights."""
+    learner = jax.jit(agent.init)(make_key(0), env).learner
+
+    def shaken(tree, seed):
+        return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(seed), x.shape), tree)
+
+    return learner.replace(weights=shaken(learner.weights, 1), target=shaken(learner.target, 2))
+
+
+def numpy_net(weights, x, critic=None):
+    def pick(leaf):
+        return np.asarray(leaf if critic is None else leaf[critic], np.float64)
+
+    torso = weights["torso"]["params"]["Dense_0"]
+    hidden = np.maximum(x @ pick(torso["kernel"]) + pick(torso["bias"]), 0)
+    return hidden @ pick(weights["head"]["kernel"]) + pick(weights["head"]["bias"])
+
+
+def numpy_policy(networks, obs):
+    """Actions on a scale from -1 to 1."""
+    return np.tanh(numpy_net(networks.actor, np.asarray(obs, np.float64)))
+
+
+def numpy_worth(networks, obs, unit):
+    joined = np.concatenate([np.asarray(obs, np.float64), unit], axis=1)
+    count = networks.critics["head"]["bias"].shape[0]
+    return np.stack([numpy_net(networks.critics, joined, k)[:, 0] for k in range(count)])
+
+
+@pytest.mark.parametrize("name", ["td3", "ddpg"])
+def test_the_critics_loss_equals_a_numpy_version(name):
+    agent, env = bound(name=name, learning_rate=0.0)
+    learner, batch = a_learner(agent, env), random_batch()
+    share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
+    _, losses = agent._learn_critics(learner, batch, share, make_key(3))
+
+    after = batch.next_seen.obs
+    noise = np.asarray(draw_noise(env.action_space, make_key(3), (16,)), np.float64)
+    smoothing = np.clip(0.2 * noise, -0.5, 0.5) if name == "td3" else 0.0
+    unit = np.clip(numpy_policy(learner.target, after) + smoothing, -1, 1)
+    target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * numpy_worth(learner.target, after, unit).min(
+        axis=0
+    )
+    error = numpy_worth(learner.weights, batch.seen.obs, np.asarray(batch.action) / 2) - target
+    assert len(error) == (2 if name == "td3" else 1)
+    np.testing.assert_allclose(losses["loss"], (error[:, :10] ** 2).sum(axis=0).mean(), rtol=1e-4)
+    np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
+
+
+def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
+    agent, env = bound(target_noise=100.0, target_clip=0.25)
+    learner, batch = a_learner(agent, env), random_batch()
+    noise = jnp.ones((16, 1))
+    value = agent._after(learner.target, batch.next_seen, noise)
+    unit = np.minimum(numpy_policy(learner.target, batch.next_seen.obs) + 0.25, 1)
+    expected = numpy_worth(learner.target, batch.next_seen.obs, unit).min(axis=0)
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_policy_climbs_the_first_critic():
+    agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
+    learner, seen = a_learner(agent, env), random_batch().seen
+    after = agent._learn_policy(learner, seen, jnp.full(16, 1 / 16))
+
+    def worth(bias):
+        head = {**learner.weights.actor["head"], "bias": bias}
+        networks = learner.weights.replace(actor={**learner.weights.actor, "head": head})
+        return numpy_worth(networks, seen.obs, numpy_policy(networks, seen.obs))[0].mean()
+
+    # Adam's first step follows the sign of the slope, which differences in float64 tell.
+    bias = np.asarray(learner.weights.actor["head"]["bias"], np.float64)
+    uphill = np.sign(worth(bias + 1e-5) - worth(bias - 1e-5))
+    moved = np.asarray(after.weights.actor["head"]["bias"]) - np.asarray(learner.weights.actor["head"]["bias"])
+    np.testing.assert_allclose(moved, 1e-3 * uphill, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 1, 1, 1, 2])])
+def test_policy_and_targets_wait_for_the_critics(delay, visits):
+    agent, env = bound(policy_delay=delay, target_mix=0.25)
+    learner, batch, share = a_learner(agent, env), random_batch(), jnp.full(16, 1 / 16)
+    made = []
+    for i in range(6):
+        before = learner.target
+        learner, _ = agent._learn_critics(learner, batch, share, make_key(i))
+        learner = agent._learn_policy(learner, batch.seen, share)
+        moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
+        made.append(int(learner.actor_moments.count))
+        expected = jax.tree.map(lambda t, w, m=moves: t + 0.25 * m * (w - t), before, learner.weights)
+        for got, wanted in zip(jax.tree.leaves(learner.target), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    assert made == visits
+
+
+def test_actions_are_uniform_until_learning_starts_and_then_near_the_policys():
+    agent, env = bound(num_steps=4, num_envs=50, learning_starts=300.0, exploration_noise=0.1)
+    state = agent.init(make_key(0), env)
+    actor = jax.tree.map(jnp.zeros_like, state.learner.weights.actor)  # always 0
+    state = state.replace(learner=state.learner.replace(weights=state.learner.weights.replace(actor=actor)))
+    for clock in range(2):
+        state, _ = agent.update(state, env, jnp.int32(clock))
+    action = np.asarray(state.replay.action[:8]).reshape(8, 50)
+    assert stats.kstest(action[:6].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
+    assert stats.kstest(action[6:].ravel(), stats.norm(0, 0.2).cdf).pvalue > 1e-3  # a tenth of half the width
+
+
+def test_exploration_is_for_training_only():
+    agent, env = bound()
+    state = agent.init(make_key(0), env)
+    obs = jnp.asarray([1.0, 0.0, 0.5])
+    expected = 2 * numpy_policy(state.learner.weights, obs[None])[0]
+    greedy, _ = agent.act(state, obs, None, make_key(1), True)
+    drawn, _ = agent.act(state, obs, None, make_key(1), False)
+    noise = np.asarray(draw_noise(env.action_space, make_key(1), ()))
+    np.testing.assert_allclose(greedy, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(drawn, np.clip(expected + 2 * 0.1 * noise, -2, 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("terminates", [False, True])
+def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
+    fields = {key: value for key, value in QUICK.items() if key != "updates"}
+    ends = {"max_steps": None, "terminates_after": 5} if terminates else {}
+    agent, env = bound(DialedHorizon(**ends), **fields)
+
+    @jax.jit
+    def train(key):
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, 250, lambda i, s: agent.update(s, env, i)[0], state)
+
+    state = train(make_key(0))
+    steps_left = 5 - np.arange(5)
+    expected = (1 - 0.9**steps_left) / (1 - 0.9) if terminates else np.full(5, 10.0)
+    values = agent.value(state, jnp.arange(5.0)[:, None] / 5)
+    np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
+
+
+def test_ddpg_is_td3_without_what_td3_added():
+    plain, full = AGENTS["ddpg"].build(), AGENTS["td3"].build()
+    assert isinstance(plain, TD3)
+    assert (plain.num_critics, plain.target_noise, plain.policy_delay) == (1, 0, 1)
+    assert (full.num_critics, full.target_noise, full.policy_delay) == (2, 0.2, 2)
+
+
+@pytest.mark.parametrize(
+    ("env", "fields", "kind", "words"),
+    [
+        ("CartPole-v1", {}, Unsuited, "needs actions in a Box, not Discrete"),
+        (Bounded(space=Box(-np.inf, 1.0, (1,))), {}, Unsuited, "needs low < high and both finite, not Box"),
+        (Bounded(space=Box(0.0, (1.0, 0.0), (2,))), {}, Unsuited, "needs low < high and both finite, not Box"),
+        (Bounded(space=Box(0, 3, (1,), np.int32)), {}, Unsuited, "needs a Box of floats"),
+        (Bounded(space=Box(-1.0, 1.0, (2, 2))), {}, Unsuited, "a Box of one axis"),
+        ("Pendulum-v1", {"hidden": (8, 0)}, ValueError, "a layer without units"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
+    with pytest.raises(kind, match=words):
+        bound(env, **fields)
