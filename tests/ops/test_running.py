@@ -39,3 +39,14 @@ def test_large_offsets_do_not_destroy_the_variance():
     for part in np.split(data, 10):
         running = running.update(jnp.asarray(part))
     np.testing.assert_allclose(running.std(), data.astype(np.float64).std(0), rtol=1e-2)
+
+
+def test_statistics_of_parts_merge_into_those_of_the_whole():
+    data = np.random.default_rng(2).normal(-2.0, 3.0, (300, 2)).astype(np.float32)
+    nothing = RunningStats.zero(jnp.zeros(2))
+    left, right = nothing.update(jnp.asarray(data[:40])), nothing.update(jnp.asarray(data[40:]))
+    whole = left.merge(right).merge(nothing)
+    np.testing.assert_allclose(whole.mean, data.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(whole.std(), data.std(0), rtol=1e-5)
+    assert whole.count == 300
+    np.testing.assert_array_equal(nothing.merge(nothing).mean, [0, 0])

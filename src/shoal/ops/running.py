@@ -24,20 +24,26 @@ class RunningStats(Struct):
         return cls(jnp.float32(0), zeros, zeros)
 
     def update(self, batch: Any, axes: int = 1) -> "RunningStats":
-        """Take in a batch whose first `axes` axes are samples. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
+        """Take in a batch whose first `axes` axes are samples."""
         over = tuple(range(axes))
         first = jax.tree.leaves(batch)[0]
         n = jnp.float32(0) + jnp.asarray(first.size / max(1, first[(0,) * axes].size), jnp.float32)
-        total = self.count + n
         batch = jax.tree.map(lambda x: x.astype(jnp.float32), batch)
         mean = jax.tree.map(lambda x: jnp.mean(x, axis=over), batch)
         spread = jax.tree.map(lambda x, m: jnp.sum((x - jnp.expand_dims(m, over)) ** 2, axis=over), batch, mean)
-        shift = jax.tree.map(lambda a, b: b - a, self.mean, mean)
+        return self.merge(RunningStats(n, mean, spread))
+
+    def merge(self, other: "RunningStats") -> "RunningStats":
+        """Both together. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
+        n = other.count
+        total = self.count + n
+        share = n / jnp.maximum(total, 1)
+        shift = jax.tree.map(lambda a, b: b - a, self.mean, other.mean)
         return RunningStats(
             count=total,
-            mean=jax.tree.map(lambda m, d: m + d * (n / total), self.mean, shift),
+            mean=jax.tree.map(lambda m, d: m + d * share, self.mean, shift),
             deviation=jax.tree.map(
-                lambda a, b, d: a + b + d**2 * (self.count * n / total), self.deviation, spread, shift
+                lambda a, b, d: a + b + d**2 * (self.count * share), self.deviation, other.deviation, shift
             ),
         )
 
