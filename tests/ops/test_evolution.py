@@ -1,0 +1,167 @@
+"""What is handed to evosax and what comes back: traced numbers, shaped costs, and a first generation that counts."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.errors import UnknownNameError
+from shoal.core.keys import make_key
+from shoal.ops.evolution import NOT_HERE, Evolution
+
+TARGET = jnp.asarray([0.5, -0.3, 0.2, 0.1])
+SMALL = ["Open_ES", "SNES", "Sep_CMA_ES", "PGPE", "SimpleGA", "PSO", "DifferentialEvolution", "ARS"]
+
+
+def names():
+    algorithms = pytest.importorskip("evosax.algorithms")
+    return [name for name in algorithms.algorithms if name not in NOT_HERE]
+
+
+def minimize(name, generations=60):
+    """Search for TARGET; the squared distance at the start and at the end."""
+    evolution = Evolution.named(name, 16, 4)
+
+    @jax.jit
+    def run(key, sigma, rate):
+        def generation(i, carry):
+            state, key = carry
+            key, k_ask, k_tell = jax.random.split(key, 3)
+            population, state = evolution.ask(k_ask, state, sigma)
+            cost = jnp.sum((population - TARGET[None]) ** 2, axis=1)
+            return evolution.tell(k_tell, population, cost, state, sigma, rate), key
+
+        start = evolution.init(key, jnp.zeros(4), sigma)
+        state, _ = jax.lax.fori_loop(0, generations, generation, (start, jax.random.fold_in(key, 1)))
+        return evolution.solution(state)
+
+    found = run(make_key(0), jnp.float32(0.1), jnp.float32(evolution.default_rate))
+    return float(jnp.sum(TARGET**2)), float(jnp.sum((found - TARGET) ** 2))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_strategy_minimizes(name):
+    before, after = minimize(name)
+    assert after < 0.3 * before
+
+
+@pytest.mark.long
+def test_every_strategy_of_evosax_runs():
+    worse = {}
+    for name in names():
+        before, after = minimize(name)
+        if not after < before:
+            worse[name] = after
+    assert not worse
+
+
+def one_step(shaping, cost, rate=0.5, sigma=0.2):
+    """Candidates, and the mean after one tell of plain gradient descent."""
+    evolution = Evolution.named("Open_ES", 6, 3, optimizer="sgd", shaping=shaping)
+    state = evolution.init(make_key(0), jnp.asarray([1.0, 2.0, 3.0]), sigma)
+    population, state = evolution.ask(make_key(1), state, sigma)
+    state = evolution.tell(make_key(2), population, jnp.asarray(cost), state, sigma, rate)
+    return np.asarray(population), np.asarray(evolution.solution(state))
+
+
+@pytest.mark.parametrize(
+    ("shaping", "shaped"),
+    [
+        ("default", [0.5, -0.5, 0.1, -0.3, 0.3, -0.1]),  # ranks of COST from 0 to 5, over 5, minus a half
+        ("ranks", [0.5, -0.5, 0.1, -0.3, 0.3, -0.1]),
+        ("none", [9.0, -4.0, 1.0, -2.0, 5.0, 0.0]),
+        ("z-score", (np.array([9.0, -4, 1, -2, 5, 0]) - 1.5) / np.array([9.0, -4, 1, -2, 5, 0]).std()),
+    ],
+)
+def test_shaped_costs_move_the_mean_as_in_numpy(shaping, shaped):
+    population, mean = one_step(shaping, [9.0, -4.0, 1.0, -2.0, 5.0, 0.0])
+    center = np.array([1.0, 2.0, 3.0])
+    gradient = np.asarray(shaped) @ ((population - center) / 0.2) / (6 * 0.2)  # Salimans et al. 2017, algorithm 1
+    np.testing.assert_allclose(mean, center - 0.5 * gradient, rtol=1e-4)
+
+
+def test_equal_costs_have_equal_ranks():
+    _, mean = one_step("ranks", [2.0] * 6)
+    np.testing.assert_allclose(mean, [1, 2, 3], rtol=1e-6)
+
+
+def test_candidates_come_in_mirrored_pairs_unless_told_otherwise():
+    population, _ = one_step("ranks", [0.0] * 6)
+    np.testing.assert_allclose(population[:3] + population[3:], [[2, 4, 6]] * 3, rtol=1e-6)
+    plain = Evolution.named("Open_ES", 6, 3, antithetic=False)
+    state = plain.init(make_key(0), jnp.zeros(3), 0.2)
+    alone, _ = plain.ask(make_key(1), state, 0.2)
+    assert not np.allclose(alone[:3] + alone[3:], 0) and not plain.is_antithetic
+
+
+def is_mirrored(name):
+    """Whether the second half of the candidates mirrors the first, and whether that is said; None for populations."""
+    evolution = Evolution.named(name, 8, 3)
+    if evolution.has_population:
+        return True, True
+    state = evolution.init(make_key(0), jnp.zeros(3), 0.5)
+    population, _ = evolution.ask(make_key(1), state, 0.5)
+    return bool(np.allclose(population[:4] + population[4:], 0, atol=1e-5)), bool(evolution.is_antithetic)
+
+
+@pytest.mark.parametrize("name", ["Open_ES", "PGPE", "CR_FM_NES", "SNES"])
+def test_strategies_that_mirror_their_candidates_are_known(name):
+    found, said = is_mirrored(name)
+    assert found == said
+
+
+@pytest.mark.long
+def test_all_strategies_that_mirror_their_candidates_are_known():
+    assert [name for name in names() if len(set(is_mirrored(name))) > 1] == []
+
+
+def test_learning_rate_and_step_size_are_numbers_of_the_call():
+    evolution = Evolution.named("Open_ES", 6, 3, optimizer="sgd")
+    traces = []
+
+    @jax.jit
+    def generation(sigma, rate):
+        traces.append(1)
+        state = evolution.init(make_key(0), jnp.zeros(3), 1.0)
+        population, state = evolution.ask(make_key(1), state, sigma)
+        state = evolution.tell(make_key(2), population, jnp.arange(6.0), state, sigma, rate)
+        return population, evolution.solution(state)
+
+    (near, slow), (far, fast) = generation(0.1, 0.1), generation(0.3, 0.6)
+    np.testing.assert_allclose(far, 3 * near, rtol=1e-5)
+    np.testing.assert_allclose(fast, 2 * slow, rtol=1e-5)  # six times the rate, at a third of the gradient
+    assert len(traces) == 1
+
+
+def test_a_strategy_that_adapts_its_step_size_is_given_the_first():
+    evolution = Evolution.named("SNES", 8, 3)
+    assert evolution.adapts_sigma and not evolution.is_scheduled
+    state = evolution.init(make_key(0), jnp.zeros(3), 0.25)
+    assert evolution.sigma(state) == 0.25
+    assert evolution.sigma(evolution.hold_sigma(state, 0.5)) == 0.5
+
+
+def test_the_first_generation_of_a_population_is_the_one_it_began_with():
+    evolution = Evolution.named("SimpleGA", 6, 2)
+    state = evolution.init(make_key(0), jnp.ones(2), 0.1)
+    population, asked = evolution.ask(make_key(1), state, 0.1)
+    np.testing.assert_array_equal(population, state.population)
+    told = evolution.tell(make_key(2), population, jnp.asarray([3.0, 2, 0, 5, 1, 4]), asked, 0.1, 1.0)
+    np.testing.assert_array_equal(evolution.solution(told), population[2])
+    later, _ = evolution.ask(make_key(3), told, 0.1)
+    assert not np.array_equal(later, population)
+
+
+def test_evosax_still_wants_what_is_given_to_it():
+    algorithms = pytest.importorskip("evosax.algorithms").algorithms
+    given = {"population_size", "solution"}
+    for name in names():
+        accepted = inspect.signature(algorithms[name]).parameters.values()
+        assert {p.name for p in accepted if p.default is inspect.Parameter.empty} <= given, name
+
+
+def test_an_unknown_strategy_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean SNES"):
+        Evolution.named("sness", 8, 3)
