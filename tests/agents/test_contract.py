@@ -61,7 +61,7 @@ TELLING = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-Coun
 
 def bound(agent_name, env, **changes):
     """An agent as its contract says, for an environment; None where the two cannot work together."""
-    fields = {key: value for key, value in SETTINGS[agent_name].items() if key not in ("updates", "for_env")}
+    fields = {key: value for key, value in SETTINGS[agent_name].items() if key not in ("updates", "image", "for_env")}
     if for_env := SETTINGS[agent_name].get("for_env"):  # what it can only be told for each world
         more = for_env(env)
         if more is None:
@@ -93,7 +93,8 @@ def learn(agent_name, env_name):
     """A member trained on a probe: (agent, state, env)."""
     env = make(env_name)
     has_network = "network" in AGENTS[agent_name].cls.__dataclass_fields__
-    agent = bound(agent_name, env, **(IMAGE if env_name == "Probe-Image-v0" and has_network else {}))
+    image = {**IMAGE, **SETTINGS[agent_name].get("image", {})}
+    agent = bound(agent_name, env, **(image if env_name == "Probe-Image-v0" and has_network else {}))
 
     @jax.jit
     def train(key):

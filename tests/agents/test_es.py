@@ -1,0 +1,388 @@
+"""Evolution strategies as an agent: whose chances are shared, what is counted, and that failures stay harmless."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.agents.es import ES, describe, without_failures
+from shoal.core.env import Env, State
+from shoal.core.errors import UnknownNameError
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, struct, to_arrays
+from shoal.envs.probes import ActionReward
+from shoal.nn.torsos import MLP
+from shoal.rollout.evaluate import evaluate
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder
+from shoal.train.loop import Run
+from shoal.train.placement import is_key
+from shoal.train.plan import make_plan
+from shoal.train.spec import RunSpec
+
+CONTRACT = {
+    "es": {
+        "population_size": 32,
+        "episodes": 8,
+        "episode_steps": 5,
+        "hidden": (8,),
+        "learning_rate": 0.1,
+        "sigma": 0.3,
+        "sigma_decay": 0.98,
+        "learning_rate_decay": 0.98,
+        # Two hundred generations are few for thousands of weights: a linear policy sees a half as well.
+        "image": {
+            "network": MLP(hidden=()),
+            "strategy": "SNES",
+            "population_size": 128,
+            "episodes": 64,
+            "learning_rate": 0.0,
+            "learning_rate_decay": 1.0,
+            "sigma_decay": 1.0,
+        },
+    }
+}
+
+
+def bound(env="CartPole-v1", **fields):
+    env = make(env) if isinstance(env, str) else env
+    return to_arrays(ES(**{"hidden": (4,), "population_size": 8, **fields}).bind(env)), to_arrays(env)
+
+
+@struct
+class Dice(Env):
+    """A fair die with noise in its start, its steps and its end: the reward is what was rolled, seen before."""
+
+    ends_at: Number = 0.9
+    max_steps: Number | None = 20
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 2.0, (2,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return DiceState(jnp.int32(0), jax.random.uniform(key))
+
+    def noise(self, key):
+        return jax.random.uniform(key)
+
+    def transition(self, state, action, noise):
+        reward = state.face + action.astype(jnp.float32)
+        return state.replace(face=noise), reward, noise > self.ends_at, {}
+
+    def observe(self, state):
+        return jnp.stack([state.face, 1 - state.face])
+
+
+@struct
+class DiceState(State):
+    """What was rolled."""
+
+    face: jax.Array
+
+
+@struct
+class Cliff(ActionReward):
+    """Action 1 is paid with what is no number."""
+
+    price: Number = float("nan")
+
+    def transition(self, state, action, noise):
+        """Pay and end."""
+        del noise
+        return state, jnp.where(action == 1, self.price, 0.5).astype(jnp.float32), jnp.bool_(True), {}
+
+
+def same_candidates(agent, env):
+    """One policy as often as there are candidates."""
+    flat = agent.evolution.solution(agent.init(make_key(0), env).search)
+    return jnp.tile(flat, (agent.population_size, 1))
+
+
+def returns_of_equals(**fields):
+    """Returns [P, K] of candidates that are all the same, in a world of chance."""
+    agent, env = bound(Dice(), episodes=3, **fields)
+    lives = agent._play(env, same_candidates(agent, env), None, make_key(1))
+    return np.asarray(lives.episode_return).reshape(agent.population_size, 3)
+
+
+def test_common_random_numbers_judge_equals_equally():
+    returns = returns_of_equals()
+    assert (returns == returns[0]).all()
+    assert len(set(returns[0].tolist())) == 3  # while every episode is another
+
+
+def test_antithetic_pairs_share_their_chances():
+    returns = returns_of_equals(common_random_numbers=False)
+    np.testing.assert_array_equal(returns[:4], returns[4:])  # evosax mirrors the first half in the second
+    assert len(set(returns[:4].ravel().tolist())) == 12
+
+
+def test_candidates_without_mirror_images_have_chances_of_their_own():
+    for fields in ({"antithetic": "off"}, {"strategy": "SNES"}):
+        returns = returns_of_equals(common_random_numbers=False, **fields)
+        assert len(set(returns.ravel().tolist())) == 24
+
+
+def played_alone(agent, env, weights, stats, world):
+    """One episode of one candidate, step by step: (return, observations)."""
+
+    @jax.jit
+    def one_step(world):
+        obs = env.observe(world)
+        seen = obs if stats is None else stats.normalize(obs)
+        head, _ = agent._controller.apply(agent._unravel(weights), seen, None)
+        world, reward, terminated, truncated, _ = env.advance(world, jnp.argmax(head), None)
+        return world, obs, reward, terminated | truncated
+
+    total, seen, done = 0.0, [], False
+    while not done:
+        world, obs, reward, done = one_step(world)
+        total += float(reward)
+        seen.append(np.asarray(obs))
+    return total, seen
+
+
+def test_every_candidate_plays_as_its_policy_alone_does():
+    agent, env = bound(episodes=2, sigma=1.0)
+    state = agent.init(make_key(3), env)
+    population, _ = agent.evolution.ask(make_key(4), state.search, jnp.float32(1.0))
+    lives = agent._play(env, population, None, make_key(5))
+    starts = agent._starts(env, jax.random.split(make_key(5), 3)[0])
+    for p in (0, 5):
+        for k in (0, 1):
+            total, _ = played_alone(agent, env, population[p], None, jax.tree.map(lambda x, k=k: x[0, k], starts))
+            assert lives.episode_return[2 * p + k] == total == lives.length[2 * p + k]
+    assert lives.over.all() and len(set(lives.length.tolist())) > 3
+
+
+def test_steps_and_episodes_are_those_really_taken():
+    agent, env = bound(Dice(), episodes=4)
+    _, metrics = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    assert agent.steps_per_update == 8 * 4 * 20
+    assert metrics.episodes.count == 32 and metrics.episodes.length_sum == metrics.losses["steps"]
+    assert 32 < metrics.losses["steps"] < agent.steps_per_update
+    np.testing.assert_allclose(metrics.episodes.return_mean, metrics.losses["fitness_mean"], rtol=1e-5)
+
+
+def test_episodes_that_are_cut_count_for_fitness_but_not_as_finished():
+    agent, env = bound("Pendulum-v1", episode_steps=5)
+    state, metrics = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    assert agent.steps_per_update == 40 == metrics.losses["steps"] and metrics.episodes.count == 0
+    assert np.isfinite(metrics.losses["fitness_mean"])
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent.policy_state(state)))
+
+
+def test_a_world_without_a_limit_is_left_after_a_thousand_steps():
+    agent, _ = bound(Dice(max_steps=None, ends_at=2.0), population_size=2)
+    assert agent.steps_per_update == 2000
+
+
+def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
+    fitness = jnp.asarray([3.0, jnp.nan, -2.0, jnp.inf])
+    below = np.nextafter(np.float32(-2), np.float32(-3))
+    np.testing.assert_array_equal(without_failures(fitness), np.asarray([3, below, -2, below], np.float32))
+    np.testing.assert_array_equal(without_failures(jnp.asarray([jnp.nan, -jnp.inf])), [0, 0])
+    told = describe(fitness)
+    assert (told["fitness_mean"], told["fitness_best"], told["fitness_std"], told["failed"]) == (0.5, 3, 2.5, 0.5)
+
+
+@pytest.mark.parametrize("strategy", ["Open_ES", "SNES", "SimpleGA"])
+@pytest.mark.parametrize("shaping", ["default", "none"])
+def test_failures_do_not_poison_the_search(strategy, shaping):
+    if strategy == "SNES" and shaping != "default":
+        pytest.skip("SNES weighs ranks")
+    agent, env = bound(Cliff(), strategy=strategy, shaping=shaping, sigma=1.0)
+    state, update = agent.init(make_key(1), env), jax.jit(agent.update)
+    failed = 0
+    for i in range(5):
+        state, metrics = update(state, env, jnp.int32(i))
+        failed += float(metrics.losses["failed"])
+        assert all(np.isfinite(x) for x in metrics.losses.values())
+        assert metrics.episodes.return_sum == 0.5 * metrics.episodes.count  # only the sound ones
+    assert failed > 0
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent.policy_state(state)))
+
+
+def test_a_generation_of_failures_says_so():
+    losses = describe(jnp.full(2, jnp.nan))
+    assert np.isnan(losses["fitness_mean"]) and losses["failed"] == 1
+
+
+def test_observation_statistics_are_those_of_all_steps_taken():
+    agent, env = bound("CartPole-v1", normalize_observation=True, population_size=4)
+    state, everything = agent.init(make_key(0), env), []
+    for i in range(2):
+        k_ask, k_play = jax.random.split(state.key, 4)[1:3]
+        population, _ = agent.evolution.ask(k_ask, state.search, jnp.float32(0.1))
+        world = jax.tree.map(lambda x: x[0, 0], agent._starts(env, jax.random.split(k_play, 3)[0]))
+        # All candidates see through the statistics of before their generation.
+        played = [played_alone(agent, env, population[p], state.obs_stats, world) for p in range(4)]
+        everything += [obs for _, seen in played for obs in seen]
+        state, metrics = jax.jit(agent.update)(state, env, jnp.int32(i))
+        np.testing.assert_allclose(metrics.losses["fitness_mean"], np.mean([total for total, _ in played]))
+        assert state.obs_stats.count == len(everything)
+        np.testing.assert_allclose(state.obs_stats.mean, np.mean(everything, 0), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(state.obs_stats.std(), np.std(everything, 0), rtol=1e-3)
+
+
+def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
+    @struct
+    class Broken(Dice):
+        """Sees no number where the second of two actions was taken."""
+
+        def transition(self, state, action, noise):
+            """Roll, or break."""
+            return state.replace(face=jnp.where(action == 1, jnp.nan, noise)), jnp.float32(1), noise > 0.9, {}
+
+    agent, env = bound(Broken(), normalize_observation=True, sigma=1.0)
+    state, metrics = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    assert 0 < state.obs_stats.count < metrics.losses["steps"]
+    assert np.isfinite(state.obs_stats.mean).all() and np.isfinite(state.obs_stats.std()).all()
+
+
+def test_memory_remembers_within_an_episode():
+    fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1, "memory_size": 4}
+    scores = {}
+    for memory in ("none", "gru"):
+        agent, env = bound("Probe-Memory-v0", episode_steps=5, memory=memory, **fields)
+
+        @jax.jit
+        def train(key, agent=agent, env=env):
+            state = agent.init(key, env)
+            return jax.lax.fori_loop(0, 150, lambda i, s: agent.update(s, env, i)[0], state)
+
+        scores[memory] = float(jnp.mean(evaluate(agent, train(make_key(0)), env, make_key(1), 200, 5).episode_return))
+    assert scores["gru"] > 0.95 and scores["none"] < 0.3
+
+
+@pytest.mark.parametrize("squash", ["tanh", "clip"])
+def test_actions_lie_within_their_bounds(squash):
+    agent, env = bound("Pendulum-v1", squash=squash)
+    heads = jnp.asarray([[-50.0], [0.0], [0.5], [50.0]])
+    inner = 2 * np.tanh(0.5) if squash == "tanh" else 0.5
+    np.testing.assert_allclose(agent._action(heads, None, None), [[-2], [0], [inner], [2]], rtol=1e-6)
+
+
+def test_choices_are_drawn_only_when_asked_for():
+    for sample, expected in ((False, 1), (True, 2)):
+        agent, env = bound("CartPole-v1", sample_actions=sample)
+        policy = agent.policy_state(agent.init(make_key(0), env))
+        drawn = {int(agent.act(policy, jnp.ones(4), None, make_key(i), False)[0]) for i in range(30)}
+        assert len(drawn) == expected
+    returns = returns_of_equals(sample_actions=True)
+    assert (returns == returns[0]).all()  # the draws are common too
+
+
+def test_a_policy_never_takes_a_masked_action():
+    @struct
+    class Half(ActionReward):
+        """Only action 0 is allowed."""
+
+        def action_mask(self, state):
+            """Not 1."""
+            return jnp.asarray([True, False])
+
+    agent, env = bound(Half(), sigma=1.0)
+    state, metrics = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    assert metrics.episodes.return_max == -1.0
+    assert agent.act(state, jnp.zeros(1), None, make_key(0), True, jnp.asarray([False, True]))[0] == 1
+
+
+def test_the_policy_is_the_mean_and_not_the_luckiest_candidate():
+    agent, env = bound(Dice())
+    state, _ = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    search, policy = state.search, agent.policy_state(state).weights
+    np.testing.assert_array_equal(jax.flatten_util.ravel_pytree(policy)[0], search.mean)
+    assert not np.allclose(search.mean, search.best_solution)
+
+
+def test_schedules_follow_the_member_s_age():
+    agent, _ = bound(sigma=0.4, sigma_decay=0.5, sigma_limit=0.15, learning_rate=0.2, learning_rate_decay=0.9)
+    np.testing.assert_allclose([agent._sigma(jnp.int32(i)) for i in range(4)], [0.4, 0.2, 0.15, 0.15], rtol=1e-5)
+    np.testing.assert_allclose([agent._learning_rate(jnp.int32(i)) for i in (0, 2)], [0.2, 0.162], rtol=1e-5)
+
+
+def test_weight_decay_is_a_cost_of_large_weights():
+    agent, env = bound("Probe-ConstantReward-v0", weight_decay=1.0, learning_rate=0.1)
+    state, update = agent.init(make_key(0), env), jax.jit(agent.update)
+    norms = []
+    for i in range(30):
+        state, metrics = update(state, env, jnp.int32(i))
+        norms.append(float(metrics.losses["weight_norm"]))
+    assert norms[-1] < 0.7 * norms[0]  # the return is always the same
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"strategy": "OpenES"}, UnknownNameError, "'OpenES' is not registered. Did you mean Open_ES"),
+        ({"strategy": "SV_Open_ES"}, ValueError, "searches for several solutions at once"),
+        ({"population_size": 7}, ValueError, "population_size=7: Population size must be even"),
+        ({"population_size": 0}, ValueError, "population_size=0 must be at least 1"),
+        ({"episode_steps": -1}, ValueError, "episode_steps=-1 must not be negative"),
+        ({"strategy": "Sep_CMA_ES", "learning_rate": 0.1}, ValueError, "learning_rate=0.1 means nothing to .* Sep_CMA"),
+        ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 means nothing to the strategy SNES"),
+        ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),
+        ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE leaves no choice of antithetic sampling"),
+        ({"strategy": "CMA_ES", "optimizer": "adam"}, ValueError, "CMA_ES has no optimizer"),
+        ({"memory": "lstm"}, ValueError, "memory='lstm' is unknown. Choose one of none, gru"),
+    ],
+)
+def test_mistakes_are_named_before_anything_compiles(fields, error, message):
+    with pytest.raises(error, match=message):
+        bound(**fields)
+
+
+def test_evosax_is_imported_only_when_an_agent_is_bound():
+    text = "import sys; from shoal.core.registry import AGENTS; AGENTS['es'].build(); print('evosax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Train a few generations and return the final members as host arrays."""
+
+    def run(**changes):
+        fields = {"population_size": 4, "hidden": (4,), "episode_steps": 20, "normalize_observation": True}
+        spec = RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=6 * 80, records=3, evaluations=0, **changes)
+        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+        folder.create()
+        with jax.numpy_dtype_promotion("standard"):
+            Run(make_plan(spec), folder).train()
+        with np.load(checkpoint.newest(folder.checkpoints) / checkpoint.ARRAYS) as file:
+            return {name: file[name] for name in file.files}
+
+    return run
+
+
+def test_a_member_does_not_depend_on_how_many_others_there_are(train):
+    one, three = train(seeds=1), train(seeds=3)
+    assert one.keys() == three.keys() and len(one) > 8
+    for name in one:
+        np.testing.assert_array_equal(one[name][:1], three[name][:1], err_msg=name)
+
+
+@pytest.mark.parametrize("strategy", ["Open_ES", "SimpleGA"])
+def test_what_is_kept_is_enough_to_go_on_from(strategy):
+    agent, env = bound(Dice(), strategy=strategy, normalize_observation=True)
+    update = jax.jit(agent.update)
+    state = agent.init(make_key(0), env)
+    for i in range(2):
+        state, _ = update(state, env, jnp.int32(i))
+    kept = jax.tree.map(lambda x: x if is_key(x) else jnp.asarray(np.asarray(x)), state)
+    for i in range(2, 4):
+        state, _ = update(state, env, jnp.int32(i))
+        kept, _ = update(kept, env, jnp.int32(i))
+    for straight, resumed in zip(jax.tree.leaves(state), jax.tree.leaves(kept), strict=True):
+        assert jnp.array_equal(straight, resumed, equal_nan=not is_key(straight))
