@@ -1,6 +1,6 @@
 """Measure shoal against the libraries people use today.
 
-    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|tabular|peers
+    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|tabular|es|peers
 
 Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
 the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
@@ -204,7 +204,26 @@ def tabular_contests(options: argparse.Namespace) -> list[Contest]:
     return contests
 
 
+def es_contests(options: argparse.Namespace) -> list[Contest]:
+    """Generations of an evolution strategy, two searches at a time. evosax takes its turn in three ways."""
+    del options
+    contests = []
+    for name, size in {
+        "CartPole-v1, 32-32 network": ("--env", "CartPole-v1", "--hidden", "32", "32"),
+        "Pendulum-v1, GRU of 16 units": ("--env", "Pendulum-v1", "--hidden", "16", "--memory", "16"),
+    }.items():
+        sides = (
+            Side("evosax", "es_evosax", size),
+            Side("evosax, 1 thread", "es_evosax", size, GYMNAX_AT_ITS_BEST),
+            Side("evosax, a search on each core", "es_evosax", (*size, "--threads")),
+            Side("shoal", "es_shoal", size),
+        )
+        contests.append(Contest(f"ES on {name}, 256 candidates x 4 episodes", sides, training_rate, "k steps/s"))
+    return contests
+
+
 SUITES = {
+    "es": es_contests,
     "minigrid": minigrid_contests,
     "minigrid-every": every_minigrid_contests,
     "classic": classic_contests,
