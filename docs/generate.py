@@ -40,6 +40,7 @@ SUITES = {
     "tabular": (
         "Tabular Q-learning on GridWorld",
         "Training alone, against the code of the article that GridWorld comes from; 4,096 agents against its 30.",
+    ),
     "es": (
         "Evolution strategies",
         "Two searches with the same strategy and networks, observations normalized. Steps are counted at the full "
