@@ -181,7 +181,7 @@ class Evolution(Struct):
         return state.replace(std=jnp.maximum(state.std, limit)) if hasattr(state, "std") else state
 
     def _parameters(self, sigma: Any) -> Any:
-        with _rules_of_evosax():
+        with _rules_of_evosax(), jax.ensure_compile_time_eval():  # some of it asks for whole numbers of arrays
             parameters = self.strategy.default_params
         return parameters.replace(std_init=sigma) if hasattr(parameters, "std_init") else parameters
 
