@@ -253,7 +253,7 @@ def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
 def test_memory_remembers_within_an_episode():
     fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1, "memory_size": 4}
     scores = {}
-    for memory in ("none", "gru"):
+    for memory in ("none", "gru", "lstm"):
         agent, env = bound("Probe-Memory-v0", episode_steps=5, memory=memory, **fields)
 
         @jax.jit
@@ -262,7 +262,7 @@ def test_memory_remembers_within_an_episode():
             return jax.lax.fori_loop(0, 150, lambda i, s: agent.update(s, env, i)[0], state)
 
         scores[memory] = float(jnp.mean(evaluate(agent, train(make_key(0)), env, make_key(1), 200, 5).episode_return))
-    assert scores["gru"] > 0.95 and scores["none"] < 0.3
+    assert scores["gru"] > 0.95 and scores["lstm"] > 0.95 and scores["none"] < 0.3
 
 
 @pytest.mark.parametrize("squash", ["tanh", "clip"])
@@ -335,7 +335,7 @@ def test_weight_decay_is_a_cost_of_large_weights():
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),
         ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE leaves no choice of antithetic sampling"),
         ({"strategy": "CMA_ES", "optimizer": "adam"}, ValueError, "CMA_ES has no optimizer"),
-        ({"memory": "lstm"}, ValueError, "memory='lstm' is unknown. Choose one of none, gru"),
+        ({"memory": "rnn"}, ValueError, "memory='rnn' is unknown. Choose one of none, gru, lstm"),
     ],
 )
 def test_mistakes_are_named_before_anything_compiles(fields, error, message):

@@ -135,6 +135,14 @@ def test_learning_rate_and_step_size_are_numbers_of_the_call():
     assert len(traces) == 1
 
 
+def test_the_step_size_that_is_reported_is_the_one_that_was_taken():
+    evolution = Evolution.named("Open_ES", 6, 3)
+    state = evolution.init(make_key(0), jnp.zeros(3), 0.3)
+    population, state = evolution.ask(make_key(1), state, 0.3)
+    state = evolution.tell(make_key(2), population, jnp.arange(6.0), state, 0.3, 0.1)
+    np.testing.assert_allclose(evolution.sigma(state), 0.3)
+
+
 def test_a_strategy_that_adapts_its_step_size_is_given_the_first():
     evolution = Evolution.named("SNES", 8, 3)
     assert evolution.adapts_sigma and not evolution.is_scheduled

@@ -22,6 +22,7 @@ from shoal.core.spaces import Box, only_boxes, zeros
 from shoal.core.struct import Number, Struct, hyper, is_concrete, static, struct
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, draw_noise, head_size, masked
+from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
@@ -75,7 +76,7 @@ class ES(Agent):
 
     Steps: an update counts as population_size x episodes x the longest an episode may last, whether or not episodes
     end sooner, so the steps of a run are the most it may have taken; the loss `steps` says how many a generation
-    really took. With `memory="gru"` the controller remembers within an episode.
+    really took. With `memory="gru"` or "lstm" the controller remembers within an episode.
 
     `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
     """
@@ -99,8 +100,8 @@ class ES(Agent):
     squash: str = static("tanh", choices=("tanh", "clip"), help="how numbers come to lie within their bounds")
     hidden: tuple[int, ...] = static((16,))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    memory: str = static("none", choices=("none", "gru"))
-    memory_size: int = static(16, help="units of the memory")
+    memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
+    memory_size: int = static(16)
     network: Any = static(None, help="a torso of your own")
     normalize_observation: bool = static(False, choices=(False, True))
 
@@ -256,8 +257,8 @@ class ES(Agent):
 
     @property
     def _controller(self) -> Controller:
-        size = self.memory_size if self.memory == "gru" else 0
-        return Controller(self.network, self.observation_space, self.action_space, size)
+        memory = None if self.memory == "none" else MEMORIES[self.memory](self.memory_size)
+        return Controller(self.network, self.observation_space, self.action_space, memory)
 
     @property
     def _weight_shapes(self) -> Any:
