@@ -21,6 +21,7 @@ parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or Min
 parser.add_argument("--agent", default="ppo")
 parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
+parser.add_argument("--table", action="store_true", help="train nothing: write the table of what is kept again")
 args = parser.parse_args()
 
 import shoal  # noqa: E402
@@ -95,8 +96,14 @@ def keep(row, path):
     rows[row["agent"], row["preset"]] = row
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(list(rows.values()), indent=1, default=float) + "\n")
-    table = success_table if "curves" in row else return_table
-    path.with_suffix(".md").write_text(table(list(rows.values())))
+    write_table(path)
+
+
+def write_table(path):
+    """The table beside a file of rows."""
+    rows = json.loads(path.read_text())
+    table = success_table if "curves" in rows[0] else return_table
+    path.with_suffix(".md").write_text(table(rows))
 
 
 def success_table(rows):
@@ -156,6 +163,9 @@ def sentence(row):
     return f"{seen}{found} ({' '.join(words)})"
 
 
+if args.table:
+    write_table(args.out or RESULTS / "evidence.json")
+    raise SystemExit
 known = presets(args.agent)
 wanted = {name for pattern in args.presets or "*" for name in known if fnmatch(name, pattern)}
 if not wanted:
