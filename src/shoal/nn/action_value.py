@@ -10,6 +10,7 @@ from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import to_unit
 from shoal.nn.features import is_image
+from shoal.nn.parts_net import PartsNet
 from shoal.nn.tiles import TileNet
 from shoal.nn.torso_choice import torso_input
 from shoal.nn.torsos import MLP
@@ -81,7 +82,7 @@ class Critics(NamedTuple):
     @property
     def _reads_vectors(self) -> bool:
         images = is_image(self.observation_space) and not isinstance(self.torso, MLP)
-        return not images and not isinstance(self.torso, TileNet)
+        return not images and not isinstance(self.torso, (TileNet, PartsNet))
 
     def _joint(self, width: int) -> Any:  # not MLP: flax types what `apply` returns by its own options
         return MLP((width,), "relu")
