@@ -361,7 +361,10 @@ class _Studio(Reporter):
         from shoal.viz.videos import draw_members
 
         camera = self._camera.result()
-        plot_run(self.folder.path)
+        try:
+            plot_run(self.folder.path)
+        except ValueError as error:  # a run so short that nothing has ended in it is whole all the same
+            self.message(f"no learning curve: {error}")
         if camera is None:
             self.message(f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)")
             return

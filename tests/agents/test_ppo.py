@@ -28,7 +28,18 @@ CONTRACT = {
     }
 }
 CONTRACT["a2c"] = {**CONTRACT["ppo"], "num_steps": 5, "anneal": 1.0, "horizon": 1000 * 40, "updates": 1000}
-CONTRACT["rl2"] = {**CONTRACT["ppo"], "memory_size": 16, "shared": False, "bootstrap": True}
+# A memory takes longer, and leaps when a gradient through time does.
+CONTRACT["rl2"] = {
+    **CONTRACT["ppo"],
+    "memory_size": 16,
+    "shared": False,
+    "bootstrap": True,
+    "num_minibatches": 2,
+    "max_grad_norm": 1.0,
+    "gae_lambda": 0.8,
+    "horizon": 300 * 160,
+    "updates": 300,
+}
 
 
 def bound(env="CartPole-v1", **fields):

@@ -275,6 +275,8 @@ def _curves(folder: Path, x: str) -> list[Curve]:
     settings = list(itertools.product(*axes.values()))
     labels = [", ".join(f"{name} {_short(v)}" for name, v in zip(axes, values, strict=True)) for values in settings]
     train, evaluation = (np.split(arrays[name], len(settings), axis=1) for name in ("train_return", "eval_return"))
+    if not np.isfinite(arrays["train_return"]).any():  # it learned without playing, or no episode has ended yet
+        train = evaluation
     return [Curve(label, arrays[X_AXES[x][0]], *both) for label, *both in zip(labels, train, evaluation, strict=True)]
 
 
