@@ -25,19 +25,12 @@ from shoal.ops.distributional import cross_entropy, huber, project, quantile_hub
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy, linear
 from shoal.ops.gradients import clip_norm
 from shoal.ops.priorities import Priorities
-from shoal.ops.replay import Replay, Steps, Transitions, rows_for
-from shoal.rollout.rollout import Rollout, Trajectory, Worlds, final_slots
+from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")
-
-
-@struct
-class Seen(Struct):
-    """What an agent sees of a world: the observation and which actions are allowed (None: all, always)."""
-
-    obs: Any
-    mask: Any
 
 
 @struct
@@ -180,7 +173,7 @@ class DQN(Agent):
         worlds, trajectory, _ = self.rollout.collect(
             env, state.worlds, self._behavior(state), self._noise(state, k_noise), k_worlds
         )
-        replay = state.replay.add(_steps(trajectory), clock)
+        replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
         state, losses = self._train(state, clock, k_train)
         state = state.replace(target=self._refreshed(state), age=state.age + 1)
@@ -272,26 +265,28 @@ class DQN(Agent):
 
     def _due(self, state: DQNState) -> Int[Array, ""]:
         """How many gradient steps this update makes."""
-        before, after = self._steps_done(state.age), self._steps_done(state.age + 1)
-        every = jnp.maximum(self.train_frequency, 1).astype(jnp.int32)
-        trainings = after // every - before // every
-        has_sample = (state.age + 1) * self.num_steps > self.n_step
-        is_time = (after > self.learning_starts) & has_sample
-        return jnp.where(is_time, trainings * jnp.asarray(self.train_iterations).astype(jnp.int32), 0)
+        return gradient_steps_due(
+            state.age,
+            self.num_envs,
+            self.num_steps,
+            starts=self.learning_starts,
+            frequency=self.train_frequency,
+            iterations=self.train_iterations,
+            n_step=self.n_step,
+        )
 
     def _draw(
         self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
     ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
         # Samples beyond the effective size of a batch weigh nothing.
         size = self.max_batch_size
-        counts = jnp.arange(size) < self.batch_size
-        share = jnp.where(counts, 1 / jnp.minimum(self.batch_size, size), 0)
+        share = batch_shares(self.batch_size, size)
         if priorities is None:
             return state.replay.uniform(key, size, newest, usable, self.n_step), share
         index, probability = priorities.draw(key, size)
         correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
         weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
-        return index, share * weight / jnp.max(jnp.where(counts, weight, 0))
+        return index, share * weight / jnp.max(jnp.where(share > 0, weight, 0))
 
     def _loss(
         self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key
@@ -375,18 +370,6 @@ class DQN(Agent):
     def _epsilon(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
         progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
         return linear(self.epsilon_start, self.epsilon_end, progress)
-
-
-def _steps(trajectory: Trajectory) -> Steps:
-    return Steps(
-        seen=Seen(trajectory.obs, trajectory.mask),
-        action=trajectory.action,
-        reward=trajectory.reward,
-        terminated=trajectory.terminated,
-        truncated=trajectory.truncated,
-        finals=Seen(trajectory.final_obs, trajectory.final_mask),
-        final_slot=trajectory.final_slot,
-    )
 
 
 def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:

@@ -32,18 +32,25 @@ def steps_of(trajectory: Trajectory) -> Steps:
 
 
 def gradient_steps_due(
-    age: Int[Array, ""], num_envs: int, num_steps: int, *, starts: Number, frequency: Number, iterations: Number
+    age: Int[Array, ""],
+    num_envs: int,
+    num_steps: int,
+    *,
+    starts: Number,
+    frequency: Number,
+    iterations: Number,
+    n_step: int = 1,
 ) -> Int[Array, ""]:
     """How many gradient steps belong to the update at this age, of `num_steps` steps of `num_envs` environments.
 
     `iterations` for every `frequency` environment steps, once more than `starts` have been taken; none before a first
-    step and its successor are stored.
+    sample of `n_step` steps and its successor are stored.
     """
     before = age * num_envs * num_steps
     after = before + num_envs * num_steps
     every = jnp.maximum(frequency, 1).astype(jnp.int32)
     trainings = after // every - before // every
-    is_time = (after > starts) & ((age + 1) * num_steps > 1)
+    is_time = (after > starts) & ((age + 1) * num_steps > n_step)
     return jnp.where(is_time, trainings * jnp.asarray(iterations).astype(jnp.int32), 0)
 
 
