@@ -325,11 +325,12 @@ def table(report: dict[str, Any]) -> str:
             f"| {result['contest']} | {peer} {theirs:.3g} {unit} | {us} {ours:.3g} {unit} | {ours / theirs:.2f} |"
         )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    rounds = "One round" if report["rounds"] == 1 else f"Medians of {report['rounds']} rounds"
     return "\n".join(
         [
             f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB; load {m['load_average'][0]:.1f} at the start and "
             f"{report['load_average_after'][0]:.1f} at the end; commit {m['commit']}; {m['time']}.",
-            f"{versions}. Medians of {report['rounds']} rounds, sides taking turns.",
+            f"{versions}. {rounds}, sides taking turns.",
             "",
             "| what | peer | shoal | shoal / peer |",
             "|---|---|---|---|",

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.agents.dqn import DQN, Seen
+from shoal.agents.dqn import DQN
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
+from shoal.rollout.experience import Seen
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {

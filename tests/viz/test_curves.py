@@ -58,6 +58,16 @@ def test_the_line_is_the_interquartile_mean_over_steps_or_time(tmp_path, drawn):
     assert drawn().get_xlabel() == "seconds since the start, compilation included"
 
 
+def test_a_learner_that_never_played_has_a_line_of_its_evaluations(tmp_path, drawn):
+    folder = write_run(tmp_path / "run")
+    with np.load(folder / "curves.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    np.savez(folder / "curves.npz", **{**arrays, "train_return": np.full_like(arrays["train_return"], np.nan)})
+    text = plot_run(folder, tmp_path / "out.svg").read_text()
+    np.testing.assert_allclose(drawn().lines[0].get_ydata(), [215, 515])
+    assert "line: evaluation, IQM of 4 seeds" in text
+
+
 def test_each_setting_of_a_sweep_has_its_line(tmp_path, drawn):
     text = plot_run(write_run(tmp_path / "run", {"learning_rate": [1e-3, 3e-4]}), tmp_path / "out.svg").read_text()
     first, _, second, _ = drawn().lines

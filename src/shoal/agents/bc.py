@@ -143,8 +143,8 @@ class BC(Agent):
     def _policy(self, weights: Weights, obs: Any, mask: Any) -> Distribution:
         policy = self._net.policy(weights, obs)
         if isinstance(self.action_space, Box):
-            return policy.replace(log_std=jnp.maximum(policy.log_std, LEAST_LOG_STD))  # type: ignore[union-attr]
-        return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]
+            return policy.replace(log_std=jnp.maximum(policy.log_std, LEAST_LOG_STD))  # type: ignore[union-attr]  # boxes have a scale
+        return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # no box
 
     @property
     def _net(self) -> ActorCritic:

@@ -1,6 +1,6 @@
 """ES: policy search by evolution strategies. Variations of one controller play, and the better ones pull it along.
 
-Any strategy of evosax serves (`ops/evolution.py`). Source: Salimans et al. 2017, "Evolution Strategies as a Scalable
+Strategies are those of evosax (`ops/evolution.py`). Source: Salimans et al. 2017, "Evolution Strategies as a Scalable
 Alternative to Reinforcement Learning", for ranks, antithetic pairs and observation statistics; Ng and Jordan 2000
 ("PEGASUS") for judging all candidates under the same random numbers.
 """

@@ -154,7 +154,7 @@ def fill_caps(values: Sequence[Value]) -> list[Value]:
         if given and largest > given:
             raise ValueError(f"{name}={largest:g} is more than {cap}={given}. Raise {cap}, or leave it out.")
         filled[cap] = given or math.ceil(largest)
-    return [value.replace(**filled) for value in values] if filled else list(values)  # type: ignore[attr-defined]
+    return [value.replace(**filled) for value in values] if filled else list(values)  # type: ignore[attr-defined]  # structs
 
 
 def to_arrays(value: Any) -> Any:

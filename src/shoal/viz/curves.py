@@ -47,6 +47,11 @@ class Curve(NamedTuple):
     y: Float[np.ndarray, "R M"]
     eval_y: Float[np.ndarray, "R M"] | None = None
 
+    @property
+    def is_of_training(self) -> bool:
+        """Whether `y` comes from episodes played in training; a learner that never plays has evaluations only."""
+        return self.y is not self.eval_y
+
 
 def plot_run(folder: str | Path, out: str | Path | None = None, x: str = "steps", target: Any = None) -> Path:
     """Learning curves of one run, a line for each swept setting, into `figures/` of its folder unless `out` is given.
@@ -207,9 +212,10 @@ def _legend_of_marks(shown: Sequence[Curve], given: int) -> str:
     """One line that says what the marks of a figure are."""
     members = sorted({curve.y.shape[1] for curve in shown})
     count = str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"
-    parts = ["line: one seed in training"]
+    what = "training" if any(curve.is_of_training for curve in shown) else "evaluation"
+    parts = [f"line: one seed in {what}"]
     if members != [1]:
-        parts = [f"line: training, IQM of {count} seeds", "band: 95 % bootstrap interval"]
+        parts = [f"line: {what}, IQM of {count} seeds", "band: 95 % bootstrap interval"]
     if len(shown) <= ROOMY:
         parts += ["thin: single seeds"] * (members != [1])
         parts += ["ring: evaluation"] * any(map(_is_evaluated, shown))
