@@ -128,6 +128,12 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if "::test_" in p.read_text()], ids=lambda page: page.stem)
+def test_every_test_that_a_page_names_exists(page):
+    for path, name in re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", page.read_text()):
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}, which is not there"
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     missing = [page.name for page in DOCS.glob("*.md") if f": {page.name}" not in navigation]
