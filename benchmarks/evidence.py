@@ -45,6 +45,7 @@ def measure(preset):
         result = shoal.train(
             preset.build(),
             preset.env,
+            env_fields=preset.env_fields,
             steps=preset.steps,
             seeds=seeds,
             root=root,

@@ -422,7 +422,7 @@ GOOD = '["CartPole-v1"]\nsteps = 1000\nevidence = "by hand"\nhidden = [8]\nnum_e
 def test_every_preset_binds_to_its_environment():
     for agent in AGENTS:
         for preset in presets.presets(agent).values():
-            preset.build().bind(ENVS[preset.env].build())
+            preset.build().bind(ENVS[preset.env].build(**preset.env_fields))
 
 
 def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeypatch):
@@ -443,6 +443,22 @@ def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeyp
     assert shoal.preset("ppo", "CartPole-v1").build(num_envs=4).num_envs == 4
     with pytest.raises(ValueError, match="ppo has no preset for Pendulum-v1. It has: CartPole-v1"):
         shoal.preset("ppo", "Pendulum-v1")
+
+
+def test_a_variant_may_change_the_environment_and_what_is_given_wins(tmp_path, monkeypatch):
+    from shoal import api
+
+    light = '["CartPole-v1:light"]\nsteps = 7\nevidence = "x"\nenv.gravity = 5.0\nenv.force_mag = 8\n'
+    table = presets.read(write_presets(tmp_path, GOOD + light), "ppo")
+    monkeypatch.setattr(presets, "presets", lambda agent: table)
+    assert api.make_job("ppo", "CartPole-v1").spec.env_fields == {}
+    assert api.make_job("ppo", "CartPole-v1", preset="light").spec.env_fields == {"gravity": 5.0, "force_mag": 8}
+    changed = api.make_job(
+        "ppo", "CartPole-v1", preset="light", env_fields={"gravity": 1}, env_sweep={"force_mag": [5, 10]}
+    )
+    assert changed.spec.env_fields == {"gravity": 1} and changed.spec.env_sweep == {"force_mag": [5, 10]}
+    with pytest.raises(ValueError, match="changes the environment: only a variant may"):
+        presets.read(write_presets(tmp_path, GOOD + "env.gravity = 5.0\n"), "ppo")
 
 
 @pytest.mark.parametrize(

@@ -134,20 +134,25 @@ def make_job(
     steps: int | None = None,
     fields: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Any] | None = None,
+    env_fields: Mapping[str, Any] | None = None,
+    env_sweep: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Job:
     """The run that `train` would start with the same arguments."""
     fields, sweep = dict(fields or {}), dict(sweep or {})
+    env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
     env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
     if isinstance(agent, str) and isinstance(env, str):
         found = presets.find(agent, env, preset or "") if preset is not None else None
         if found is not None:
             fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
+            env_fields = {k: v for k, v in found.env_fields.items() if k not in env_sweep} | env_fields
             steps = found.steps if steps is None else steps
     if steps is not None:
         options["steps"] = steps
-    spec = spec_for(agent, env, fields=fields, sweep=sweep, **options)
+    changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
+    spec = spec_for(agent, env, **changes, **options)
     return Job(spec, _unless_name(agent), _unless_name(env))
 
 

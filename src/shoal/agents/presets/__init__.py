@@ -5,6 +5,7 @@
 steps = 500_000                  of each member
 evidence = "64 seeds: ..."       what was measured, on what
 num_envs = 8                     everything else is a field of the agent
+env.gravity = 5                  or, in a variant, of the environment
 
 """
 
@@ -24,6 +25,7 @@ class Preset(NamedTuple):
     agent: str
     name: str  # an environment id, or `id:variant`
     fields: dict[str, Any]
+    env_fields: dict[str, Any]  # of a variant that is for a changed environment
     steps: int
     evidence: str
 
@@ -71,8 +73,11 @@ def read(path: Path, agent: str) -> dict[str, Preset]:
 
 def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Preset:
     cls = AGENTS[agent].cls
-    fields = {key: _tuples(value) for key, value in table.items() if key not in ("steps", "evidence")}
+    fields = {key: _tuples(value) for key, value in table.items() if key not in ("env", "steps", "evidence")}
+    env_fields = {key: _tuples(value) for key, value in table.get("env", {}).items()}
     where = f"preset [{name}] of {path.name}"
+    if env_fields and ":" not in name:
+        raise ValueError(f"{where} changes the environment: only a variant may, such as [{name}:changed].")
     for key, value in fields.items():
         if key not in cls.__dataclass_fields__:
             raise unknown_field(where, key, cls.__dataclass_fields__)
@@ -83,7 +88,7 @@ def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Pres
         raise ValueError(f"{where} needs `steps`, a whole number of environment steps; it has {steps!r}.")
     if not isinstance(evidence, str) or not evidence.strip():
         raise ValueError(f"{where} needs `evidence`, a sentence saying what was measured.")
-    return Preset(agent, name, fields, steps, evidence)
+    return Preset(agent, name, fields, env_fields, steps, evidence)
 
 
 def _tuples(value: Any) -> Any:
