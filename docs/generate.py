@@ -92,10 +92,10 @@ def _presets(agent: str) -> list[str]:
     known = presets(agent)
     if not known:
         return []
-    rows = [
-        [f"`{p.name}`", f"{p.steps:,}", _fields(p.fields | {f"env.{k}": v for k, v in p.env_fields.items()}), p.evidence]
-        for p in known.values()
-    ]
+    rows = []
+    for p in known.values():
+        fields = p.fields | {f"env.{name}": value for name, value in p.env_fields.items()}
+        rows.append([f"`{p.name}`", f"{p.steps:,}", _fields(fields), p.evidence])
     return ["Presets:", _table(("name", "steps", "fields", "evidence"), rows)]
 
 

@@ -12,6 +12,7 @@ from shoal.core.registry import make
 from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
 from shoal.rollout.experience import Seen
+from shoal.train.program import Member, train_chunk
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -178,6 +179,21 @@ def test_an_effective_batch_and_buffer_learn_as_small_ones_do():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def test_losses_are_averages_over_the_gradient_steps_that_were_made():
+    agent, env = bound(learning_starts=25.0, train_frequency=20.0, num_steps=10, batch_size=8)
+    member = Member(jax.jit(agent.init)(make_key(0), env), jnp.bool_(True))
+    chunk = jax.jit(train_chunk)
+    first, metrics = chunk(member, agent, env, jnp.int32(0), jnp.int32(2))
+    assert metrics.weight == 0 and np.isnan(metrics.losses["loss"])
+    _, together = chunk(first, agent, env, jnp.int32(2), jnp.int32(4))
+    each = []
+    for clock in range(2, 6):
+        first, metrics = chunk(first, agent, env, jnp.int32(clock), jnp.int32(1))
+        each += [float(metrics.losses["loss"])] * int(metrics.weight)
+    assert first.alive and len(each) == int(together.weight) == 2
+    np.testing.assert_allclose(together.losses["loss"], np.mean(each), rtol=1e-5)
+
+
 def test_sizes_follow_from_the_largest_of_a_sweep():
     small, large = fill_caps([DQN(batch_size=32, buffer_size=1000), DQN(batch_size=64, buffer_size=500)])
     assert (small.max_batch_size, small.max_buffer_size) == (64, 1000)
@@ -190,14 +206,13 @@ def test_sizes_follow_from_the_largest_of_a_sweep():
     "options",
     [
         {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
-        {"noisy": True, "double": True, "head": "quantile", "atoms": 8},
-        {"head": "categorical", "prioritized": True, "n_step": 2, "loss": "huber"},
+        {"noisy": True, "double": True, "head": "quantile", "atoms": 8, "epsilon_end": 0.05},
+        {"head": "categorical", "prioritized": True, "n_step": 4, "v_min": -1.0, "v_max": 1.5},
     ],
 )
 def test_refinements_work_together(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
-    extra = {"v_min": -1.0, "v_max": 1.5, "target_period": 40.0} | options
-    agent, env = bound("Probe-MatchingAction-v0", **{**fields, **extra})
+    agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})
 
     @jax.jit
     def train(key):

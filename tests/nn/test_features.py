@@ -39,6 +39,13 @@ def test_uint8_images_are_scaled_and_flags_are_not():
     assert image_features(Box(0, 1, (1, 1, 1), np.bool_), jnp.ones((1, 1, 1), bool)).item() == 1.0
 
 
+def test_the_scale_of_uint8_is_its_bound_and_what_was_normalized_keeps_its_own():
+    assert flat_features(Box(0, 1, (2,), np.uint8), jnp.asarray([0, 1], jnp.uint8)).tolist() == [0, 1]
+    assert flat_features(Box(0, 10, (2,), np.uint8), jnp.asarray([5, 10], jnp.uint8)).tolist() == [0.5, 1]
+    normalized = jnp.asarray([-1.5, 2.0])
+    assert flat_features(Box(0, 255, (2,), np.uint8), normalized).tolist() == [-1.5, 2.0]
+
+
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_accept_any_observation_with_any_leading_axes(space, shared):

@@ -4,11 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.keys import make_key
-from shoal.ops.exploration import draw_dice, epsilon_greedy, greedy, linear
-
-
-def test_schedules_are_linear_and_stay_at_their_end():
-    np.testing.assert_allclose(linear(1.0, 0.2, jnp.asarray([-1.0, 0.0, 0.5, 1.0, 9.0])), [1, 1, 0.6, 0.2, 0.2])
+from shoal.ops.exploration import draw_dice, epsilon_greedy, greedy
 
 
 def test_epsilon_is_the_share_of_uniform_choices():

@@ -32,6 +32,23 @@ def test_draws_are_in_proportion_and_zeros_never_drawn(size):
     assert stats.chisquare(counts[is_drawn], share[is_drawn] * 100_000).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("used", [1, 4, 8])
+def test_a_few_of_many_draws_are_spread_over_all_samples(used):
+    draw = jax.jit(jax.vmap(lambda key: given(np.ones(64)).draw(key, 8, jnp.float32(used))[0]))
+    index = np.asarray(draw(jax.random.split(make_key(0), 4_000)))[:, :used]
+    counts = np.bincount(index.ravel(), minlength=64)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    assert (index // (64 / used) == np.arange(used)).all()  # one from each of as many shares as are used
+
+
+def test_draws_that_are_not_used_change_no_priority():
+    before = given([1.0, 1.0, 1.0, 1.0])
+    index, used = jnp.asarray([2, 0, 2, 3]), jnp.asarray([True, True, False, False])
+    after = before.learn(index, jnp.asarray([4.0, 0.5, 99.0, 99.0]), 1.0, used)
+    np.testing.assert_allclose(after.leaf.ravel()[:4], [0.5, 1, 4, 1], rtol=1e-5)
+    np.testing.assert_allclose(after.largest, 4.0, rtol=1e-5)
+
+
 def test_block_sums_follow_every_change():
     priorities = given(np.arange(1.0, 51.0))
     changed = priorities.set(jnp.asarray([3, 49, 3]), jnp.asarray([7.0, 0.0, 7.0]))
@@ -40,7 +57,8 @@ def test_block_sums_follow_every_change():
 
 
 def test_learning_raises_errors_to_the_exponent_and_remembers_the_largest():
-    priorities = Priorities.zero(10).learn(jnp.asarray([1, 4]), jnp.asarray([-9.0, 0.25]), 0.5)
+    every = jnp.ones(2, bool)
+    priorities = Priorities.zero(10).learn(jnp.asarray([1, 4]), jnp.asarray([-9.0, 0.25]), 0.5, every)
     np.testing.assert_allclose(priorities.leaf.ravel()[jnp.asarray([1, 4])], [3.0, 0.5], rtol=1e-3)
     np.testing.assert_allclose(priorities.largest, 3.0, rtol=1e-3)
 

@@ -97,6 +97,20 @@ def test_samples_are_what_happened(n_step, rollouts):
     assert min(ends.values()) > 5  # both kinds were among them
 
 
+def test_no_final_observation_is_read_for_a_termination_at_the_time_limit():
+    # None was kept: a slot that nobody wrote must not stand for what the agent would see.
+    example = {"obs": jnp.int32(0), "mask": jnp.ones(2, bool)}
+    replay = Replay.empty(example, jnp.int32(0), num_envs=1, num_steps=2, size=4, final_rows=2)
+    both = jnp.asarray([[True], [False]])
+    seen = {"obs": jnp.asarray([[5], [6]], jnp.int32), "mask": jnp.ones((2, 1, 2), bool)}
+    finals = jax.tree.map(lambda x: jnp.zeros_like(x[:1]), seen)
+    slots = jnp.zeros((2, 1), jnp.int32)
+    replay = replay.add(Steps(seen, slots, jnp.zeros((2, 1)), both, both, finals, slots), jnp.int32(0))
+    batch = replay.take(jnp.asarray([0], jnp.int32), 0.9)
+    assert (batch.bootstrap[0], batch.next_seen["obs"][0]) == (0, 6)
+    assert batch.next_seen["mask"].all()
+
+
 def test_every_usable_sample_is_drawn_equally_often():
     _, replay, clock = filled(5)  # 20 of 24 rows
     draws = 200_000

@@ -35,6 +35,12 @@ def test_nothing_is_due_before_a_successor_is_there():
 def test_samples_beyond_the_effective_batch_weigh_nothing():
     np.testing.assert_allclose(batch_shares(jnp.float32(4), 6), [0.25] * 4 + [0, 0])
     np.testing.assert_allclose(batch_shares(jnp.float32(9), 3), [1 / 3] * 3)
+    np.testing.assert_allclose(batch_shares(jnp.float32(2.4), 3), [0.5, 0.5, 0])
+
+
+def test_learning_goes_on_beyond_32_bits():
+    sizes = {"num_envs": 4096, "num_steps": 64, "starts": 1e4, "frequency": 64.0, "iterations": 2.6}
+    assert int(gradient_steps_due(jnp.int32(2**20), **sizes)) == 4096 * 3
 
 
 def test_a_rollout_is_stored_with_its_masks_and_true_ends():

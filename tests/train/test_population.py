@@ -164,3 +164,20 @@ def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
 def test_time_limits_of_a_sweep_are_all_respected():
     plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
     assert plan.agent.rollout.final_slots == 2 and plan.env.max_steps.tolist() == [500, 8]
+
+
+def test_a_record_holds_no_more_steps_than_32_bits_count():
+    # Sizes alone: nothing of this is compiled.
+    plan = make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 256, "num_steps": 256}}))
+    assert plan.updates == plan.boundaries[-1] == 2**20
+    assert np.diff([0, *plan.boundaries]).max() * 2**16 < 2**31
+
+
+def test_more_updates_than_32_bits_count_are_refused():
+    with pytest.raises(ValueError, match="2,147,483,647 at most: take more steps in an update"):
+        make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 4, "num_steps": 8}}))
+
+
+def test_what_changes_nothing_is_refused_wherever_it_stands_in_a_sweep():
+    with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are choices"):
+        make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))

@@ -21,7 +21,7 @@ from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
 from shoal.nn.torso_choice import default_torso
-from shoal.ops.exploration import linear
+from shoal.ops.schedules import linear, progress
 from shoal.rollout.demonstrations import Demonstrations
 from shoal.rollout.episodes import EpisodeStats
 
@@ -107,7 +107,9 @@ class BC(Agent):
         shape = (self.num_batches, self.batch_size)
         index = jax.random.randint(k_rows, shape, 0, len(self.demonstrations), jnp.int32)
         flat, unravel = ravel_pytree(state.weights)
-        rate = self.learning_rate * linear(1.0, 1 - self.anneal, self._progress(state.age))
+        rate = self.learning_rate * linear(
+            1.0, 1 - self.anneal, progress(state.age, self.steps_per_update, self.horizon)
+        )
         gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
 
         def step(carry: tuple[Array, Any], index: Int[Array, "B"]) -> tuple[tuple[Array, Any], dict[str, Array]]:
@@ -153,9 +155,6 @@ class BC(Agent):
     @property
     def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
         return optax.scale_by_adam()
-
-    def _progress(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        return age.astype(jnp.float32) * self.steps_per_update / jnp.maximum(self.horizon, 1.0)
 
 
 def _check_demonstrations(given: Any, env: Env) -> None:

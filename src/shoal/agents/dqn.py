@@ -13,7 +13,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
@@ -22,10 +22,11 @@ from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, 
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.distributional import cross_entropy, huber, project, quantile_huber
-from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy, linear
-from shoal.ops.gradients import clip_norm
+from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
+from shoal.ops.gradients import clip_norm, follow
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.schedules import linear, passed, progress
 from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
@@ -78,7 +79,9 @@ class DQN(Agent):
     learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="steps before the first gradient step")
     train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
     train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
-    target_period: Number = hyper(500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies")
+    target_period: Number = hyper(
+        500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies: one an update at most"
+    )
     target_mix: Number = hyper(1.0, valid=(0, 1), help="share of the weights that a copy takes over")
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
@@ -122,6 +125,16 @@ class DQN(Agent):
         check_counts(self, "num_envs", "num_steps", "n_step", "atoms", "hidden")
         if not isinstance(env.action_space, Discrete):
             raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
+        if self.noisy:
+            refuse_ignored(self, "with noisy=True", "epsilon_start", "epsilon_end", "exploration")
+        if not self.prioritized:
+            refuse_ignored(self, "without prioritized=True", "priority_exponent", "importance_exponent")
+        if self.head != "categorical":
+            refuse_ignored(self, "without head='categorical'", "v_min", "v_max")
+        if self.head == "expected":
+            refuse_ignored(self, "with head='expected'", "atoms")
+        else:
+            refuse_ignored(self, f"with head={self.head!r}", "loss")
         (full,) = fill_caps([self])
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
         rows = full._rows
@@ -175,9 +188,10 @@ class DQN(Agent):
         )
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
-        state, losses = self._train(state, clock, k_train)
+        due = self._due(state)
+        state, losses = self._train(state, due, clock, k_train)
         state = state.replace(target=self._refreshed(state), age=state.age + 1)
-        return state, Metrics(trajectory.episodes(), losses)
+        return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
     def act(
         self, state: DQNState | DQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -240,7 +254,9 @@ class DQN(Agent):
             priorities = priorities.set(index.ravel(), value.ravel())
         return priorities
 
-    def _train(self, state: DQNState, clock: Int[Array, ""], key: Key) -> tuple[DQNState, dict[str, Array]]:
+    def _train(
+        self, state: DQNState, due: Int[Array, ""], clock: Int[Array, ""], key: Key
+    ) -> tuple[DQNState, dict[str, Array]]:
         flat, unravel = ravel_pytree(state.weights)
         gradient = jax.grad(lambda flat, *rest: self._loss(unravel(flat), *rest), has_aux=True)
         newest = state.replay.newest(clock)
@@ -254,10 +270,10 @@ class DQN(Agent):
             slope, (error, losses) = gradient(flat, state.target, batch, weight, k_noise)
             change, optimizer = self._change(clip_norm(slope, self.max_grad_norm), optimizer)
             if priorities is not None:
-                priorities = priorities.learn(index, error, self.priority_exponent)
+                priorities = priorities.learn(index, error, self.priority_exponent, weight > 0)
             return flat - self.learning_rate * change, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
 
-        due, nothing = self._due(state), dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
+        nothing = dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
         start = (flat, state.optimizer, state.priorities, nothing)
         flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
         losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
@@ -283,7 +299,7 @@ class DQN(Agent):
         share = batch_shares(self.batch_size, size)
         if priorities is None:
             return state.replay.uniform(key, size, newest, usable, self.n_step), share
-        index, probability = priorities.draw(key, size)
+        index, probability = priorities.draw(key, size, self.batch_size)
         correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
         weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
         return index, share * weight / jnp.max(jnp.where(share > 0, weight, 0))
@@ -327,10 +343,8 @@ class DQN(Agent):
         return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
 
     def _refreshed(self, state: DQNState) -> Weights:
-        every = jnp.maximum(self.target_period, 1).astype(jnp.int32)
-        before, after = self._steps_done(state.age), self._steps_done(state.age + 1)
-        share = jnp.where(after // every > before // every, self.target_mix, 0)
-        return jax.tree.map(lambda old, new: old + share * (new - old), state.target, state.weights)
+        is_time = passed(state.age, self.steps_per_update, self.target_period) > 0
+        return follow(state.target, state.weights, jnp.where(is_time, self.target_mix, 0))
 
     # Small parts.
 
@@ -360,16 +374,11 @@ class DQN(Agent):
             return jnp.sum(jax.nn.softmax(out) * self._support.reshape((1,) * (out.ndim - 1) + (-1,)), axis=-1)
         return jnp.mean(out, axis=-1)
 
-    def _steps_done(self, age: Int[Array, ""]) -> Int[Array, ""]:
-        return age * self.steps_per_update
-
     def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
-        done = self._steps_done(age) + step * self.num_envs
-        return done.astype(jnp.float32) / jnp.maximum(self.horizon, 1.0)
+        return progress(age, self.steps_per_update, self.horizon, step * self.num_envs)
 
     def _epsilon(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
-        progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
-        return linear(self.epsilon_start, self.epsilon_end, progress)
+        return linear(self.epsilon_start, self.epsilon_end, self._progress(age, step), self.exploration)
 
 
 def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:

@@ -14,16 +14,16 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, only_boxes, zeros
+from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, hyper, is_concrete, static, struct
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, draw_noise, head_size, masked
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import check_numbers, default_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollout.episodes import EpisodeStats
@@ -118,10 +118,14 @@ class ES(Agent):
         head_size(env.action_space)
         if self.episode_steps < 0:
             raise ValueError(f"episode_steps={self.episode_steps} must not be negative; 0 means the world's own limit.")
-        if self.normalize_observation and not only_boxes(env.observation_space):
-            raise ValueError(
-                f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
-            )
+        if self.normalize_observation:
+            check_numbers(env.observation_space)
+        if isinstance(env.action_space, Box):
+            refuse_ignored(self, "where actions are numbers", "sample_actions")
+        else:
+            refuse_ignored(self, "where actions are choices", "squash")
+        if self.memory == "none":
+            refuse_ignored(self, "without a memory", "memory_size")
         bound = self.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
@@ -379,7 +383,4 @@ def _check_numbers(agent: ES, evolution: Evolution) -> None:
         ignored += ["sigma_decay"]
     if not (evolution.is_scheduled or evolution.adapts_sigma):
         ignored += ["sigma_limit"] + ["sigma"] * (not evolution.has_population)
-    for name in ignored:
-        given, default = getattr(agent, name), agent.__dataclass_fields__[name].default
-        if is_concrete(given) and np.any(np.asarray(given) != default):
-            raise ValueError(f"{name}={given} means nothing to the strategy {agent.strategy}: leave it out.")
+    refuse_ignored(agent, f"in the strategy {agent.strategy}", *ignored)

@@ -16,19 +16,20 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, only_boxes
+from shoal.core.spaces import Box
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import TORSOS, named_torso
+from shoal.nn.torso_choice import TORSOS, check_numbers, named_torso
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
+from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
 from shoal.rollout.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
@@ -110,9 +111,7 @@ class PPO(Agent):
     bootstrap: bool = static(True, choices=(False, True), help="value what a time limit cuts off; else it ends all")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static(
-        "auto", choices=TORSOS, help="auto: as observations need it; `hidden` is not for cnn and impala"
-    )
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own")
     memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
     memory_size: int = static(64)
@@ -135,10 +134,14 @@ class PPO(Agent):
         check_choices(self)
         self._check_sizes()
         head_size(env.action_space)
-        if self.normalize_observation and not only_boxes(env.observation_space):
-            raise ValueError(
-                f"normalize_observation=True needs observations that are arrays, not {env.observation_space}."
-            )
+        if self.normalize_observation:
+            check_numbers(env.observation_space)
+        if not isinstance(env.action_space, Box):
+            refuse_ignored(self, "where actions are choices", "noise_correlation", "log_std_init")
+        if self.memory == "none":
+            refuse_ignored(self, "without a memory", "memory_size")
+        if self.torso == "impala":
+            refuse_ignored(self, "in this network, whose layers are those published", "activation")
         return self.replace(
             surrogate=by_name(SURROGATES, self.surrogate),
             value_loss=by_name(VALUE_LOSSES, self.value_loss),
@@ -372,8 +375,7 @@ class PPO(Agent):
         return optax.scale_by_adam(eps=self.adam_eps)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        progress = age.astype(jnp.float32) * self.steps_per_update / jnp.maximum(self.horizon, 1.0)
-        return self.learning_rate * (1 - self.anneal * jnp.minimum(progress, 1))
+        return self.learning_rate * linear(1.0, 1 - self.anneal, progress(age, self.steps_per_update, self.horizon))
 
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
         policy, carry = self._nets.act(state.weights, self._normalize(state, obs), carry)

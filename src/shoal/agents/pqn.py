@@ -21,9 +21,10 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
-from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, linear
+from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
+from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
 
@@ -213,12 +214,10 @@ class PQN(Agent):
         return optax.scale_by_radam()
 
     def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
-        done = age * self.steps_per_update + step * self.num_envs
-        return done.astype(jnp.float32) / jnp.maximum(self.horizon, 1.0)
+        return progress(age, self.steps_per_update, self.horizon, step * self.num_envs)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
         return self.learning_rate * linear(1.0, 1 - self.anneal, self._progress(age, 0))
 
     def _epsilon(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
-        progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
-        return linear(self.epsilon_start, self.epsilon_end, progress)
+        return linear(self.epsilon_start, self.epsilon_end, self._progress(age, step), self.exploration)

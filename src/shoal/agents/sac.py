@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
@@ -24,6 +24,7 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.schedules import steps_taken, whole
 from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
@@ -117,8 +118,11 @@ class SAC(Agent):
         """This agent for this environment. Raises Unsuited for actions neither discrete nor in a bounded box."""
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
-        if not isinstance(env.action_space, Discrete):
+        if isinstance(env.action_space, Discrete):
+            refuse_ignored(self, "where actions are choices", "entropy_ratio")
+        else:
             check_bounded(env.action_space)
+            refuse_ignored(self, "where actions are numbers", "discrete_entropy_ratio")
         (full,) = fill_caps([self])
         return full.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
@@ -156,8 +160,11 @@ class SAC(Agent):
             env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
         )
         replay = state.replay.add(steps_of(trajectory), clock)
-        learner, losses = self._train(state.learner, replay, state.age, clock, k_train)
-        return SACState(state.age + 1, key, learner, worlds, replay), Metrics(trajectory.episodes(), losses)
+        due = self._due(state.age)
+        learner, losses = self._train(state.learner, replay, state.age, due, clock, k_train)
+        return SACState(state.age + 1, key, learner, worlds, replay), Metrics(
+            trajectory.episodes(), losses, due.astype(jnp.float32)
+        )
 
     def act(
         self, state: SACState | SACPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -185,8 +192,8 @@ class SAC(Agent):
 
     def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
         noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        done = age * self.steps_per_update + jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-        return noise, done < self.learning_starts
+        within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
+        return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
 
     def _behavior(self, state: SACState) -> Any:
         def behave(obs, mask, noise, carry):
@@ -198,7 +205,13 @@ class SAC(Agent):
         return behave
 
     def _train(
-        self, learner: Learner, replay: Replay, age: Int[Array, ""], clock: Int[Array, ""], key: Key
+        self,
+        learner: Learner,
+        replay: Replay,
+        age: Int[Array, ""],
+        due: Int[Array, ""],
+        clock: Int[Array, ""],
+        key: Key,
     ) -> tuple[Learner, dict[str, Array]]:
         newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
         share = batch_shares(self.batch_size, self.max_batch_size)
@@ -213,7 +226,6 @@ class SAC(Agent):
             learner = learner.replace(target=follow(learner.target, learner.critics, self.target_mix))
             return learner, jax.tree.map(jnp.add, total, losses)
 
-        due = self._due(age)
         nothing = dict.fromkeys(("loss", "td_error", "worth", "entropy", "alpha"), jnp.float32(0))
         learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
         return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
@@ -268,7 +280,7 @@ class SAC(Agent):
             learner = learner.replace(actor=actor, actor_moments=moments)
             return self._learn_alpha(learner, jnp.sum(share * (entropy - self._target_entropy(seen))))
 
-        every = jnp.maximum(self.policy_delay, 1).astype(jnp.int32)
+        every = jnp.maximum(whole(self.policy_delay), 1)
         times = jnp.where(learner.critic_moments.count % every == 0, every, 0)
         return jax.lax.fori_loop(0, times, step, learner)
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
@@ -37,6 +37,7 @@ from shoal.ops.rows import (
     sum_of,
     with_change,
 )
+from shoal.ops.schedules import linear, progress
 from shoal.ops.tables import choices, index_of, read, write
 from shoal.rollout.episodes import EpisodeStats
 from shoal.rollout.rollout import Advanced, Rollout, Supply, Worlds
@@ -139,6 +140,8 @@ class QTable(Agent):
         if self.snapshots < 0:
             raise ValueError(f"snapshots={self.snapshots} must not be negative; 0 keeps none.")
         _check_countable(env)
+        if not self.count_visits:
+            refuse_ignored(self, "without count_visits=True", "visit_power")
         return self.replace(
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -316,16 +319,13 @@ class QTable(Agent):
         return state if isinstance(state, QTablePolicy) else self.policy_state(state)
 
     def _epsilon(self, age: Int[Array, ""], step: Int[Array, "..."]) -> Float[Array, "..."]:
-        progress = self._progress(age, step) / jnp.maximum(self.exploration, 1e-9)
-        fallen = jnp.where(self.exploration > 0, jnp.minimum(progress, 1), 1.0)
-        return self.epsilon_start + (self.epsilon_end - self.epsilon_start) * fallen
+        return linear(self.epsilon_start, self.epsilon_end, self._progress(age, step), self.exploration)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Scalar:
-        return self.learning_rate * (1 - self.anneal * jnp.minimum(self._progress(age, 0), 1))
+        return self.learning_rate * linear(1.0, 1 - self.anneal, self._progress(age, 0))
 
     def _progress(self, age: Int[Array, ""], step: Any) -> Float[Array, "..."]:
-        done = age.astype(jnp.float32) * self.num_steps + step
-        return done / jnp.maximum(self.horizon, 1.0)
+        return progress(age, self.num_steps, self.horizon, step)
 
 
 def _table(coin: Bool[Array, ""] | None) -> Any:

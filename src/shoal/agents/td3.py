@@ -24,6 +24,7 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.schedules import steps_taken, whole
 from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
@@ -146,8 +147,11 @@ class TD3(Agent):
             env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
         )
         replay = state.replay.add(steps_of(trajectory), clock)
-        learner, losses = self._train(state.learner, replay, state.age, clock, k_train)
-        return TD3State(state.age + 1, key, learner, worlds, replay), Metrics(trajectory.episodes(), losses)
+        due = self._due(state.age)
+        learner, losses = self._train(state.learner, replay, state.age, due, clock, k_train)
+        return TD3State(state.age + 1, key, learner, worlds, replay), Metrics(
+            trajectory.episodes(), losses, due.astype(jnp.float32)
+        )
 
     def act(
         self, state: TD3State | Networks, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -172,8 +176,8 @@ class TD3(Agent):
 
     def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
         noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        done = age * self.steps_per_update + jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-        return noise, done < self.learning_starts
+        within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
+        return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
 
     def _behavior(self, state: TD3State) -> Any:
         def behave(obs, mask, noise, carry):
@@ -185,7 +189,13 @@ class TD3(Agent):
         return behave
 
     def _train(
-        self, learner: Learner, replay: Replay, age: Int[Array, ""], clock: Int[Array, ""], key: Key
+        self,
+        learner: Learner,
+        replay: Replay,
+        age: Int[Array, ""],
+        due: Int[Array, ""],
+        clock: Int[Array, ""],
+        key: Key,
     ) -> tuple[Learner, dict[str, Array]]:
         newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
         share = batch_shares(self.batch_size, self.max_batch_size)
@@ -199,7 +209,7 @@ class TD3(Agent):
             learner = self._learn_policy(learner, batch.seen, share)
             return learner, jax.tree.map(jnp.add, total, losses)
 
-        due, nothing = self._due(age), dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
+        nothing = dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
         learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
         return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
 
@@ -254,7 +264,7 @@ class TD3(Agent):
             new = old.replace(actor=actor)
             return Learner(new, follow(learner.target, new, self.target_mix), moments, learner.critic_moments)
 
-        every = jnp.maximum(self.policy_delay, 1).astype(jnp.int32)
+        every = jnp.maximum(whole(self.policy_delay), 1)
         is_time = learner.critic_moments.count % every == 0
         return jax.lax.fori_loop(0, is_time.astype(jnp.int32), step, learner)
 

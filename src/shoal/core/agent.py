@@ -7,10 +7,11 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Struct, static_fields, struct
+from shoal.core.struct import Struct, is_concrete, static_fields, struct
 
 AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
 
@@ -21,6 +22,7 @@ class Metrics(Struct):
 
     episodes: Any  # sums over the episodes that ended (`rollout.episodes.EpisodeStats`)
     losses: dict[str, Float[Array, ""]]  # averages over the update
+    weight: Any = 1.0  # of these averages in one over many updates: the gradient steps that were made, where they vary
 
 
 Bound = TypeVar("Bound")
@@ -78,10 +80,14 @@ class Agent(Actor):
 
 
 def check_choices(agent: Agent) -> None:
-    """Raise ValueError for a static field that holds none of its choices (nor a function of the user's own)."""
+    """Raise ValueError for a name or a flag that is none of its choices (nor a function of the user's own).
+
+    The choices of a number are those worth searching; others are as good.
+    """
     for name, field in static_fields(agent).items():
         given, choices = getattr(agent, name), field.metadata["choices"]
-        if choices and not callable(given) and given not in choices:
+        is_number = isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
+        if choices and not is_number and not callable(given) and given not in choices:
             raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
 
 
@@ -93,6 +99,14 @@ def check_counts(agent: Agent, *names: str) -> None:
             raise ValueError(f"{name}={given} has a layer without units: each must be at least 1.")
         if not isinstance(given, tuple) and given < 1:
             raise ValueError(f"{name}={given} must be at least 1.")
+
+
+def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
+    """Raise ValueError where a field was given a value although it changes nothing, for a `reason`."""
+    for name in names:
+        given, default = getattr(agent, name), agent.__dataclass_fields__[name].default
+        if np.any(np.asarray(given) != default) if is_concrete(given) else isinstance(given, str) and given != default:
+            raise ValueError(f"{name}={given} changes nothing {reason}: leave it out.")
 
 
 def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:

@@ -18,7 +18,7 @@ def is_image(space: Space) -> bool:
 
 
 def image_features(space: Box, obs: Array) -> Float[Array, "... H W C"]:
-    """An image as floats: uint8 is scaled to [0, 1], booleans and floats keep their values."""
+    """An image as floats: uint8 is scaled to [0, 1], all else (booleans, normalized images) keeps its values."""
     return _scaled(space, obs)
 
 
@@ -53,4 +53,6 @@ def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscre
 
 def _scaled(space: Box, obs: Array) -> Array:
     values = obs.astype(jnp.float32)
-    return values * jnp.float32(1 / 255) if np.dtype(space.dtype) == np.uint8 else values
+    if np.dtype(obs.dtype) != np.uint8:
+        return values
+    return values * jnp.float32(1 / max(np.max(space.bounds()[1]), 1))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shoal.core.spaces import Dict, Space, Tuple
+from shoal.core.spaces import Dict, Space, Tuple, only_boxes
 from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
@@ -20,7 +20,7 @@ def default_torso(
     if has_tiles(observation_space):
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
     if is_picture(observation_space):
-        return CNN(layer_norm=layer_norm)
+        return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
     if has_pictures(observation_space) and not layer_norm:
         return PartsNet(observation_space, hidden, activation)
     return MLP(hidden, activation, layer_norm)
@@ -35,10 +35,17 @@ def named_torso(name: str, observation_space: Space, hidden: tuple[int, ...], ac
     if has_tiles(observation_space):
         raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave torso out.")
     if is_picture(observation_space):
-        return PICTURES[name]()
+        return CNN(hidden=hidden, activation=activation) if name == "cnn" else PICTURES[name]()
     if has_pictures(observation_space):
         return PartsNet(observation_space, hidden, activation, name)
     raise ValueError(f"torso={name!r} needs pictures, and there are none in {observation_space}: leave torso out.")
+
+
+def check_numbers(space: Space) -> None:
+    """Raise ValueError for observations that cannot be normalized: those that are not all arrays of numbers."""
+    if not only_boxes(space) or has_tiles(space):
+        what = "images of categories" if has_tiles(space) else str(space)
+        raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
 
 
 def has_pictures(space: Space) -> bool:

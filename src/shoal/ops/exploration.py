@@ -1,4 +1,4 @@
-"""Schedules, and choosing among valued actions."""
+"""Choosing among valued actions."""
 
 import jax
 import jax.numpy as jnp
@@ -6,11 +6,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.keys import Key
 from shoal.core.struct import Number
-
-
-def linear(start: Number, end: Number, progress: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
-    """From `start` at progress 0 to `end` at progress 1, and `end` from then on."""
-    return start + (end - start) * jnp.clip(progress, 0, 1)
 
 
 def greedy(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None = None) -> Int[Array, "*axes"]:

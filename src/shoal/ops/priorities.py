@@ -9,7 +9,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, struct
@@ -38,16 +38,24 @@ class Priorities(Struct):
         sums = jnp.sum(leaf.at[touched].get(mode="promise_in_bounds"), axis=-1)
         return self.replace(leaf=leaf, block=self.block.at[touched].set(sums, mode="promise_in_bounds"))
 
-    def learn(self, index: Int[Array, "B"], error: Float[Array, "B"], exponent: Number) -> "Priorities":
-        """|error|^exponent at some samples, and the largest so far."""
+    def learn(
+        self, index: Int[Array, "B"], error: Float[Array, "B"], exponent: Number, used: Bool[Array, "B"]
+    ) -> "Priorities":
+        """|error|^exponent at the samples that are used, the first of which always is; and the largest so far."""
         value = (jnp.abs(error) + 1e-6) ** exponent
+        index, value = jnp.where(used, index, index[0]), jnp.where(used, value, value[0])
         return self.set(index, value).replace(largest=jnp.maximum(self.largest, jnp.max(value)))
 
-    def draw(self, key: Key, count: int) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-        """(indices, their probabilities): stratified, one from each of `count` equal shares. `key` is consumed."""
+    def draw(self, key: Key, count: int, used: Number | None = None) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
+        """(indices, their probabilities): stratified, one from each of equal shares. `key` is consumed.
+
+        There are `count` shares; or `used`, a traced number, of which the first `used` samples take one each.
+        """
         ends = jnp.cumsum(self.block)
         total = ends[-1]
-        share = (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))) / count
+        shares = jnp.float32(count) if used is None else jnp.clip(jnp.round(used), 1, count)
+        order = jnp.arange(count, dtype=jnp.float32) % shares
+        share = (order + jax.random.uniform(key, (count,))) / shares
         target = jnp.minimum(share, 1 - 1e-6) * total
         block = jnp.minimum(jnp.searchsorted(ends, target, side="right"), len(self.block) - 1).astype(jnp.int32)
         row = self.leaf.at[block].get(mode="promise_in_bounds")

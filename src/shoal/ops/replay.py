@@ -120,7 +120,7 @@ class Replay(Struct):
 
         `limit` bounds the samples that count, in a ring that has room for more; it may be traced.
         """
-        own = jnp.minimum((age + 1) * self.rows_at_once, self.rows)
+        own = jnp.minimum(age + 1, self.rows // self.rows_at_once) * self.rows_at_once
         return own if limit is None else jnp.minimum(own, jnp.ceil(limit / self.num_envs).astype(jnp.int32))
 
     def usable(self, age: Int[Array, ""], n_step: int = 1, limit: Number | None = None) -> Int[Array, ""]:
@@ -177,7 +177,7 @@ class Replay(Struct):
             return following
         slot = _at(self.final_slot, last) * self.num_envs + env
         final = jax.tree.map(lambda x: _at(x, slot), self.finals)
-        cut = _at(self.truncated, last)
+        cut = _at(self.truncated, last) & ~_at(self.terminated, last)  # of others no final observation is kept
         return jax.tree.map(
             lambda f, s: jnp.where(cut.reshape(cut.shape + (1,) * (f.ndim - 1)), f, s), final, following
         )

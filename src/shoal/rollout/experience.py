@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from shoal.core.struct import Number, Struct, struct
 from shoal.ops.replay import Steps
+from shoal.ops.schedules import passed, steps_taken, whole
 from shoal.rollout.rollout import Trajectory
 
 
@@ -46,14 +47,12 @@ def gradient_steps_due(
     `iterations` for every `frequency` environment steps, once more than `starts` have been taken; none before a first
     sample of `n_step` steps and its successor are stored.
     """
-    before = age * num_envs * num_steps
-    after = before + num_envs * num_steps
-    every = jnp.maximum(frequency, 1).astype(jnp.int32)
-    trainings = after // every - before // every
-    is_time = (after > starts) & ((age + 1) * num_steps > n_step)
-    return jnp.where(is_time, trainings * jnp.asarray(iterations).astype(jnp.int32), 0)
+    steps = num_envs * num_steps
+    is_time = (steps_taken(age, steps, steps) > starts) & (steps_taken(age, num_steps, num_steps) > n_step)
+    return jnp.where(is_time, passed(age, steps, frequency) * whole(iterations), 0)
 
 
 def batch_shares(batch_size: Number, size: int) -> Float[Array, "B"]:
     """The weight of each of `size` samples in a mean over the first `batch_size` of them; others weigh nothing."""
-    return jnp.where(jnp.arange(size) < batch_size, 1 / jnp.minimum(batch_size, size), 0)
+    used = jnp.clip(jnp.round(batch_size), 1, size)
+    return jnp.where(jnp.arange(size) < used, 1 / used, 0)

@@ -25,6 +25,7 @@ from shoal.train.recording import load_demonstrations
 from shoal.train.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
+COUNTED = 2**31  # what 32 bits with a sign count below
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +80,15 @@ def make_plan(
     agents = [template.replace(**{k: v for k, v in s.items() if not k.startswith("env.")}) for s in settings]
     worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
     agents = fill_caps(agents)
-    bound = _bind(agents[0], _strictest(worlds), spec)
+    swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}  # so that bind sees them all
+    bound = _bind(agents[0].replace(**swept), _strictest(worlds), spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
     if hasattr(bound, "horizon"):
         steps = updates * bound.steps_per_update
         agents = [a.replace(horizon=float(a.horizon or steps)) for a in agents]
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
     agents = [a.replace(**fixed) for a in agents]
-    boundaries = _boundaries(updates, spec.records)
+    boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
     member_bytes = estimate_member_bytes(_numpy(agents[0]), _numpy(worlds[0]))
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit or available_bytes())
     largest = max(w.stop - w.start for w in waves)
@@ -185,8 +187,16 @@ def _numpy(value: Any) -> Any:
     return jax.tree.map(cast, value)
 
 
-def _boundaries(updates: int, records: int) -> list[int]:
-    records = min(records, updates)
+def _boundaries(updates: int, records: int, steps_per_update: int) -> list[int]:
+    """After how many updates each record is taken. More records than asked for where a member's counters, of 32 bits,
+    would not hold the steps between two. Raises ValueError for more updates than they count.
+    """
+    if updates >= COUNTED:
+        raise ValueError(
+            f"{updates * steps_per_update:,} steps are {updates:,} updates of {steps_per_update:,} steps, and a member "
+            f"counts {COUNTED - 1:,} at most: take more steps in an update."
+        )
+    records = min(max(records, updates * steps_per_update // COUNTED + 1), updates)
     return [round(updates * (r + 1) / records) for r in range(records)]
 
 

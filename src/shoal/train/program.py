@@ -31,7 +31,7 @@ def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> M
 def train_chunk(
     member: Member, agent: Agent, env: Env, clock: Int[Array, ""], updates: Int[Array, ""]
 ) -> tuple[Member, Metrics]:
-    """`updates` updates of one member: (member, episodes summed and losses averaged over them).
+    """`updates` updates of one member: (member, episodes summed and losses averaged over them; NaN: nothing learned).
 
     An update whose losses are not finite is undone, and the member rests from then on: its state stays the last good
     one. `updates` is traced, so that chunks of any length share one program.
@@ -46,12 +46,12 @@ def train_chunk(
         state, metrics = update(agent, member.state, env, clock + i)
         alive = member.alive & all_finite(metrics.losses)
         kept = _where(alive, state, member.state)
-        losses = jax.tree.map(jnp.add, total.losses, metrics.losses)
-        total = Metrics(total.episodes.merge(metrics.episodes), losses)
+        losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
+        total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
         return Member(kept, alive), total
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, nothing))
-    return member, Metrics(total.episodes, jax.tree.map(lambda x: x / updates, total.losses))
+    return member, total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
 
 
 def _where(alive: Bool[Array, ""], new: AgentState, old: AgentState) -> AgentState:
