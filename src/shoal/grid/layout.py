@@ -102,6 +102,16 @@ def distinct(key: Key, count: int, among: int) -> Int[Array, "count"]:
     return jnp.sum(lots[None, :] < lots[:count, None], axis=1, dtype=jnp.int32)
 
 
+def between(key: Key, low: Array | int, high: Array | int, shape: tuple[int, ...] = ()) -> Int[Array, "*shape"]:
+    """Whole numbers from `low` to below `high`, bounds that the level drew itself. `key` is consumed.
+
+    Scales 24 random bits, where `jax.random.randint` divides twice by the bound: one number is likelier than another by
+    (high - low) / 2^24 at most. For ranges of at most 256.
+    """
+    bits = jax.random.bits(key, shape, jnp.uint32) >> 8
+    return low + (bits * jnp.asarray(high - low, jnp.uint32) >> 24).astype(jnp.int32)
+
+
 def random_color(key: Key, shape: tuple[int, ...] = ()) -> Int[Array, "*shape"]:
     """Numbers of random colors. `key` is consumed."""
     return jax.random.randint(key, shape, 0, len(COLORS), jnp.int32)

@@ -7,14 +7,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import DONE, TOGGLE, at
+from shoal.grid.actions import DONE, TOGGLE
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, painted
-from shoal.grid.layout import distinct, rectangle
+from shoal.grid.layout import between, distinct
 from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import color_word, fill
 
@@ -74,15 +75,20 @@ class GoToDoor(GoTo):
         """A room, its doors, the agent, and which of the doors is meant, in MiniGrid's order."""
         k_size, k_door, k_color, k_agent, k_direction, k_target = jax.random.split(key, 6)
         width, height = jax.random.randint(k_size, (2,), 5, self.size + 1)
-        inside = rectangle(self.shape, 1, 1, width - 2, height - 2)
-        grid = jnp.where(rectangle(self.shape, 0, 0, width, height) & ~inside, WALL, EMPTY)
-        along = jax.random.randint(k_door, (4,), 2, jnp.stack([width, width, height, height]) - 2)
+        along = between(k_door, 2, jnp.stack([width, width, height, height]) - 2, (4,))
         zero = jnp.zeros_like(width)
         door_x, door_y = jnp.stack([*along[:2], zero, width - 1]), jnp.stack([zero, height - 1, *along[2:]])
         doors = jnp.asarray(painted(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
+        width, height, door_x, door_y, doors = jax.lax.optimization_barrier((width, height, door_x, door_y, doors))
+        # One row of cells and not a table of them: XLA's loops over 64 cells are twice as fast as those over 8 x 8.
+        cells = np.arange(self.size**2, dtype=np.int32)
+        column, row = cells // self.size, cells % self.size
+        is_edge = (column == 0) | (column == width - 1) | (row == 0) | (row == height - 1)
+        grid = jnp.where(is_edge & (column < width) & (row < height), WALL, EMPTY)
         for i in range(4):
-            grid = jnp.where(at(self.shape, door_x[i], door_y[i]), doors[i], grid)
-        x, y = jax.random.randint(k_agent, (2,), 1, jnp.stack([width, height]) - 1)
+            grid = jnp.where(cells == door_x[i] * self.size + door_y[i], doors[i], grid)
+        grid = grid.reshape(self.shape)
+        x, y = between(k_agent, 1, jnp.stack([width, height]) - 1, (2,))
         target = jax.random.randint(k_target, (), 0, 4)
         return GoToState(
             **begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)),
