@@ -112,6 +112,24 @@ def test_a_file_holds_observations_of_many_parts(tmp_path):
         assert one.dtype == other.dtype
 
 
+def test_a_file_holds_observations_that_are_tuples(tmp_path):
+    env = make("Blackjack-v1")
+    obs, action = jax.vmap(lambda k: (env.observation_space.sample(k), env.action_space.sample(k)))(
+        jax.random.split(make_key(0), 20)
+    )
+    many = (*(obs[i % 3] for i in range(12)), {"0": (obs[0],)})  # more than nine, and within each other
+    for parts in (obs, many):
+        told = Demonstrations(parts, action)
+        read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", told))
+        assert jax.tree.structure(read) == jax.tree.structure(told)
+        for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(told), strict=True):
+            np.testing.assert_array_equal(one, other)
+    bound(
+        "Blackjack-v1",
+        demonstrations=load_demonstrations(save_demonstrations(tmp_path / "cards.npz", Demonstrations(obs, action))),
+    )
+
+
 def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
