@@ -143,6 +143,15 @@ def test_the_step_size_that_is_reported_is_the_one_that_was_taken():
     np.testing.assert_allclose(evolution.sigma(state), 0.3)
 
 
+@pytest.mark.parametrize("name", ["SimpleGA", "MR15_GA"])
+def test_the_step_size_of_a_population_is_reported_from_the_first_generation_on(name):
+    evolution = Evolution.named(name, 6, 3)
+    state = evolution.init(make_key(0), jnp.zeros(3), 0.3)
+    population, state = evolution.ask(make_key(1), state, 0.3)
+    state = evolution.tell(make_key(2), population, jnp.arange(6.0), state, 0.3, 0.1)
+    np.testing.assert_allclose(evolution.sigma(state), 0.3)
+
+
 def test_a_strategy_that_adapts_its_step_size_is_given_the_first():
     evolution = Evolution.named("SNES", 8, 3)
     assert evolution.adapts_sigma and not evolution.is_scheduled

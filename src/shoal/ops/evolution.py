@@ -167,6 +167,8 @@ class Evolution(Struct):
             # What the first candidates cost is where such a strategy begins; there is nothing to learn from yet.
             begun = self.strategy.init(k_init, population, cost, self._parameters(sigma))
             begun = begun.replace(generation_counter=told.generation_counter)
+            if self.is_scheduled:
+                begun = begun.replace(std=state.std)
             is_first = state.generation_counter == 0
             return to_arrays(jax.tree.map(lambda new, old: jnp.where(is_first, new, old), begun, told))
 
