@@ -171,6 +171,13 @@ def test_the_first_generation_of_a_population_is_the_one_it_began_with():
     assert not np.array_equal(later, population)
 
 
+@pytest.mark.parametrize("name", ["xNES", "SNES", "Sep_CMA_ES", "PGPE", "Open_ES", "SimpleGA", "PSO"])
+def test_the_first_candidates_deviate_by_the_step_size(name):
+    evolution = Evolution.named(name, 2_000, 4)
+    population, _ = evolution.ask(make_key(1), evolution.init(make_key(0), jnp.ones(4), 0.1), 0.1)
+    np.testing.assert_allclose(jnp.std(population - 1), 0.1, rtol=0.05)
+
+
 def test_evosax_still_wants_what_is_given_to_it():
     algorithms = pytest.importorskip("evosax.algorithms").algorithms
     given = {"population_size", "solution"}

@@ -132,7 +132,10 @@ class Evolution(Struct):
         """
         with _rules_of_evosax():
             if not self.has_population:
-                return to_arrays(self.strategy.init(key, center, self._parameters(sigma)))
+                state = self.strategy.init(key, center, self._parameters(sigma))
+                if self.name == "xNES":  # evosax puts the first step size into both of two factors
+                    state = state.replace(B=jnp.eye(center.size))
+                return to_arrays(state)
             key, k_population = jax.random.split(key)
             deviates = jax.random.normal(k_population, (self.strategy.population_size, center.size))
             population = center[None] + sigma * deviates
