@@ -178,7 +178,9 @@ class Evolution(Struct):
     def solution(self, state: State) -> Float[Array, "D"]:
         """The mean of the distribution; of a population the member that was best when last tried.
 
-        Never evosax's archive of the best ever: that is one lucky evaluation.
+        Not evosax's archive of the best ever: that is one lucky evaluation. But DifferentialEvolution, MR15_GA, LGA,
+        HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they found, with what it cost once, and never
+        try it again: theirs may be the luckiest of a whole run.
         """
         return state.population[jnp.argmin(state.fitness)] if self.has_population else state.mean
 
