@@ -30,7 +30,7 @@ from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
-from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
+from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
 from shoal.rollout.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
 
 Weights = Any
@@ -340,7 +340,7 @@ class PPO(Agent):
         policy, value = self._nets.both(weights, rows.obs, rows.is_first, carry)
         policy = _mask_policy(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
-        ratio = jnp.exp(log_ratio)
+        ratio = probability_ratio(log_ratio)
         advantage = rows.advantage
         if self.normalize_advantage:
             advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
