@@ -93,7 +93,12 @@ def _presets(agent: str) -> list[str]:
     if not known:
         return []
     rows = [
-        [f"`{p.name}`", f"{p.steps:,}", _fields(p.fields | {f"env.{k}": v for k, v in p.env_fields.items()}), p.evidence]
+        [
+            f"`{p.name}`",
+            f"{p.steps:,}",
+            _fields(p.fields | {f"env.{k}": v for k, v in p.env_fields.items()}),
+            p.evidence,
+        ]
         for p in known.values()
     ]
     return ["Presets:", _table(("name", "steps", "fields", "evidence"), rows)]
