@@ -54,7 +54,7 @@ def _promotion_as_users_have_it():
 
 def demonstrations(n=32, seed=0):
     random = np.random.default_rng(seed)
-    obs = random.normal(size=(n, 4)).astype(np.float32)
+    obs = random.uniform(-0.4, 0.4, size=(n, 4)).astype(np.float32)
     return Demonstrations(jnp.asarray(obs), jnp.asarray(random.integers(0, 2, n), jnp.int32))
 
 
@@ -112,6 +112,24 @@ def test_a_file_holds_observations_of_many_parts(tmp_path):
         assert one.dtype == other.dtype
 
 
+def test_a_file_holds_observations_that_are_tuples(tmp_path):
+    env = make("Blackjack-v1")
+    obs, action = jax.vmap(lambda k: (env.observation_space.sample(k), env.action_space.sample(k)))(
+        jax.random.split(make_key(0), 20)
+    )
+    many = (*(obs[i % 3] for i in range(12)), {"0": (obs[0],)})  # more than nine, and within each other
+    for parts in (obs, many):
+        told = Demonstrations(parts, action)
+        read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", told))
+        assert jax.tree.structure(read) == jax.tree.structure(told)
+        for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(told), strict=True):
+            np.testing.assert_array_equal(one, other)
+    bound(
+        "Blackjack-v1",
+        demonstrations=load_demonstrations(save_demonstrations(tmp_path / "cards.npz", Demonstrations(obs, action))),
+    )
+
+
 def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
@@ -129,9 +147,34 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
         ({"demonstrations": None}, ValueError, "nothing to imitate"),
         ({"demonstrations": np.zeros(3)}, TypeError, "must come from shoal.record"),
         (
-            {"demonstrations": Demonstrations(np.zeros((5, 3)), np.zeros(5, np.int32))},
+            {"demonstrations": Demonstrations(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))},
             ValueError,
-            r"recorded observations have shapes \[\(3,\)\], which are not those of Box",
+            r"another world than this, with observations Box.*: the least observation is float32 with shape \(3,\)",
+        ),
+        (
+            {"demonstrations": Demonstrations(np.zeros((5, 4)), np.zeros(5, np.int32))},
+            ValueError,
+            "observation is float64",
+        ),
+        (
+            {"demonstrations": Demonstrations(np.zeros((3, 4), np.float32), np.asarray([0, 1, 2], np.int32))},
+            ValueError,
+            r"another world than this, with actions Discrete\(2\): the greatest action=2 is out of bounds",
+        ),
+        (
+            {"demonstrations": Demonstrations(np.full((3, 4), np.nan, np.float32), np.zeros(3, np.int32))},
+            ValueError,
+            "observation=.nan nan nan nan. is out of bounds",
+        ),
+        (
+            {"demonstrations": Demonstrations(np.zeros((0, 4), np.float32), np.zeros(0, np.int32))},
+            ValueError,
+            r"hold \[0\] steps: all parts need as many, and at least one",
+        ),
+        (
+            {"demonstrations": Demonstrations(np.zeros((4, 4), np.float32), np.zeros(3, np.int32))},
+            ValueError,
+            r"hold \[3, 4\] steps",
         ),
         ({"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
     ],
@@ -147,3 +190,17 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
     (tmp_path / "wrong.npz").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="wrong.npz holds no demonstrations"):
         load_demonstrations(tmp_path / "wrong.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Taxi-v4", "the least observation is uint16 with shape .*, not uint8"),
+        ("CliffWalking-v1", r"observations Discrete\(16, uint8\): the greatest observation=4\d is out of bounds"),
+    ],
+)
+def test_the_demonstrations_of_another_world_of_the_same_shapes_are_refused(name, words):
+    world, keys = make(name), jax.random.split(make_key(0), 200)
+    told = Demonstrations(jax.vmap(world.observation_space.sample)(keys), jax.vmap(world.action_space.sample)(keys))
+    with pytest.raises(ValueError, match=words):
+        bound("FrozenLake-v1", demonstrations=told)

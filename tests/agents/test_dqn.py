@@ -12,7 +12,9 @@ from shoal.core.registry import make
 from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
 from shoal.rollout.experience import Seen
+from shoal.train.plan import make_plan
 from shoal.train.program import Member, train_chunk
+from shoal.train.spec import RunSpec
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -245,9 +247,31 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
         ("CartPole-v1", {"head": "gaussian"}, ValueError, "head='gaussian' is unknown. Choose one of expected"),
         ("CartPole-v1", {"num_envs": 0}, ValueError, "num_envs=0 must be at least 1"),
         ("CartPole-v1", {"optimizer": "adma"}, ValueError, "Did you mean adam"),
-        ("CartPole-v1", {"buffer_size": 2, "num_steps": 1, "n_step": 5}, ValueError, "too few for n_step=5"),
+        ("CartPole-v1", {"buffer_size": 5, "n_step": 5}, ValueError, "buffer_size=5 holds 5 steps .* for n_step=5"),
+        ("CartPole-v1", {"buffer_size": 6, "num_envs": 2, "n_step": 3}, ValueError, "It must be more than 6"),
+        ("CartPole-v1", {"head": "categorical", "atoms": 1}, ValueError, "atoms=1 is too few for a categorical head"),
+        ("CartPole-v1", {"head": "categorical", "v_min": 100}, ValueError, "v_min=100 must be below v_max=100"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
     with pytest.raises(kind, match=words):
         bound(env, **fields)
+
+
+def test_smallest_sizes_and_the_range_of_another_head_are_accepted():
+    bound(buffer_size=6, n_step=5)
+    bound(buffer_size=7, num_envs=2, n_step=3)
+    bound(head="quantile", atoms=1, v_min=100)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("v_max", (10.0, -200.0), "v_min=-100 must be below v_max=-200"),
+        ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for n_step=3"),
+    ],
+)
+def test_what_cannot_work_is_refused_anywhere_in_a_sweep(name, values, words):
+    fields = {"n_step": 3, "head": "categorical"}
+    with pytest.raises(ValueError, match=words):
+        make_plan(RunSpec(agent="dqn", env="CartPole-v1", fields=fields, sweep={name: values}, steps=100))

@@ -340,6 +340,20 @@ def test_snapshots_are_the_tables_at_the_parts_of_the_horizon():
     assert len({float(table.sum()) for table in policy.snapshots}) == 4
 
 
+def test_snapshots_between_two_updates_are_the_table_of_the_first():
+    agent, env = bound(snapshots=5, num_steps=40, horizon=80, initial_value=3.0)
+    update, state = jax.jit(agent.update), agent.init(make_key(0), env)
+    tables = [state.q[0]]
+    for i in range(2):
+        state, _ = update(state, env, jnp.int32(i))
+        tables.append(state.q[0])
+    # Parts end at steps 16, 32, 48, 64 and 80; updates at 40 and 80.
+    np.testing.assert_array_equal(state.snapshots, jnp.stack([tables[n] for n in (0, 0, 1, 1, 2)]))
+    assert len({float(table.sum()) for table in tables}) == 3
+    beyond, _ = update(state, env, jnp.int32(2))
+    np.testing.assert_array_equal(beyond.snapshots, state.snapshots.at[-1].set(beyond.q[0]))
+
+
 def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations():
     agent, env = bound(epsilon_end=0.5, **CONSTANT)
     policy = agent.policy_state(agent.init(make_key(0), env)).replace(q=jnp.arange(10.0).reshape(5, 2))

@@ -87,6 +87,14 @@ def test_pictures_get_convolutions(space, kind):
     assert isinstance(default_torso(space, (8,), "tanh"), kind)
 
 
+def test_pictures_among_other_parts_keep_their_convolutions_with_layer_norm():
+    torso = default_torso(MIXED, (8,), "tanh", layer_norm=True)
+    weights = torso.init(make_key(1), MIXED.sample(make_key(0)))["params"]
+    assert set(weights["CNN_0"]) == {"Conv_0", "LayerNorm_0"} and set(weights["MLP_0"]) == {"Dense_0", "LayerNorm_0"}
+    plain = default_torso(MIXED, (8,), "tanh").init(make_key(1), MIXED.sample(make_key(0)))["params"]
+    assert set(plain["CNN_0"]) == {"Conv_0"} and set(plain["MLP_0"]) == {"Dense_0"}
+
+
 def test_torsos_have_names():
     assert isinstance(named_torso("impala", PICTURE, (8,), "tanh"), ImpalaCNN)
     assert isinstance(named_torso("mlp", PICTURE, (8,), "tanh"), MLP)

@@ -121,3 +121,9 @@ def test_the_torso_follows_from_what_observations_hold(space, torso):
 def test_minigrid_is_read_with_the_fields_of_the_agent():
     torso = default_torso(make("MiniGrid-DoorKey-8x8-v0").observation_space, (32, 16), "silu")
     assert isinstance(torso, TileNet) and (torso.hidden, torso.activation) == ((32, 16), "silu")
+
+
+def test_a_tile_net_without_layers_is_refused_in_words():
+    for torso in (lambda: TileNet(TILES, ()), lambda: default_torso(TILES, (), "tanh")):
+        with pytest.raises(ValueError, match=r"hidden=\(\) leaves no layer to read images of categories with"):
+            torso()

@@ -143,6 +143,15 @@ def test_the_step_size_that_is_reported_is_the_one_that_was_taken():
     np.testing.assert_allclose(evolution.sigma(state), 0.3)
 
 
+@pytest.mark.parametrize("name", ["SimpleGA", "MR15_GA"])
+def test_the_step_size_of_a_population_is_reported_from_the_first_generation_on(name):
+    evolution = Evolution.named(name, 6, 3)
+    state = evolution.init(make_key(0), jnp.zeros(3), 0.3)
+    population, state = evolution.ask(make_key(1), state, 0.3)
+    state = evolution.tell(make_key(2), population, jnp.arange(6.0), state, 0.3, 0.1)
+    np.testing.assert_allclose(evolution.sigma(state), 0.3)
+
+
 def test_a_strategy_that_adapts_its_step_size_is_given_the_first():
     evolution = Evolution.named("SNES", 8, 3)
     assert evolution.adapts_sigma and not evolution.is_scheduled
@@ -160,6 +169,29 @@ def test_the_first_generation_of_a_population_is_the_one_it_began_with():
     np.testing.assert_array_equal(evolution.solution(told), population[2])
     later, _ = evolution.ask(make_key(3), told, 0.1)
     assert not np.array_equal(later, population)
+
+
+TRY_AGAIN = ["Open_ES", "SimpleGA", "SAMR_GA", "GESMR_GA", "PSO"]
+NEVER_TRY_AGAIN = ["DifferentialEvolution", "MR15_GA", "HillClimbing", "GradientlessDescent"]
+
+
+@pytest.mark.parametrize("name", TRY_AGAIN + NEVER_TRY_AGAIN)
+def test_some_strategies_keep_a_candidate_that_was_lucky_once(name):
+    evolution = Evolution.named(name, 8, 2)
+    first, state = evolution.ask(make_key(1), evolution.init(make_key(0), jnp.ones(2), 0.1), 0.1)
+    state = evolution.tell(make_key(2), first, jnp.ones(8).at[3].set(0.0), state, 0.1, 0.1)
+    for generation in range(1, 4):
+        population, state = evolution.ask(make_key(3 * generation), state, 0.1)
+        cost = jnp.where(jnp.all(population == first[3][None], axis=1), 2.0, 1.0)  # it was luck
+        state = evolution.tell(make_key(3 * generation + 1), population, cost, state, 0.1, 0.1)
+    assert np.array_equal(evolution.solution(state), first[3]) == (name in NEVER_TRY_AGAIN)
+
+
+@pytest.mark.parametrize("name", ["xNES", "SNES", "Sep_CMA_ES", "PGPE", "Open_ES", "SimpleGA", "PSO"])
+def test_the_first_candidates_deviate_by_the_step_size(name):
+    evolution = Evolution.named(name, 2_000, 4)
+    population, _ = evolution.ask(make_key(1), evolution.init(make_key(0), jnp.ones(4), 0.1), 0.1)
+    np.testing.assert_allclose(jnp.std(population - 1), 0.1, rtol=0.05)
 
 
 def test_evosax_still_wants_what_is_given_to_it():

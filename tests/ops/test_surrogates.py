@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.ops.surrogates import SURROGATES, clipped_surrogate, clipped_value_loss, dpo_surrogate, squared_value_loss
+from shoal.ops.surrogates import (
+    SURROGATES,
+    clipped_surrogate,
+    clipped_value_loss,
+    dpo_surrogate,
+    probability_ratio,
+    squared_value_loss,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +42,22 @@ def test_every_surrogate_starts_as_the_policy_gradient(name):
     for advantage in (-1.5, 2.0):
         got = slope(jnp.float32(1.0), jnp.float32(advantage), jnp.float32(0.2))
         np.testing.assert_allclose(got, -advantage, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(SURROGATES))
+@pytest.mark.parametrize("advantage", [-2.0, 2.0])
+def test_a_ratio_beyond_all_numbers_gives_no_gradient(name, advantage):
+    def loss(log_ratio):
+        return SURROGATES[name](probability_ratio(log_ratio), jnp.float32(advantage), jnp.float32(0.2))
+
+    for log_ratio in (-jnp.inf, -200.0, -90.0, 90.0, 200.0):
+        value, slope = jax.value_and_grad(loss)(jnp.float32(log_ratio))
+        assert np.isfinite(value) and slope == 0, log_ratio
+
+
+def test_a_ratio_is_that_of_the_probabilities():
+    log_ratio = np.asarray([-19.0, -0.3, 0.0, 0.2, 19.0], np.float32)
+    np.testing.assert_allclose(probability_ratio(jnp.asarray(log_ratio)), np.exp(log_ratio), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

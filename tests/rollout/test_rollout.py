@@ -144,7 +144,12 @@ def test_episodes_go_on_from_one_rollout_to_the_next():
 def test_the_bank_counts_states_used_twice():
     _, _, fresh, _ = play(Counter(), np.ones((12, 2)), bank_size=12)
     _, _, reused, _ = play(Counter(), np.ones((12, 2)), bank_size=4)
-    assert fresh.episodes().resets_reused == 0 and reused.episodes().resets_reused == 2 * 8
+    _, _, exact, _ = play(Counter(), np.ones((12, 2)), reset="exact")
+    assert (fresh.fresh_states, reused.fresh_states, exact.fresh_states) == (12, 4, 12)
+    assert (
+        exact.episodes().resets_reused == fresh.episodes().resets_reused == 0
+        and reused.episodes().resets_reused == 2 * 8
+    )
     assert len(set(np.asarray(fresh.obs[1:, 0]).tolist())) == 11
     assert len(set(np.asarray(reused.obs[1:, 0]).tolist())) == 4
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box
+from shoal.core.spaces import Box, explain
 from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
@@ -165,14 +166,15 @@ def _check_demonstrations(given: Any, env: Env) -> None:
         )
     if not isinstance(given, Demonstrations):
         raise TypeError(f"demonstrations={given!r} must come from shoal.record or from a file that it wrote.")
-    example = (
-        jax.eval_shape(env.observation_space.sample, jax.random.key(0)),
-        jax.eval_shape(env.action_space.sample, jax.random.key(0)),
-    )
-    for what, like, x in zip(("observations", "actions"), example, (given.obs, given.action), strict=True):
-        same = jax.tree.structure(like) == jax.tree.structure(x)
-        leaves = zip(jax.tree.leaves(like), jax.tree.leaves(x), strict=False)
-        if not same or any(a.shape != b.shape[1:] for a, b in leaves):
-            space = env.observation_space if what == "observations" else env.action_space
-            shapes = [tuple(leaf.shape[1:]) for leaf in jax.tree.leaves(x)]
-            raise ValueError(f"the recorded {what} have shapes {shapes}, which are not those of {space}.")
+    counts = {leaf.shape[0] for leaf in jax.tree.leaves(given)}
+    if counts != {len(given)} or not len(given):
+        raise ValueError(f"the demonstrations hold {sorted(counts)} steps: all parts need as many, and at least one.")
+    for what, space, x in (
+        ("observation", env.observation_space, given.obs),
+        ("action", env.action_space, given.action),
+    ):
+        # Spaces are boxes, so all steps lie within where the least and the greatest number of every leaf do.
+        for side, extreme in (("least", np.min), ("greatest", np.max)):
+            one = jax.tree.map(lambda leaf, extreme=extreme: extreme(np.asarray(leaf), axis=0), x)
+            if reason := explain(space, one, f"the {side} {what}"):
+                raise ValueError(f"the demonstrations are of another world than this, with {what}s {space}: {reason}.")

@@ -5,10 +5,12 @@ they are declared. The defaults are the hyperparameters of CleanRL's `dqn.py`. D
 the true final observation; samples are drawn with replacement; several environments may share a buffer.
 """
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
@@ -135,19 +137,15 @@ class DQN(Agent):
             refuse_ignored(self, "with head='expected'", "atoms")
         else:
             refuse_ignored(self, f"with head={self.head!r}", "loss")
+        _check_numbers(self)
         (full,) = fill_caps([self])
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
-        rows = full._rows
-        if rows <= self.n_step:
-            raise ValueError(
-                f"max_buffer_size={full.max_buffer_size} holds {rows} steps: too few for n_step={self.n_step}."
-            )
         return full.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
             observation_space=env.observation_space,
             action_space=env.action_space,
             rollout=rollout,
-            final_rows=final_slots(env, rows),
+            final_rows=final_slots(env, full._rows),
         )
 
     @property
@@ -384,3 +382,20 @@ class DQN(Agent):
 def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:
     chosen = jax.nn.one_hot(action, out.shape[1], dtype=out.dtype)
     return jnp.sum(out * chosen[:, :, None], axis=1)
+
+
+def _check_numbers(agent: DQN) -> None:
+    """Raise ValueError for numbers, of one agent or a population, that do not go together."""
+    held = math.ceil(np.min(agent.buffer_size) / agent.num_envs)
+    if held <= agent.n_step:
+        raise ValueError(
+            f"buffer_size={np.min(agent.buffer_size):g} holds {held} steps of each of {agent.num_envs} environments: "
+            f"too few for n_step={agent.n_step}. It must be more than {agent.n_step * agent.num_envs}."
+        )
+    if agent.head != "categorical":
+        return
+    if agent.atoms < 2:
+        raise ValueError(f"atoms={agent.atoms} is too few for a categorical head: it needs 2 at least.")
+    low, high = np.broadcast_arrays(agent.v_min, agent.v_max)
+    if np.any(low >= high):
+        raise ValueError(f"v_min={low[low >= high][0]:g} must be below v_max={high[low >= high][0]:g}.")

@@ -71,8 +71,10 @@ class ES(Agent):
 
     One update is one generation: `population_size` candidates play `episodes` episodes each, all at the same time,
     until the last of them ends. What counts is the mean return. `strategy` is the name of any class of evosax that
-    searches with a population. The policy that acts is the mean of the search distribution (of a strategy without one,
-    the best candidate of the last generation), never the best that was ever seen: that one was lucky.
+    searches with a population. The policy that acts is the mean of the search distribution, never the best that was
+    ever seen: that one was lucky. A strategy without a distribution gives the best candidate of its last generation.
+    But DifferentialEvolution, MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they
+    found, with what it was worth once, and never try it again: theirs may be the luckiest of a whole run.
 
     Steps: an update counts as population_size x episodes x the longest an episode may last, whether or not episodes
     end sooner, so the steps of a run are the most it may have taken; the loss `steps` says how many a generation

@@ -31,7 +31,7 @@ from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
-from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES
+from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
 from shoal.rollout.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
 
 Weights = Any
@@ -100,7 +100,9 @@ class PPO(Agent):
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
     horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
-    noise_correlation: Number = hyper(0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step")
+    noise_correlation: Number = hyper(
+        0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step of a rollout, across episodes"
+    )
     log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="of a Gaussian policy")
 
     num_envs: int = static(4)
@@ -343,7 +345,7 @@ class PPO(Agent):
         policy, value = self._nets.both(weights, rows.obs, rows.is_first, carry)
         policy = _mask_policy(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
-        ratio = jnp.exp(log_ratio)
+        ratio = probability_ratio(log_ratio)
         advantage = rows.advantage
         if self.normalize_advantage:
             advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)

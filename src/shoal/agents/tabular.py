@@ -108,7 +108,8 @@ class QTable(Agent):
     horizon. The step size is `learning_rate`, of which the share `anneal` is gone at the horizon; `count_visits`
     divides it by n^`visit_power` at the n-th change of an entry.
 
-    `snapshots=N` keeps the table as it was at each N-th part of the horizon: `shoal.load(run).weights.snapshots` is
+    `snapshots=N` keeps the table as it was at the end of each of N parts of the horizon, or where no update ended
+    there, at the end of the update before (before the first: as it began). `shoal.load(run).weights.snapshots` is
     [N, S, A], as `weights.q` is the last table, [S, A] (of double Q-learning, the mean of its two).
     """
 
@@ -164,6 +165,7 @@ class QTable(Agent):
         worlds = self.rollout.init(env, k_worlds)
         equal = allowed([jnp.float32(0)] * self.action_space.n, self._here(env, worlds.state)[1])
         luck = jax.tree.map(lambda x: x[0], self._luck(k_luck, jnp.int32(0), 1))
+        kept = (self.snapshots, *self._shape[1:])
         return QTableState(
             age=jnp.int32(0),
             key=key,
@@ -171,7 +173,7 @@ class QTable(Agent):
             visits=jnp.zeros(self._shape, jnp.float32) if self.count_visits else None,
             worlds=worlds,
             action=choose(equal, luck.explores, luck.pick),
-            snapshots=jnp.zeros((self.snapshots, *self._shape[1:]), jnp.float32) if self.snapshots else None,
+            snapshots=jnp.full(kept, self.initial_value, jnp.float32) if self.snapshots else None,
         )
 
     def update(self, state: QTableState, env: Env, clock: Int[Array, ""]) -> tuple[QTableState, Metrics]:
@@ -282,11 +284,12 @@ class QTable(Agent):
         return [with_change(row, entry - self._entry(table, at, 0), new) for table, row in enumerate(rows)]
 
     def _snapshots(self, state: QTableState, q: Float[Array, "K S A"]) -> Float[Array, "N S A"] | None:
-        # Every update writes, and the last one of each part of the horizon stays.
+        # Every update writes its own part of the horizon and those to come: an update may be longer than a part.
         if state.snapshots is None:
             return None
         part = jnp.ceil(self._progress(state.age + 1, 0) * self.snapshots - 1e-3).astype(jnp.int32) - 1
-        return state.snapshots.at[jnp.clip(part, 0, self.snapshots - 1)].set(jnp.mean(q, axis=0))
+        is_ahead = jnp.arange(self.snapshots, dtype=jnp.int32) >= jnp.minimum(part, self.snapshots - 1)
+        return jnp.where(is_ahead[:, None, None], jnp.mean(q, axis=0)[None], state.snapshots)
 
     def _episodes(self, length: Int[Array, "T"], episode_return: Float[Array, "T"]) -> EpisodeStats:
         stats = EpisodeStats.of(length > 0, episode_return, length)

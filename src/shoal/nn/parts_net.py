@@ -23,18 +23,20 @@ class PartsNet(nn.Module):
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
     pictures: str = "cnn"
+    layer_norm: bool = False  # of dense layers, and of the convolutions of a CNN
 
     @nn.compact
     def __call__(self, obs: object) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""
+        options = {"layer_norm": True} if self.layer_norm and self.pictures == "cnn" else {}
         features = []
         for space, part in parts(self.space, obs):
             if is_picture(space):
                 image = image_features(space, part)  # type: ignore[arg-type]  # a picture is a Box
-                features.append(PICTURES[self.pictures](hidden=())(image))
+                features.append(PICTURES[self.pictures](hidden=(), **options)(image))
             else:
                 features.append(flat_features(space, part))
-        return MLP(self.hidden, self.activation)(jnp.concatenate(features, axis=-1))
+        return MLP(self.hidden, self.activation, self.layer_norm)(jnp.concatenate(features, axis=-1))
 
 
 def is_picture(space: Space) -> bool:

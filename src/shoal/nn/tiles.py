@@ -59,6 +59,13 @@ class TileNet(nn.Module):
     stride: int = 2
     layer_norm: bool = False  # of dense layers
 
+    def __post_init__(self) -> None:
+        if not self.hidden:
+            raise ValueError(
+                "hidden=() leaves no layer to read images of categories with: give one size at least, as hidden=(64,)."
+            )
+        super().__post_init__()
+
     @nn.compact
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""

@@ -21,8 +21,8 @@ def default_torso(
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
     if is_picture(observation_space):
         return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
-    if has_pictures(observation_space) and not layer_norm:
-        return PartsNet(observation_space, hidden, activation)
+    if has_pictures(observation_space):
+        return PartsNet(observation_space, hidden, activation, layer_norm=layer_norm)
     return MLP(hidden, activation, layer_norm)
 
 

@@ -132,7 +132,10 @@ class Evolution(Struct):
         """
         with _rules_of_evosax():
             if not self.has_population:
-                return to_arrays(self.strategy.init(key, center, self._parameters(sigma)))
+                state = self.strategy.init(key, center, self._parameters(sigma))
+                if self.name == "xNES":  # evosax puts the first step size into both of two factors
+                    state = state.replace(B=jnp.eye(center.size))
+                return to_arrays(state)
             key, k_population = jax.random.split(key)
             deviates = jax.random.normal(k_population, (self.strategy.population_size, center.size))
             population = center[None] + sigma * deviates
@@ -167,13 +170,17 @@ class Evolution(Struct):
             # What the first candidates cost is where such a strategy begins; there is nothing to learn from yet.
             begun = self.strategy.init(k_init, population, cost, self._parameters(sigma))
             begun = begun.replace(generation_counter=told.generation_counter)
+            if self.is_scheduled:
+                begun = begun.replace(std=state.std)
             is_first = state.generation_counter == 0
             return to_arrays(jax.tree.map(lambda new, old: jnp.where(is_first, new, old), begun, told))
 
     def solution(self, state: State) -> Float[Array, "D"]:
         """The mean of the distribution; of a population the member that was best when last tried.
 
-        Never evosax's archive of the best ever: that is one lucky evaluation.
+        Not evosax's archive of the best ever: that is one lucky evaluation. But DifferentialEvolution, MR15_GA, LGA,
+        HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they found, with what it cost once, and never
+        try it again: theirs may be the luckiest of a whole run.
         """
         return state.population[jnp.argmin(state.fitness)] if self.has_population else state.mean
 

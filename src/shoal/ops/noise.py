@@ -13,6 +13,8 @@ def correlated(noise: Float[Array, "T E n"], correlation: Number) -> Float[Array
 
         x_0 = e_0,  x_t = correlation x_{t-1} + sqrt(1 - correlation^2) e_t
 
+    Every call begins anew, and nothing is known here of episodes: noise goes on from the end of one into the next.
+
     Source: Hollenstein et al. 2024, for exploration.
     """
     fresh = noise * jnp.sqrt(1 - correlation**2)

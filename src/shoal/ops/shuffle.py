@@ -55,9 +55,14 @@ def arithmetic_permutation(key: Key, n: int) -> Int[Array, "n"]:
     Powers of two take four rounds of multiply, add and xorshift on log2(n) bits. Other sizes split into n = a * b with
     a the largest factor that is a power of two: that part is mixed in the same way and the rest by affine maps with
     a random multiplier coprime to b. Not uniform over all n! permutations; each index lands anywhere equally often.
+
+    Where a is below 32 there would be little but one affine map, which keeps neighbors at one distance, and a b above
+    65,535 would overflow: such sizes take the exact permutation.
     """
     power = n & -n
     rest = n // power
+    if rest > 1 and (power < LEAST_POWER or rest > LARGEST_REST):
+        return exact_permutation(key, n)
     words = jax.random.bits(key, (2 * ROUNDS + 3,), jnp.uint32)
     index = jnp.arange(n, dtype=jnp.uint32)
     if rest == 1:
@@ -73,6 +78,7 @@ def arithmetic_permutation(key: Key, n: int) -> Int[Array, "n"]:
 
 
 ROUNDS = 4
+LEAST_POWER, LARGEST_REST = 32, 65_535  # the square of the second, and a little more, still fits 32 bits
 
 
 def _mix_bits(index: Array, size: int, words: Array) -> Array:

@@ -1,7 +1,8 @@
 """Policy and value losses of proximal methods, per sample, as plain functions that an agent takes as a field.
 
-A surrogate maps (ratio, advantage, strength) to a loss; `strength` is the agent's `clip`. A value loss maps
-(value, old value, target, strength) to a loss. Pass your own to `PPO(surrogate=..., value_loss=...)`.
+A surrogate maps (ratio, advantage, strength) to a loss; `strength` is the agent's `clip`, and the ratio is that of
+`probability_ratio`. A value loss maps (value, old value, target, strength) to a loss. Pass your own to
+`PPO(surrogate=..., value_loss=...)`.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Sample = Float[Array, "..."]
+LARGEST_LOG_RATIO = 20.0  # e^20 is 5e8: far beyond what a policy is clipped to, far below what overflows
+
+
+def probability_ratio(log_ratio: Sample) -> Sample:
+    """e^log_ratio, held within e^-20 and e^20, without a gradient beyond: there losses would cease to be finite."""
+    return jnp.exp(jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
 
 
 def clipped_surrogate(ratio: Sample, advantage: Sample, clip: Sample) -> Sample:

@@ -50,7 +50,7 @@ class Trajectory(Struct):
     final_obs: Observation  # [F, E], the last observation of truncated episodes, in order
     final_mask: Any  # [F, E, A], which actions would have been allowed there; None where all always are
     final_slot: Int[Array, "T E"]  # which row of final_obs belongs to a truncated step
-    bank_size: int = static()
+    fresh_states: int = static()  # that were drawn for each environment
 
     @property
     def done(self) -> Bool[Array, "T E"]:
@@ -61,7 +61,7 @@ class Trajectory(Struct):
         """Statistics of the episodes that ended."""
         stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
         resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
-        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.bank_size, 0)))
+        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.fresh_states, 0)))
 
 
 @struct
@@ -197,7 +197,7 @@ class Rollout(Struct):
             last_mask=jax.vmap(env.action_mask)(worlds.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(finals),
             final_mask=jax.vmap(jax.vmap(env.action_mask))(finals),
-            bank_size=self.rows,
+            fresh_states=self.rows,
         )
         return worlds, trajectory, carry
 

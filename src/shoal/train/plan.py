@@ -80,8 +80,8 @@ def make_plan(
     agents = [template.replace(**{k: v for k, v in s.items() if not k.startswith("env.")}) for s in settings]
     worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
     agents = fill_caps(agents)
-    swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}  # so that bind sees them all
-    bound = _bind(agents[0].replace(**swept), _strictest(worlds), spec)
+    swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}
+    bound = _bind(agents[0].replace(**swept), _strictest(worlds), spec)  # sees the numbers of all settings
     updates = math.ceil(spec.steps / bound.steps_per_update)
     if hasattr(bound, "horizon"):
         steps = updates * bound.steps_per_update

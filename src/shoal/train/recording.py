@@ -3,23 +3,27 @@
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+from jax.tree_util import SequenceKey
 
 from shoal.rollout.demonstrations import Demonstrations
-from shoal.train.checkpoint import leaves
 
 PARTS = ("obs", "action", "mask")
 
 
 def save_demonstrations(path: Path | str, given: Demonstrations) -> Path:
-    """Write an .npz with a name for every part, such as `obs/image`. Raises ValueError for another ending."""
+    """Write an .npz with a name for every part, such as `obs/image`, or `obs/[0]` for the first of a tuple.
+
+    Raises ValueError for another ending.
+    """
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"{path} must end in .npz.")
     arrays: dict[str, Any] = {}
     for part in PARTS:
-        for name, leaf in leaves(getattr(given, part)).items():
-            arrays[f"{part}/{name}".rstrip("/")] = np.asarray(leaf)
+        for keys, leaf in jax.tree_util.tree_flatten_with_path(getattr(given, part))[0]:
+            arrays["/".join([part, *map(_name, keys)])] = np.asarray(leaf)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
     return path
@@ -38,7 +42,20 @@ def load_demonstrations(path: Path | str) -> Demonstrations:
         raise ValueError(f"{path} holds no demonstrations: {error}.") from error
     if parts["obs"] is None or parts["action"] is None or set(parts) != set(PARTS):
         raise ValueError(f"{path} holds no demonstrations: it has {', '.join(parts)}, not obs and action.")
-    return Demonstrations(**parts)
+    return Demonstrations(**{part: _with_tuples(tree) for part, tree in parts.items()})
+
+
+def _name(key: Any) -> str:
+    return f"[{key.idx}]" if isinstance(key, SequenceKey) else str(key.key)
+
+
+def _with_tuples(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    places = [f"[{i}]" for i in range(len(tree))]
+    if set(tree) == set(places):
+        return tuple(_with_tuples(tree[place]) for place in places)
+    return {name: _with_tuples(part) for name, part in tree.items()}
 
 
 def _put(tree: dict[str, Any], names: list[str], array: np.ndarray) -> None:
