@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import to_unit
@@ -15,7 +16,6 @@ from shoal.nn.tiles import TileNet
 from shoal.nn.torso_choice import torso_input
 from shoal.nn.torsos import MLP
 
-Key = jax.Array
 Weights = Any
 
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.keys import Key
 from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
 from shoal.nn.memory import Memory, unroll
 from shoal.nn.torso_choice import torso_input
 
-Key = jax.Array
 Weights = Any
 
 

@@ -1,12 +1,11 @@
 """Dense layers as plain dicts of arrays: the heads of agents."""
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from shoal.core.keys import Key
 from shoal.nn.initializers import orthogonal
 
-Key = jax.Array
 Dense = dict[str, Array]
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.errors import Unsuited
+from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
 from shoal.core.struct import Struct, static, struct
 
-Key = jax.Array
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 
 

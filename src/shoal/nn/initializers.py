@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Key = jax.Array
+from shoal.core.keys import Key
 
 
 def orthogonal(scale: float = 1.0):

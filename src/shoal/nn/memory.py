@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.keys import Key
 from shoal.nn.dense import apply_dense
 from shoal.nn.initializers import orthogonal
 
-Key = jax.Array
 Weights = Any
 
 

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Float
 
+from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.torso_choice import torso_input
 
-Key = jax.Array
 Weights = Any
 
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.torso_choice import torso_input
 
-Key = jax.Array
 Weights = Any
 SIGMA = 0.5  # initial size of parameter noise (Fortunato et al. 2018, section 3.2)
 

@@ -22,9 +22,9 @@ import optax
 from jaxtyping import Array, Float
 
 from shoal.core.errors import unknown_name
+from shoal.core.keys import Key
 from shoal.core.struct import Struct, static, struct, to_arrays
 
-Key = jax.Array
 State = Any  # evosax's own, one kind for each strategy
 
 SHAPINGS = ("default", "ranks", "z-score", "none")

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-Key = jax.Array
+from shoal.core.keys import Key
+
 SHUFFLES = ("arithmetic", "exact", "envs")
 
 
