@@ -1,6 +1,6 @@
 """Measure shoal against the libraries people use today.
 
-    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|tabular|es|peers
+    python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|dqn|tabular|es|peers
 
 Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
 the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
@@ -103,7 +103,17 @@ def ppo_contests(options: argparse.Namespace) -> list[Contest]:
         drawing = (peer, Side("shoal", "ppo_shoal", (*size, "--pictures")))
         name = f"PPO, {seeds} seeds, whole process with figures and GIFs, empty cache"
         contests.append(Contest(name, drawing, process_seconds, "s", "empty"))
-    return contests
+    many = ("--seeds", str(max(options.seeds)))
+    bound = Side("products alone", "products", ("--recipe", "ppo", *many))
+    whole = Side("shoal", "ppo_shoal", (*many, "--evaluations", "0", "--records", "1"))
+    name = f"PPO, {max(options.seeds)} seeds, of what its matrix products allow"
+    contests.append(Contest(name, (bound, whole), training_rate, "k steps/s"))
+    game = ("--minatar", "--seeds", "8", "--total-steps", "163840")
+    sides = (
+        Side("PureJaxRL's recipe", "ppo_gymnax", ("--env", "Breakout-MinAtar", *game)),
+        Side("shoal", "ppo_shoal", ("--env", "MinAtar/Breakout-v1", *game, "--evaluations", "0", "--records", "1")),
+    )
+    return [*contests, Contest("PPO on Breakout of MinAtar, 8 seeds, running alone", sides, training_rate, "k steps/s")]
 
 
 def peer_contests(options: argparse.Namespace) -> list[Contest]:
@@ -187,20 +197,16 @@ def tabular_contests(options: argparse.Namespace) -> list[Contest]:
     """Tabular Q-learning on GridWorld, training alone. The article's code takes its turn in two forms."""
     del options
     contests = []
-    for agents, ours, theirs in ((1, 10_000_000, 1_000_000), (30, 1_000_000, 50_000), (4096, 100_000, None)):
-        sides = [Side("shoal", "tabular_shoal", ("--agents", str(agents), "--steps", str(ours)))]
-        if theirs is None:  # 600 GB of tables
-            size = ("--agents", "30", "--steps", "50000")
-            sides.insert(0, Side("the article's code, 30 agents", "tabular_article", size))
-        else:
-            size = ("--agents", str(agents), "--steps", str(theirs))
-            names = ("the article's code", "the article's code, last table only")
-            sides = [
-                Side(names[0], "tabular_article", size),
-                Side(names[1], "tabular_article", (*size, "--last-only")),
-                *sides,
-            ]
-        contests.append(Contest(f"Q-learning on GridWorld, {agents} agents", tuple(sides), stepping_rate, "M steps/s"))
+    for agents, ours, theirs in ((1, 10_000_000, 1_000_000), (30, 1_000_000, 50_000), (4096, 100_000, 50_000)):
+        few = min(agents, 30)  # 4,096 of the article's would keep 600 GB of tables
+        size = ("--agents", str(few), "--steps", str(theirs))
+        name = "the article's code" + f", {few} agents" * (few < agents)
+        sides = (
+            Side(name, "tabular_article", size),
+            Side(f"{name}, last table only", "tabular_article", (*size, "--last-only")),
+            Side("shoal", "tabular_shoal", ("--agents", str(agents), "--steps", str(ours))),
+        )
+        contests.append(Contest(f"Q-learning on GridWorld, {agents} agents", sides, stepping_rate, "M steps/s"))
     return contests
 
 
@@ -222,7 +228,42 @@ def es_contests(options: argparse.Namespace) -> list[Contest]:
     return contests
 
 
+def dqn_contests(options: argparse.Namespace) -> list[Contest]:
+    """DQN on CartPole, 32 seeds, training alone: by CleanRL's recipe, by PureJaxRL's, and with a large replay."""
+    del options
+    seeds = ("--seeds", "32")
+    torch = Side("CleanRL's recipe (torch), 1 seed", "dqn_torch")
+    ours = Side("shoal", "dqn_shoal", seeds)
+    jaxs = (
+        Side("PureJaxRL's recipe", "dqn_gymnax", seeds),
+        Side("PureJaxRL's recipe, 1 thread", "dqn_gymnax", seeds, GYMNAX_AT_ITS_BEST),
+        Side(
+            "PureJaxRL's recipe, half the seeds on each core",
+            "dqn_gymnax",
+            (*seeds, "--threads", "2"),
+            GYMNAX_AT_ITS_BEST,
+        ),
+        Side("shoal", "dqn_shoal", (*seeds, "--num-envs", "10")),
+    )
+    rejax, size = Side("rejax", "dqn_rejax", seeds), (*seeds, "--recipe", "rejax", "--buffer", "1000000")
+    large = Side("shoal", "dqn_shoal", (*size, "--total-steps", "20000"))
+    prioritized = Side("shoal, prioritised", "dqn_shoal", (*size, "--total-steps", "20000", "--prioritized"))
+    return [
+        Contest("DQN, 32 seeds, 1 environment each", (torch, ours), training_rate, "k steps/s"),
+        Contest("DQN, 32 seeds, 10 environments each", jaxs, training_rate, "k steps/s"),
+        Contest(
+            "DQN, 32 seeds, of what its matrix products allow",
+            (Side("products alone", "products", seeds), jaxs[-1]),
+            training_rate,
+            "k steps/s",
+        ),
+        Contest("DQN, 32 seeds, replay of 1M steps", (rejax, large), training_rate, "k steps/s"),
+        Contest("DQN, 32 seeds, prioritised replay of 1M steps", (rejax, prioritized), training_rate, "k steps/s"),
+    ]
+
+
 SUITES = {
+    "dqn": dqn_contests,
     "es": es_contests,
     "minigrid": minigrid_contests,
     "minigrid-every": every_minigrid_contests,
@@ -354,21 +395,28 @@ def main(argv: list[str] | None = None) -> None:
     if not Path(options.python).exists():
         parser.error(f"{options.python} does not exist. Run `make peers` first, or name another with --python.")
     out = options.out or HERE / "results" / f"{options.suite}.json"
-    stamp = machine()
-    results = [hold(contest, options.python, options.rounds) for contest in SUITES[options.suite](options)]
+    stamp, results, report = machine(), [], {}
+    for contest in SUITES[options.suite](options):  # what is measured is written at once, not lost with the rest
+        results.append(hold(contest, options.python, options.rounds))
+        report = write(out, stamp, results, options.rounds)
+    print(table(report))
+
+
+def write(out: Path, stamp: dict[str, Any], results: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
+    """The report as JSON, and the table beside it."""
     answers = [a for result in results for given in result["answers"].values() for a in given]
-    versions = {name: version for answer in answers for name, version in answer.pop("versions").items()}
+    versions = {name: version for answer in answers for name, version in answer["versions"].items()}
     report = {
         "machine": stamp,
         "versions": versions,
-        "rounds": options.rounds,
+        "rounds": rounds,
         "results": results,
         "load_average_after": os.getloadavg(),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(report))
-    print(table(report))
+    return report
 
 
 if __name__ == "__main__":

@@ -12,7 +12,20 @@ from importlib import metadata
 from typing import Any
 
 START = time.perf_counter()
-PACKAGES = ("jax", "jaxlib", "numpy", "flax", "optax", "gymnax", "evosax", "gymnasium", "torch", "shoal")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "flax",
+    "optax",
+    "gymnax",
+    "evosax",
+    "flashbax",
+    "rejax",
+    "gymnasium",
+    "torch",
+    "shoal",
+)
 
 
 def seconds_since_start() -> float:

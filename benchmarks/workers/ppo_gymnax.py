@@ -8,6 +8,7 @@ the entries that gymnax 1.0 added to `info`, which its scan would otherwise stor
 """
 
 import argparse
+from collections.abc import Callable
 from typing import NamedTuple
 
 import measure
@@ -16,6 +17,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=500_000)
 parser.add_argument("--seeds", type=int, default=1)
+parser.add_argument("--minatar", action="store_true", help="with the recipe's numbers for MinAtar")
 args = parser.parse_args()
 
 import distrax  # noqa: E402
@@ -33,23 +35,29 @@ import_s = measure.seconds_since_start()
 NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 4, 128, 4, 4
 LEARNING_RATE, DISCOUNT, GAE_LAMBDA, CLIP = 2.5e-4, 0.99, 0.95, 0.2
 ENTROPY_WEIGHT, VALUE_WEIGHT, MAX_GRAD_NORM = 0.01, 0.5, 0.5
+if args.minatar:
+    NUM_ENVS, MINIBATCHES, LEARNING_RATE = 64, 8, 5e-3
 BATCH = NUM_ENVS * NUM_STEPS
 UPDATES = args.total_steps // BATCH
 LOGGED = ("discount", "returned_episode", "returned_episode_lengths", "returned_episode_returns")
 
 
 class ActorCritic(nn.Module):
-    """Two separate 64-64 tanh networks."""
+    """Two separate 64-64 networks."""
 
     actions: int
+    activation: Callable = nn.relu if args.minatar else nn.tanh
 
     @nn.compact
     def __call__(self, x):
         def dense(width, scale):
             return nn.Dense(width, kernel_init=nn.initializers.orthogonal(scale))
 
-        actor = nn.tanh(dense(64, np.sqrt(2))(nn.tanh(dense(64, np.sqrt(2))(x))))
-        critic = nn.tanh(dense(64, np.sqrt(2))(nn.tanh(dense(64, np.sqrt(2))(x))))
+        def tower():
+            first, second = dense(64, np.sqrt(2)), dense(64, np.sqrt(2))
+            return self.activation(second(self.activation(first(x))))
+
+        actor, critic = tower(), tower()
         return distrax.Categorical(dense(self.actions, 0.01)(actor)), dense(1, 1.0)(critic).squeeze(-1)
 
 

@@ -14,6 +14,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=500_000)
 parser.add_argument("--seeds", type=int, default=1)
+parser.add_argument("--minatar", action="store_true", help="with PureJaxRL's numbers for MinAtar")
 parser.add_argument("--evaluations", type=int, default=5)
 parser.add_argument("--records", type=int, default=20)
 parser.add_argument("--block", type=int, default=0, help="members that run together; 0: shoal's choice")
@@ -25,11 +26,13 @@ import shoal  # noqa: E402
 shoal.prepare()
 
 import_s = measure.seconds_since_start()
+MINATAR = {"num_envs": 64, "num_minibatches": 8, "learning_rate": 5e-3, "torso": "mlp", "activation": "relu"}
 with tempfile.TemporaryDirectory() as directory:
     result = shoal.train(
         "ppo",
         args.env,
         preset=None,
+        fields=MINATAR if args.minatar else {},
         steps=args.total_steps,
         seeds=args.seeds,
         evaluations=args.evaluations,
