@@ -123,7 +123,12 @@ def test_too_many_balls_are_half_as_many_as_the_room_is_wide(size, asked, there_
 
 
 @pytest.mark.parametrize(
-    "fields, reason", [({"size": 3}, "size=3 leaves no room"), ({"num_obstacles": 0}, "at least 1")]
+    "fields, reason",
+    [
+        ({"size": 3}, "size=3 leaves no room"),
+        ({"num_obstacles": 0}, "at least 1"),
+        ({"size": 4, "num_obstacles": 3}, "num_obstacles=3 with size=4: only 2 cells are left"),
+    ],
 )
 def test_impossible_rooms_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):

@@ -70,6 +70,12 @@ class DynamicObstacles(SquareLevel):
             )
         if self.num_obstacles < 1:
             raise ValueError(f"num_obstacles={self.num_obstacles}: at least 1, or take MiniGrid-Empty.")
+        free = (self.size - 2) ** 2 - 2
+        if self.num_balls > free:
+            raise ValueError(
+                f"num_obstacles={self.num_obstacles} with size={self.size}: only {free} cells are left beside agent and "
+                "goal."
+            )
 
     @property
     def time_limit(self) -> int:
