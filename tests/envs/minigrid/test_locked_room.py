@@ -62,6 +62,18 @@ def test_rooms_and_hallway_are_minigrids():
     assert (grid[8:11, 1:18] == EMPTY).all()
 
 
+def test_the_smallest_house_has_all_that_a_level_needs():
+    small = jax.tree.map(np.asarray, jax.jit(jax.vmap(LockedRoom(size=13).init))(jax.random.split(make_key(0), 200)))
+    doors = np.stack([small.grid[:, x, y] for x in (4, 8) for y in (3, 7, 11)], axis=1)
+    assert (np.sort(doors >> 4 & 7, axis=1) == np.arange(6)).all() and ((doors >> 7 == 2).sum(1) == 1).all()
+    rooms = [(slice(x, x + 3), slice(y, y + 3)) for x in (1, 9) for y in (1, 5, 9)]
+    kinds = small.grid & 15
+    assert all((kinds == kind).sum((1, 2)).tolist() == [1] * 200 for kind in (5, 8))
+    assert sum(np.isin(kinds[:, x, y], (5, 8)).any((1, 2)).astype(int) for x, y in rooms).tolist() == [2] * 200
+    assert set(small.x.tolist()) == {5, 6, 7} and set(small.y.tolist()) == set(range(1, 12))
+    assert (small.grid[np.arange(200), small.x, small.y] == EMPTY).all()
+
+
 def test_reaching_the_goal_succeeds():
     env = make("MiniGrid-LockedRoom-v0")
     state = jax.jit(env.init)(make_key(0))
