@@ -1,7 +1,7 @@
 """The base of every tile world: what MiniGrid's `MiniGridEnv` does, as a value. A level adds a generator and a task."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,15 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Env, Key, State
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
-from shoal.core.struct import Number, static, struct
+from shoal.core.struct import Number, Struct, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
 from shoal.grid.words import VOCABULARY, decode, encode
+
+
+Value = TypeVar("Value")
 
 
 @struct
@@ -70,6 +73,16 @@ class Level(Env):
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", self.time_limit)
+
+    def replace(self: Value, **changes: Any) -> Value:
+        """A copy with some fields changed. A time limit that is the level's own follows them, if it is not among them.
+
+        Raises TypeError for a field it does not have.
+        """
+        level: Any = self
+        if isinstance(level.max_steps, int) and level.max_steps == level.time_limit:
+            changes = {"max_steps": None, **changes}
+        return Struct.replace(level, **changes)
 
     @abc.abstractmethod
     def init(self, key: Key) -> GridState:
