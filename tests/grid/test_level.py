@@ -2,9 +2,18 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from shoal.core.registry import make
+from maps import layouts
+from shoal.core.registry import ENVS, make
+from shoal.core.struct import struct
+from shoal.grid.cells import COLORS, OBJECTS
+from shoal.grid.level import Level
+from shoal.grid.words import decode, encode
+from worlds import names_of_each_class, smallest
+
+LEVELS = [names for names in names_of_each_class() if issubclass(ENVS[names[0]].cls, Level)]
 
 
 @pytest.mark.parametrize(
@@ -34,3 +43,31 @@ def test_a_traced_time_limit_stays():
     level = make("MiniGrid-Empty-5x5-v0")
     limits = jax.jit(lambda level: level.replace(size=16).max_steps)(level.replace(max_steps=jnp.int32(100)))
     assert int(limits) == 100
+
+
+@pytest.mark.parametrize("names", LEVELS)
+def test_no_mission_is_longer_than_a_level_says(names):
+    level = smallest(names)
+    missions = jax.jit(jax.vmap(level.mission))(layouts(level, 300))
+    longest = max(len(decode(mission)) for mission in np.asarray(missions))
+    assert longest == level.longest_mission or "{}" in level.task and longest <= level.longest_mission
+
+
+def test_the_longest_mission_counts_the_longest_words_where_a_level_does_not_write_its_task():
+    @struct
+    class Quiet(Level):
+        shape = property(lambda self: (4, 4))
+        time_limit = property(lambda self: 10)
+
+        def init(self, key):
+            return make("MiniGrid-Empty-5x5-v0").init(key)
+
+        def mission(self, state):
+            return jnp.asarray(encode("traverse the rooms"))
+
+    assert Quiet().longest_mission == len("matching traverse matching")
+    assert make("MiniGrid-Playground-v0").longest_mission == 0
+    # "get the {} key from the {} room, unlock the {} door and go to the goal" with three times "yellow".
+    assert make("MiniGrid-LockedRoom-v0").longest_mission == 64 + 3 * 6
+    assert make("MiniGrid-LavaGapS5-v0").longest_mission == len("avoid the lava and get to the green goal square")
+    assert max(map(len, (*COLORS, *OBJECTS))) == 6

@@ -15,7 +15,7 @@ from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turn
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
-from shoal.grid.words import VOCABULARY, decode, encode
+from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, VOCABULARY, decode, encode
 
 
 Value = TypeVar("Value")
@@ -55,7 +55,8 @@ class Level(Env):
     reset_every: ClassVar[int] = 64
     # Whether anything in the grid can change while an agent acts. Where it cannot, a step writes no cells.
     changes: ClassVar[bool] = True
-    # The task in words; a level whose task differs from episode to episode writes `mission` instead.
+    # The task in words. Where they differ from episode to episode the level writes `mission`, and here the longest of
+    # its texts with a slot `{}` for each word that differs.
     task: ClassVar[str] = ""
     see_through_walls: ClassVar[bool] = False
     # How many of `ACTIONS` there are, the first ones.
@@ -141,6 +142,13 @@ class Level(Env):
     def mission_length(self) -> int:
         """How many word numbers a mission of this level has."""
         return jax.eval_shape(lambda key: self.mission(self.init(key)), jax.random.key(0)).shape[0]
+
+    @property
+    def longest_mission(self) -> int:
+        """How many characters a mission of this level may have: exact for slots of colors, else no less."""
+        if not self.task and type(self).mission is not Level.mission:
+            return self.mission_length * (LONGEST_WORD + 1) - 1
+        return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
     def mission_text(self, state: GridState) -> str:
         """The task in words, as MiniGrid says it. Runs on the host."""

@@ -208,6 +208,8 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: OneHotPartialObs(FullyObs(e)), ValueError, r"reads the agent's view .* the image of FullyObs"),
         (lambda e: RGBImgPartialObs(RGBImgObs(e)), ValueError, r"the image of RGBImgObs is uint8\[40, 40, 3\]"),
         (lambda e: FlatObs(e, max_length=10), ValueError, "max_length=10 cuts the mission off: it has up to 28 char"),
+        (lambda e: FlatObs(make("MiniGrid-LavaGapS5-v0"), max_length=46), ValueError, "it has up to 47 characters"),
+        (lambda e: FlatObs(make("MiniGrid-GoToDoor-5x5-v0"), max_length=20), ValueError, "it has up to 21 characters"),
         (lambda e: FlatObs(SymbolicObs(e)), ValueError, "FlatObs needs an image of bytes"),
         (lambda e: FlatObs(ImgObs(e)), ValueError, "FlatObs needs an image of bytes"),
         (lambda e: DictObservationSpace(e, max_words=3), ValueError, "max_words=3 are too few: .* up to 6 words"),

@@ -40,6 +40,7 @@ class Fetch(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 24
+    task: ClassVar[str] = max(WAYS_TO_SAY, key=len)
     see_through_walls: ClassVar[bool] = True
 
     size: int = static(8, help="cells to a side, walls included")
@@ -82,5 +83,5 @@ class Fetch(SquareLevel):
     def mission(self, state: FetchState) -> UInt8[Array, "L"]:
         """Fetch something of a color."""
         words = look_words(state.target)
-        length = max(len(encode(text)) for text in WAYS_TO_SAY)
+        length = len(encode(self.task))
         return jax.lax.select_n(state.wording, *(fill(text, *words, length=length) for text in WAYS_TO_SAY))

@@ -59,6 +59,8 @@ class GoToDoor(GoTo):
     End: terminated by "done" and by "toggle". Time limit: 4 size^2. The rest: see `Level`.
     """
 
+    task: ClassVar[str] = "go to the {} door"
+
     size: int = static(5, help="cells to a side of the largest room, walls included: at least 5")
 
     def __post_init__(self) -> None:
@@ -93,4 +95,4 @@ class GoToDoor(GoTo):
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
         """Go to the door of a color."""
-        return fill("go to the {} door", color_word(color_of(state.target)))
+        return fill(self.task, color_word(color_of(state.target)))

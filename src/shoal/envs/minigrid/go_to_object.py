@@ -3,6 +3,8 @@
 Source: MiniGrid 3.2.0 `envs/gotoobject.py`, step for step.
 """
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, UInt8, UInt16
@@ -35,6 +37,8 @@ class GoToObject(GoTo):
     What counts is where the thing lay at the start, whether or not it still does. Start: everything anywhere.
     End: terminated by "done" and by "toggle". Time limit: 5 size^2. The rest: see `Level`.
     """
+
+    task: ClassVar[str] = "go to the {} {}"
 
     size: int = static(6, help="cells to a side, walls included")
     num_objects: int = static(2, help="keys, balls and boxes: at most 18, fewer than there are cells between the walls")
@@ -71,4 +75,4 @@ class GoToObject(GoTo):
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
         """Go to something of a color."""
-        return fill("go to the {} {}", *look_words(state.target))
+        return fill(self.task, *look_words(state.target))

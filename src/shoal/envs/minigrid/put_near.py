@@ -43,6 +43,7 @@ class PutNear(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 16
+    task: ClassVar[str] = "put the {} {} near the {} {}"
     see_through_walls: ClassVar[bool] = True
 
     size: int = static(6, help="cells to a side, walls included: at least 6")
@@ -93,4 +94,4 @@ class PutNear(SquareLevel):
 
     def mission(self, state: PutNearState) -> UInt8[Array, "L"]:
         """Put one thing near another."""
-        return fill("put the {} {} near the {} {}", *look_words(state.moved), *look_words(state.target))
+        return fill(self.task, *look_words(state.moved), *look_words(state.target))
