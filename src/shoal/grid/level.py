@@ -36,8 +36,16 @@ class GridState(State):
 class Level(Env):
     """A tile world. Write `init` (a generator), `shape`, `time_limit`, and what applies of `judge` and `mission`.
 
-    Action: Discrete(7): left, right, forward, pickup, drop, toggle, done. In compiled code an action outside of this
-    does nothing but let time pass.
+    Action: Discrete(7). In compiled code an action outside of this does nothing but let time pass.
+
+    | number | name        | what the agent does                                                                    |
+    |--------|-------------|----------------------------------------------------------------------------------------|
+    | 0, 1   | left, right | turn                                                                                   |
+    | 2      | forward     | step to the cell in front, unless it holds a wall, a shut door, a key, a ball or a box |
+    | 3      | pickup      | take the key, ball or box in front into the empty hand                                 |
+    | 4      | drop        | put what is in the hand into the empty cell in front                                   |
+    | 5      | toggle      | open or shut the door in front, unlock it with its key; make of a box what it holds    |
+    | 6      | done        | nothing; some tasks count it                                                           |
 
     Observation: a dict.
 
@@ -46,6 +54,10 @@ class Level(Env):
     | image     | uint8 [view_size, view_size, 3]        | cells in front, [column, row, (object, color, state)]    |
     | direction | Discrete(4), uint8                     | 0 right, 1 down, 2 left, 3 up                            |
     | mission   | MultiDiscrete, uint8                   | word numbers, see `grid/words.py`                        |
+
+    Objects are numbered unseen, empty, wall, floor, door, key, ball, box, goal, lava, agent; colors red, green, blue,
+    purple, yellow, grey; states open, closed, locked, each from 0. The agent stands in the middle of the last row and
+    looks up; its own cell shows what it carries, and cells that it cannot see are zeros.
 
     Reward: 1 - 0.9 * time / max_steps on success, 0 otherwise.
     End: terminated on the goal, in lava, or when the level's own task is decided; truncated after `max_steps`.
