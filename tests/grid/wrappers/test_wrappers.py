@@ -143,6 +143,14 @@ def test_lava_costs_instead_of_killing(empty):
     assert advance(empty, env.init(KEY).replace(grid=state.grid), FORWARD)[2]  # without the wrapper it ends
 
 
+def test_lava_costs_whoever_ends_up_in_it_by_another_action(empty):
+    env = NoDeath(StochasticAction(empty, probability=0.0, random_action=2), ("lava",), death_cost=-2.0)
+    state = env.init(KEY)
+    state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
+    state, reward, terminated, _ = advance(env, state, jnp.int32(0))  # asked for "left", went forward
+    assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
+
+
 def test_a_bump_into_a_ball_costs_as_much_as_in_minigrids_example():
     env = NoDeath(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), ("ball",), death_cost=-1.0)
     state = env.init(KEY)
@@ -223,6 +231,9 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: StochasticAction(e, random_action=7), ValueError, "random_action=7 is no action: choose 0 to 6"),
         (lambda e: StochasticAction(make("Pendulum-v1")), TypeError, "draws from numbered actions; Pendulum has Box"),
         (lambda e: NoDeath(e, ("goal",)), ValueError, "choose among wall, floor, door, key, ball, box, lava"),
+        (lambda e: NoDeath(e, ("lava", "empty")), ValueError, r"objects=\('lava', 'empty'\) cannot all be"),
+        (lambda e: NoDeath(e, ("unseen",)), ValueError, r"objects=\('unseen',\) cannot"),
+        (lambda e: NoDeath(e, ("agent",)), ValueError, r"objects=\('agent',\) cannot"),
         (lambda e: NoDeath(e, ("laver",)), ValueError, r"objects=\('laver',\) cannot all be"),
         (lambda e: NoDeath(e, ()), ValueError, r"objects=\(\) cannot"),
         (lambda e: NoDeath(e, "lava"), TypeError, r"must be a tuple of names|tuple\[str"),
