@@ -119,6 +119,12 @@ def test_impossible_sizes_are_refused(fields, reason):
         make("MiniGrid-Empty-5x5-v0", **fields)
 
 
+@pytest.mark.parametrize("fields", [{"size": 5.0}, {"view_size": 7.0}])
+def test_sizes_that_are_no_whole_numbers_are_refused(fields):
+    with pytest.raises(TypeError, match="write a whole number"):
+        make("MiniGrid-Empty-5x5-v0", **fields)
+
+
 def test_the_smallest_room_holds_agent_and_goal():
     state = first_state(Empty(size=4))
     grid = np.full((4, 4), WALL)
