@@ -11,7 +11,7 @@ from shoal.envs.minigrid.crossing import Crossing
 from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
 
 
-@pytest.mark.parametrize("size, rivers", [(5, 1), (5, 2), (9, 6), (11, 5), (11, 8), (13, 10)])
+@pytest.mark.parametrize("size, rivers", [(5, 1), (5, 2), (9, 6), (11, 5), (11, 8), (13, 10), (31, 28)])
 def test_every_river_has_one_opening_and_there_is_a_way(size, rivers):
     env = Crossing(size=size, num_crossings=rivers)
     grids = np.asarray(jax.jit(jax.vmap(env.init))(jax.random.split(make_key(1), 300)).grid)
@@ -52,6 +52,7 @@ def test_limits_and_tasks_are_minigrids(kind, task):
     [
         ({"size": 8}, "size=8 must be odd"),
         ({"size": 3}, "size=3 must be odd, from 5 to 31"),
+        ({"size": 33}, "size=33 must be odd, from 5 to 31"),
         ({"num_crossings": 0}, "1 to 6"),
         ({"num_crossings": 7}, "num_crossings=7 does not fit into size=9: 1 to 6"),
         ({"obstacle": "water"}, "Choose one of: lava, wall"),

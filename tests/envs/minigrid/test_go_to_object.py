@@ -64,6 +64,7 @@ def test_the_mission_names_the_target(target, text):
     ({"size": 3}, "size=3 leaves no room"),
     ({"size": 9, "num_objects": 19}, "num_objects=19 with size=9: from 1 to 18 fit in, no two of them alike"),
     ({"size": 4, "num_objects": 4}, "from 1 to 3 fit in"),
+    ({"num_objects": 0}, "num_objects=0 with size=6: from 1 to 15"),
 ])  # fmt: skip
 def test_a_room_that_cannot_be_filled_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):

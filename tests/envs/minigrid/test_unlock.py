@@ -7,7 +7,7 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.registry import make
-from shoal.grid.actions import DROP, FORWARD, PICKUP, TOGGLE
+from shoal.grid.actions import DONE, DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from shoal.grid.cells import EMPTY, cell, looks
 from shoal.grid.level import GridState, begin
 from shoal.grid.rooms import Rooms
@@ -51,9 +51,14 @@ def test_another_key_or_none_does_not_open_the_door(unlock):
 
 
 def test_nothing_but_toggling_succeeds(unlock):
-    for action in (FORWARD, PICKUP, DROP):
-        _, reward, terminated, _ = play(unlock, at_the_door(KEY), action)
+    open_door = at_the_door(KEY)
+    open_door = open_door.replace(grid=open_door.grid.at[5, 2].set(OPEN_DOOR))
+    for action in (LEFT, RIGHT, PICKUP, DROP, DONE):  # each leaves an open door in front of the agent, or beside it
+        _, reward, terminated, _ = play(unlock, open_door, action)
         assert reward == 0 and not terminated
+    before_it = open_door.replace(x=jnp.int32(3))
+    _, reward, terminated, _ = play(unlock, before_it, FORWARD)  # now it is in front
+    assert reward == 0 and not terminated
 
 
 def test_success_on_the_last_step_is_both_terminated_and_truncated(unlock):
