@@ -9,7 +9,6 @@ from shoal.core.checks import check_env
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import FrameStack
-from shoal.grid import wrappers
 from shoal.grid.cells import BALL, GOAL, LAVA
 from shoal.grid.wrappers import (
     ActionBonus,
@@ -43,10 +42,6 @@ def advance(env, state, action):
     return env.advance(state, action, env.noise(KEY))[:4]
 
 
-def test_each_wrapper_has_a_file_and_a_name():
-    assert len(wrappers.__all__) == 15
-
-
 def test_wrappers_nest_in_any_order_that_makes_sense(empty):
     nested = ImgObs(RGBImgPartialObs(ViewSize(NoDeath(ActionBonus(PositionBonus(empty)), ("lava",)), 5), tile_size=4))
     obs, state = nested.reset(KEY)
@@ -63,6 +58,12 @@ def test_a_picture_of_a_smaller_view_is_that_of_a_level_with_it(empty):
     state = empty.init(KEY)
     around = RGBImgPartialObs(ViewSize(empty, 5)).observe(state)["image"]
     np.testing.assert_array_equal(around, RGBImgPartialObs(empty.replace(view_size=5)).observe(state)["image"])
+
+
+def test_as_many_words_as_a_mission_needs_are_enough(empty):
+    env = DictObservationSpace(empty, max_words=6)
+    obs, _ = env.reset(KEY)
+    np.testing.assert_array_equal(obs["mission"], empty.reset(KEY)[0]["mission"])
 
 
 def test_pictures_without_highlight_are_darker(empty):
@@ -180,16 +181,34 @@ def test_a_random_action_may_be_any(empty):
     assert set(drawn.tolist()) == set(range(7))
 
 
-def test_reseeded_obstacles_move_the_same_way_in_every_episode():
-    env = Reseed(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), seeds=(3,))
-    advance, state, grids = jax.jit(env.advance), env.init(KEY), []
-    for episode in range(2):
+def test_reseeded_obstacles_move_the_same_way_in_every_episode_of_a_seed():
+    env = Reseed(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), seeds=(3, 4))
+    advance, start = jax.jit(env.advance), env.init(KEY)
+    same_start, moves = start.inner, []
+    for episode in range(4):
+        state = start.replace(inner=same_start)  # so that only what moves by itself can differ
         for _ in range(5):
             state, *_ = advance(state, jnp.int32(0), None)
-            grids.append(np.asarray(state.inner.grid))
-        state = env.carry_over(state, env.init(make_key(episode)))
-    np.testing.assert_array_equal(grids[:5], grids[5:])
-    assert not np.array_equal(grids[0], grids[4])
+            moves.append(np.asarray(state.inner.grid))
+        start = env.carry_over(state, env.init(make_key(episode)))
+    np.testing.assert_array_equal(moves[:10], moves[10:])
+    assert not np.array_equal(moves[0], moves[4])
+    assert not np.array_equal(moves[:5], moves[5:10])
+
+
+def test_what_an_environment_inside_keeps_outlives_the_episode(empty):
+    for wrap in (ActionBonus, PositionBonus, Reseed):
+        env = wrap(PositionBonus(empty))
+        ended, *_ = advance(env, env.init(KEY), DONE)
+        fresh = env.carry_over(ended, env.init(KEY))
+        assert int(ended.inner.counts.sum()) == int(fresh.inner.counts.sum()) == 1, wrap
+
+
+def test_wrappers_reset_as_often_as_the_level_inside(empty):
+    assert empty.reset_every != make("MiniGrid-GoToDoor-5x5-v0").reset_every
+    for level in (empty, make("MiniGrid-GoToDoor-5x5-v0")):
+        for wrap in (ActionBonus, FullyObs, StochasticAction, Reseed):
+            assert wrap(level).reset_every == level.reset_every
 
 
 @pytest.mark.parametrize(
@@ -220,7 +239,7 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: FlatObs(make("MiniGrid-GoToDoor-5x5-v0"), max_length=20), ValueError, "it has up to 21 characters"),
         (lambda e: FlatObs(SymbolicObs(e)), ValueError, "FlatObs needs an image of bytes"),
         (lambda e: FlatObs(ImgObs(e)), ValueError, "FlatObs needs an image of bytes"),
-        (lambda e: DictObservationSpace(e, max_words=3), ValueError, "max_words=3 are too few: .* up to 6 words"),
+        (lambda e: DictObservationSpace(e, max_words=5), ValueError, "max_words=5 are too few: .* up to 6 words"),
         (lambda e: FullyObs(ImgObs(e)), TypeError, r"write ImgObs\(FullyObs\(...\)\), the other way round"),
         (lambda e: FullyObs(make("CartPole-v1")), TypeError, "FullyObs: CartPole is no tile world: wrap a Level"),
         (lambda e: ActionBonus(make("CartPole-v1")), TypeError, "ActionBonus: CartPole is no tile world"),

@@ -49,6 +49,11 @@ OBSERVATIONS = {
 }
 
 
+def test_every_wrapper_of_minigrid_has_a_twin():
+    kinds = [kind for kind in vars(theirs).values() if isinstance(kind, type) and kind.__module__ == theirs.__name__]
+    assert set(ours.__all__) == {kind.__name__.removesuffix("Wrapper") for kind in kinds}
+
+
 def level_state(reference):
     """The reference's situation at the start of an episode, as our state."""
     return GridState(**begin(packed_grid(reference), *map(int, reference.agent_pos), int(reference.agent_dir)))
