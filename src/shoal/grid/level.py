@@ -17,7 +17,6 @@ from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
 from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, VOCABULARY, decode, encode
 
-
 Value = TypeVar("Value")
 
 
@@ -70,7 +69,6 @@ class Level(Env):
     # The task in words. Where they differ from episode to episode the level writes `mission`, and here the longest of
     # its texts with a slot `{}` for each word that differs.
     task: ClassVar[str] = ""
-    see_through_walls: ClassVar[bool] = False
     # How many of `ACTIONS` there are, the first ones.
     num_actions: ClassVar[int] = len(ACTIONS)
 
@@ -78,6 +76,7 @@ class Level(Env):
     tile_size: int = static(32, help="pixels to a side of a cell in pictures")
     highlight: bool = static(True, choices=(False, True), help="whether pictures show what the agent sees")
     agent_pov: bool = static(False, choices=(False, True), help="whether pictures show the agent's view alone")
+    see_through_walls: bool = static(False, choices=(False, True), help="whether walls hide nothing from the agent")
     max_steps: Number | None = None  # the level's own where it is None
 
     def __post_init__(self) -> None:
@@ -95,7 +94,8 @@ class Level(Env):
         level: Any = self
         if isinstance(level.max_steps, int) and level.max_steps == level.time_limit:
             changes = {"max_steps": None, **changes}
-        return Struct.replace(level, **changes)
+        changed: Any = Struct.replace(level, **changes)
+        return changed
 
     @abc.abstractmethod
     def init(self, key: Key) -> GridState:

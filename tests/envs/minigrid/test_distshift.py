@@ -52,7 +52,13 @@ def test_limits_and_task_are_minigrids():
 
 @pytest.mark.parametrize(
     "fields, reason",
-    [({"width": 6}, "6 x 7 leaves no way"), ({"height": 4}, "9 x 4 leaves no way"), ({"strip_row": 6}, "1 to 5"), ({"strip_row": 0}, "1 to 5")],
+    [
+        ({"width": 6}, "6 x 7 leaves no way"),
+        ({"height": 4}, "9 x 4 leaves no way"),
+        ({"strip_row": 6}, "1 to 5"),
+        ({"strip_row": 0}, "1 to 5"),
+        ({"agent_start_pos": (4, 1)}, "neither goal nor lava"),
+    ],
 )
 def test_impossible_layouts_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):

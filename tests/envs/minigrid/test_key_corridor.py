@@ -77,3 +77,9 @@ def test_the_corridor_is_one_room():
 def test_rooms_that_hold_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))} leaves .*: at least"):
         KeyCorridor(**wrong)
+
+
+@pytest.mark.parametrize("kind", ["key", "door"])
+def test_a_target_that_is_none_is_refused(kind):
+    with pytest.raises(ValueError, match=f"obj_type='{kind}' is unknown. Choose one of: ball, box"):
+        KeyCorridor(obj_type=kind)

@@ -41,8 +41,8 @@ class Fetch(SquareLevel):
 
     reset_every: ClassVar[int] = 24
     task: ClassVar[str] = max(WAYS_TO_SAY, key=len)
-    see_through_walls: ClassVar[bool] = True
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(8, help="cells to a side, walls included")
     num_objects: int = static(3, help="keys and balls: fewer than there are cells between the walls")
 

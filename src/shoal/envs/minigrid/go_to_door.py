@@ -35,7 +35,8 @@ class GoTo(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 2
-    see_through_walls: ClassVar[bool] = True
+
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
 
     def judge(
         self, before: GoToState, after: GoToState, action: Int[Array, ""]

@@ -44,8 +44,8 @@ class PutNear(SquareLevel):
 
     reset_every: ClassVar[int] = 16
     task: ClassVar[str] = "put the {} {} near the {} {}"
-    see_through_walls: ClassVar[bool] = True
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(6, help="cells to a side, walls included: at least 6")
     num_objects: int = static(2, help="keys, balls and boxes")
 
