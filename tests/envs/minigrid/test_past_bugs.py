@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import at, drawn, layouts, play
+from maps import at, drawn, layouts, play, reached
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, GOAL, LAVA, OBJECTS, WALL, cell
@@ -18,20 +18,6 @@ DOOR, KEY, BALL = (OBJECTS.index(name) for name in ("door", "key", "ball"))
 
 def image(level, state):
     return np.asarray(jax.jit(level.observe)(state)["image"])
-
-
-def reached(walkable, start):
-    """The cells that can be walked to, by spreading until nothing changes."""
-    seen = np.zeros_like(walkable)
-    seen[start] = True
-    while True:
-        wider = seen.copy()
-        for axis in (0, 1):
-            wider |= np.roll(seen, 1, axis) | np.roll(seen, -1, axis)
-        wider = seen | wider & walkable
-        if (wider == seen).all():
-            return seen
-        seen = wider
 
 
 def test_136_every_crossing_has_a_way_to_the_goal():

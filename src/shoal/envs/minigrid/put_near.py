@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.envs.minigrid.go_to_object import MOST_THINGS, different_things
+from shoal.envs.minigrid.things import MOST_THINGS, different_things
 from shoal.grid.actions import DROP
 from shoal.grid.cells import EMPTY
 from shoal.grid.layout import choose, empty_room, place_each
