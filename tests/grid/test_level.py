@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import layouts
+from maps import drawn, layouts, play
 from shoal.core.registry import ENVS, make
 from shoal.core.struct import struct
-from shoal.grid.cells import COLORS, OBJECTS
-from shoal.grid.level import Level
+from shoal.grid.cells import COLORS, OBJECTS, cell
+from shoal.grid.level import GridState, Level
 from shoal.grid.words import decode, encode
 from worlds import names_of_each_class, smallest
 
-LEVELS = [names for names in names_of_each_class() if issubclass(ENVS[names[0]].cls, Level)]
+LEVELS = [p for p in names_of_each_class() if issubclass(ENVS[p.values[0][0]].cls, Level)]
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,13 @@ def test_the_longest_mission_counts_the_longest_words_where_a_level_does_not_wri
     assert make("MiniGrid-LockedRoom-v0").longest_mission == 64 + 3 * 6
     assert make("MiniGrid-LavaGapS5-v0").longest_mission == len("avoid the lava and get to the green goal square")
     assert max(map(len, (*COLORS, *OBJECTS))) == 6
+
+
+@pytest.mark.parametrize("x, y, direction", [(2, 1, 0), (1, 2, 1), (0, 1, 2), (1, 0, 3)])
+def test_the_edge_of_a_grid_without_walls_is_a_wall(x, y, direction):
+    level = make("MiniGrid-DoorKey-5x5-v0")
+    state = drawn(GridState, "... ... ...", agent=(x, y, direction))
+    after, *_ = play(level, state, "forward pickup drop toggle")
+    assert (int(after.x), int(after.y)) == (x, y) and np.array_equal(after.grid, state.grid)
+    after, *_ = play(level, state.replace(carrying=jnp.asarray(cell("key", "red"))), "drop")
+    assert after.carrying == cell("key", "red") and np.array_equal(after.grid, state.grid)

@@ -78,6 +78,12 @@ def test_the_number_of_rooms_may_vary():
     assert {counts.count(n) > 15 for n in (1, 2, 3)} == {True}
 
 
+def test_in_a_single_room_the_goal_is_never_where_the_agent_starts():
+    states = layouts(MultiRoom(min_rooms=1, max_rooms=1, max_room_size=4), 300)
+    assert (states.grid[np.arange(300), states.x, states.y] == EMPTY).all()
+    assert ((states.grid == GOAL).sum((1, 2)) == 1).all()
+
+
 def test_rooms_keep_to_their_sizes():
     states = layouts(MultiRoom(min_rooms=1, max_rooms=1, max_room_size=6), 200)
     sizes = {tuple(np.ptp(np.argwhere(grid == WALL), axis=0) + 1) for grid in states.grid}
@@ -96,7 +102,7 @@ def test_where_no_chain_is_found_rooms_stand_in_a_row(monkeypatch, fields):
     counts = [len(doors_on_the_way(states, i)) + 1 for i in range(60)]
     assert set(counts) == set(range(fields.get("min_rooms", 6), 7))
     in_a_row = np.isin(states.grid[:, 1, 3], CLOSED) | np.isin(states.grid[:, 3, 1], CLOSED)
-    assert in_a_row.sum() > 30 and (states.grid[in_a_row, 0, 0] == WALL).all()
+    assert in_a_row.sum() > 20 and (states.grid[in_a_row, 0, 0] == WALL).all()
 
 
 def test_a_grid_too_crowded_for_chains_is_no_hang():
@@ -112,6 +118,8 @@ def test_a_grid_too_crowded_for_chains_is_no_hang():
     ({"width": 25, "height": 4}, "width=25 and height=4"),
     ({"width": 3, "height": 30}, "max_rooms=6 in a row need 19 x 5 cells"),
     ({"min_rooms": 8, "max_rooms": 8, "width": 25, "height": 5}, "max_room_size=10 does not fit .*: at most 4"),
+    ({"width": 25, "height": 11}, "max_rooms=6 of the average size would cover 79% of 25 x 11 cells"),
+    ({"min_rooms": 8, "max_rooms": 8, "max_room_size": 6, "width": 25, "height": 7}, "would cover 73% of 25 x 7"),
     ({"width": 9, "height": 30}, "max_room_size=10 does not fit into width=9 and height=30"),
 ])  # fmt: skip
 def test_rooms_that_do_not_fit_are_refused(fields, message):

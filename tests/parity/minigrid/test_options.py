@@ -44,6 +44,14 @@ def test_chosen_places_in_four_rooms_are_minigrids(options):
     assert not (ours.grid[np.arange(4000), ours.x, ours.y] == GOAL).any()  # in MiniGrid at times, if only it was chosen
 
 
+def test_rooms_in_an_oblong_grid_are_minigrids():
+    options = {"width": 9, "height": 16}  # MiniGrid draws the first row from the width, so few rooms lie low
+    ours = harness.layouts_of_ours("MiniGrid-MultiRoom-N2-S4-v0", 4000, **options)
+    theirs = harness.layouts_of_reference("MiniGrid-MultiRoom-N2-S4-v0", 1000, **options)
+    for statistic in (harness.cells, harness.pose, lambda layouts: layouts.y):
+        harness.assert_same_distribution(ours, theirs, statistic, tests=3)
+
+
 def test_a_box_behind_the_locked_door_is_minigrids():
     ours = harness.layouts_of_ours("MiniGrid-KeyCorridorS3R2-v0", 4000, obj_type="box")
     theirs = harness.layouts_of_reference("MiniGrid-KeyCorridorS3R2-v0", 1000, obj_type="box")
