@@ -6,6 +6,7 @@
 import dataclasses
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from shoal.agents.presets import presets
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS, Entry, ranges
 from shoal.core.struct import hyper_fields, static_fields
+from shoal.grid.level import Level
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
@@ -71,7 +73,12 @@ def environments() -> str:
     worlds = {cls: entries for cls, entries in classes.items() if not entries[0].name.startswith("Probe-")}
     probes = {cls: entries for cls, entries in classes.items() if cls not in worlds}
     parts = ["# Environments", NOTICE, _names(worlds)]
-    parts += [_world(cls, entries) for cls, entries in worlds.items()]
+    taken = Counter(cls.__name__ for cls in worlds)
+    for cls, entries in worlds.items():
+        if issubclass(cls, Level) and "## Level" not in "\n".join(parts):
+            parts.append(_world("Level", Level, []))
+        name = cls.__name__ if taken[cls.__name__] == 1 else f"{cls.__name__} ({_family(cls)})"
+        parts.append(_world(name, cls, entries))
     parts += ["## Probes", "Tiny worlds with known answers, each of which breaks one kind of mistake in an agent."]
     parts.append(_names(probes))
     return _page(parts)
@@ -135,7 +142,11 @@ def _names(classes: dict[type, list[Entry]]) -> str:
     return _table(("name", "observation", "action", "time limit", "what it is"), rows)
 
 
-def _world(cls: type, entries: list[Entry]) -> str:
+def _family(cls: type) -> str:
+    return "MiniGrid" if issubclass(cls, Level) else cls.__module__.split(".")[-2]
+
+
+def _world(name: str, cls: type, entries: list[Entry]) -> str:
     names = ", ".join(f"`{label}`" for label in ranges(entry.name for entry in entries))
     shaping, comments = static_fields(cls), _comments(cls)
     rows = []
@@ -143,10 +154,10 @@ def _world(cls: type, entries: list[Entry]) -> str:
         if not field.init:
             continue  # follows from the others
         kind = f"shapes the program: {_one_of(field)}".rstrip(" :") if field.name in shaping else "number"
-        rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name, "")])
+        rows.append([f"`{field.name}`", _value(field.default), kind, comments.get(field.name) or _help(field)])
     fields = _table(("field", "default", "kind", ""), rows)
     picture = "It has pictures." if cls.render is not Env.render else ""
-    return "\n\n".join(part for part in (f"## {cls.__name__}", names, _prose(cls), picture, fields) if part)
+    return "\n\n".join(part for part in (f"## {name}", names, _prose(cls), picture, fields) if part)
 
 
 def _from_to(first: str, last: str) -> str:
@@ -156,14 +167,19 @@ def _from_to(first: str, last: str) -> str:
 def _prose(cls: type) -> str:
     # Labels such as "Reward: ..." begin paragraphs of their own.
     text = inspect.getdoc(cls) or ""
+    if cls is not Level:
+        text = text.replace("`Level`", "[`Level`](#level)")
     labels = r"^(Action|Observation|Reward|Start|End|Noise|Differences?[\w ]*): *"
     return re.sub(r"\n{3,}", "\n\n", re.sub(labels, r"\n**\1.** ", text, flags=re.M))
 
 
 def _comments(cls: type) -> dict[str, str]:
     """What the source says beside a field: its unit or meaning."""
-    found = re.findall(r"^    (\w+): [^#\n]*= [^#\n]*#(?! type| noqa) (.*)$", inspect.getsource(cls), flags=re.M)
-    return {name: comment.replace("|", "\\|") for name, comment in found}
+    found = {}
+    for base in (base for base in reversed(cls.__mro__) if hasattr(base, "__dataclass_fields__")):
+        fields = re.findall(r"^    (\w+): [^#\n]*= [^#\n]*#(?! type| noqa) (.*)$", inspect.getsource(base), flags=re.M)
+        found |= {name: comment.replace("|", "\\|") for name, comment in fields}
+    return found
 
 
 def _space(space: Any) -> str:
@@ -205,7 +221,7 @@ def _one_of(field: dataclasses.Field) -> str:
 
 
 def _help(field: dataclasses.Field) -> str:
-    return field.metadata.get("help", "")
+    return field.metadata.get("help", "").replace("|", "\\|")
 
 
 def _fields(fields: dict[str, Any]) -> str:

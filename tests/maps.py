@@ -58,6 +58,19 @@ def layouts(level, n=64, seed=0):
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(level.init))(jax.random.split(make_key(seed), n)))
 
 
+def reached(walkable, start):
+    """The cells that can be walked to, by spreading until nothing changes; any axes before the last two."""
+    seen = np.zeros_like(walkable)
+    seen[(..., *start)] = True
+    while True:
+        wider = seen | walkable & np.any(
+            [np.roll(seen, by, axis) for by in (1, -1) for axis in (-1, -2)], axis=0
+        )  # nothing wraps around: the border of a grid is wall
+        if (wider == seen).all():
+            return seen
+        seen = wider
+
+
 def at(states, i):
     """One state of a batch."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[i]), states)

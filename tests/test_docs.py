@@ -134,6 +134,22 @@ def test_every_test_that_a_page_names_exists(page):
         assert f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}, which is not there"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_anchors_lead_to_one_heading_each(page):
+    headings = re.findall(r"^## (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    anchors = [re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings]
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r"\]\(#([^)]*)\)", page.read_text())) <= set(anchors)
+
+
+def test_what_a_field_is_for_is_said_on_the_page_of_environments():
+    page = (DOCS / "environments.md").read_text()
+    empty = page.split("## Empty\n")[1].split("\n## ")[0]
+    assert "| `size` | `8` | shapes the program | cells to a side, walls included: at least 4 |" in empty  # its `help`
+    assert "| `max_steps` | `None` | number | the level's own where it is None |" in empty  # a comment in `Level`
+    assert "| 3      | pickup      | take the key" in page.split("## Level\n")[1].split("\n## ")[0]
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     missing = [page.name for page in DOCS.glob("*.md") if f": {page.name}" not in navigation]

@@ -133,6 +133,13 @@ def test_a_static_field_must_be_hashable(bad):
         Settings(width=bad)
 
 
+@pytest.mark.parametrize("bad", [8.0, True, "8", None])
+def test_a_static_whole_number_must_be_one(bad):
+    with pytest.raises(TypeError, match=rf"Settings.width={bad!r} is a {type(bad).__name__}: write a whole number"):
+        Settings(width=bad)
+    assert Settings(width=np.int64(9)).width == 9
+
+
 def test_a_static_field_must_not_be_traced():
     with pytest.raises(TypeError, match="Settings.width shapes the program"):
         jax.jit(lambda n: Settings(width=n).rate)(3)

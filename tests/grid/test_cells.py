@@ -25,7 +25,6 @@ from shoal.grid.cells import (
     is_shut,
     is_transparent,
     is_walkable,
-    looks,
     object_of,
     painted,
     state_of,
@@ -97,7 +96,6 @@ def test_a_box_keeps_object_and_color_of_what_it_holds():
     box = cell("box", "grey", inside=cell("key", "red"))
     assert inside_of(box) == cell("key", "red")
     assert inside_of(cell("box", "grey")) == EMPTY
-    assert looks(box) == cell("box", "grey")
     assert holding(cell("box", "grey"), cell("ball", "purple")) == cell("box", "grey", inside=cell("ball", "purple"))
     assert (object_of(box), color_of(box), state_of(box)) == (7, 5, 0)
 

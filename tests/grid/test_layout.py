@@ -8,7 +8,18 @@ from scipy.stats import chisquare
 
 from shoal.core.keys import make_key
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell
-from shoal.grid.layout import choose, column, empty_room, place, random_color, rectangle, row, walled
+from shoal.grid.layout import (
+    choose,
+    column,
+    distinct,
+    empty_room,
+    place,
+    place_each,
+    random_color,
+    rectangle,
+    row,
+    walled,
+)
 
 DRAWS = 20_000
 
@@ -39,9 +50,18 @@ def test_the_one_cell_of_a_mask_is_always_chosen():
     assert (x == 3).all() and (y == 5).all()
 
 
-def test_an_empty_mask_gives_the_first_cell():
+def test_an_empty_mask_is_an_error_and_gives_the_first_cell_in_compiled_code():
+    with pytest.raises(ValueError, match="no cell of the mask is left to choose from"):
+        choose(make_key(0), jnp.zeros((4, 7), bool))
     x, y = pick_many(np.zeros((4, 7), bool))
     assert not x.any() and not y.any()
+
+
+def test_different_numbers_are_as_many_as_asked_for():
+    numbers = np.asarray(jax.vmap(lambda key: distinct(key, 6, 6))(keys(500)))
+    assert np.array_equal(np.sort(numbers, axis=1), np.tile(np.arange(6), (500, 1)))
+    with pytest.raises(ValueError, match="count=7 different numbers among=6 do not exist"):
+        distinct(make_key(0), 7, 6)
 
 
 def test_a_thing_is_put_into_an_empty_cell_of_the_mask():
@@ -53,10 +73,22 @@ def test_a_thing_is_put_into_an_empty_cell_of_the_mask():
     assert set(zip(x.tolist(), y.tolist(), strict=True)) == {(a, b) for a in (2, 3) for b in (1, 2, 3, 4)}
 
 
-def test_a_full_grid_stays_as_it_is():
+def test_a_full_grid_is_an_error_and_stays_as_it_is_in_compiled_code():
     full = jnp.full((3, 3), WALL, jnp.uint16)
-    grid, _, _ = place(make_key(0), full, cell("key"))
+    with pytest.raises(ValueError, match="no cell of the mask is left"):
+        place(make_key(0), full, cell("key"))
+    grid, _, _ = jax.jit(place)(make_key(0), full, cell("key"))
     np.testing.assert_array_equal(grid, full)
+
+
+def test_things_lie_apart_and_those_too_many_are_left_out():
+    room, things = jnp.asarray(empty_room(6, 6)), jnp.full(5, cell("ball"))
+    grids, x, y = jax.vmap(lambda key: place_each(key, room, things, apart=1))(keys(200))
+    assert (np.asarray(grids) == cell("ball")).sum((1, 2)).max() == 4  # one in each quarter, where that works out
+    x, y = np.asarray(x)[:, :2], np.asarray(y)[:, :2]
+    assert (np.maximum(np.abs(np.diff(x)), np.abs(np.diff(y))) > 1).all()
+    with jax.disable_jit(), pytest.raises(ValueError, match="no cell of the mask is left"):
+        place_each(make_key(0), room, things, apart=1)
 
 
 def test_a_room_has_a_wall_around_it():

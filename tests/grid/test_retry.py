@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.grid.retry import retry
+from shoal.grid.retry import LIMIT, retry
 
 
-def dice(key, wanted):
+def dice(key, wanted, limit=LIMIT):
     """Throw until a die shows `wanted` for the second time: (wanted, times shown, throws, the throws as bits)."""
 
     def draw(key):
@@ -19,7 +19,9 @@ def dice(key, wanted):
         wanted, shown, throws, bits = state
         return wanted, shown + (lots == wanted).astype(jnp.int32), throws + 1, bits ^ lots << throws % 28
 
-    return retry(key, draw, throw, lambda state: state[1] == 2, (wanted, *[jnp.int32(0)] * 3))
+    zero = jnp.int32(0)
+    otherwise = (wanted, zero, -jnp.ones_like(zero), zero)
+    return retry(key, draw, throw, lambda state: state[1] == 2, (wanted, zero, zero, zero), otherwise, limit)
 
 
 def by_hand(key, wanted):
@@ -57,7 +59,27 @@ def test_lanes_may_share_their_start_or_their_key_and_be_nested():
 
 def test_what_is_done_from_the_start_is_left_alone():
     def done(key):
-        return retry(key, jax.random.key_data, lambda *_: jnp.int32(7), lambda state: state < 9, jnp.int32(8))
+        start, otherwise = jnp.int32(8), jnp.int32(0)
+        return retry(key, jax.random.key_data, lambda *_: jnp.int32(7), lambda state: state < 9, start, otherwise)
 
     assert done(make_key(0)) == 8
     assert jax.vmap(done)(jax.random.split(make_key(0), 3)).tolist() == [8, 8, 8]
+
+
+def test_who_takes_too_long_gets_the_other_state_alone_and_side_by_side():
+    keys, wanted = jax.random.split(make_key(2), 200), jnp.arange(200, dtype=jnp.int32) % 6 + 1
+    needed = [by_hand(k, w)[2] for k, w in zip(keys, wanted.tolist(), strict=True)]
+    expected = [throws if throws <= 16 else -1 for throws in needed]
+    assert 30 < expected.count(-1) < 170
+    together = jax.jit(jax.vmap(lambda k, w: dice(k, w, limit=16)))(keys, wanted)
+    assert together[2].tolist() == expected
+    alone = [int(jax.jit(dice, static_argnums=2)(k, w, 16)[2]) for k, w in zip(keys[:40], wanted, strict=False)]
+    assert alone == expected[:40]
+
+
+def test_what_can_never_be_done_ends():
+    def never(key, wanted):
+        return dice(key, wanted, limit=20)  # rounded up to 24, to the same number alone and side by side
+
+    assert jax.jit(never)(make_key(0), jnp.int32(9))[2] == -1
+    assert jax.jit(jax.vmap(never))(jax.random.split(make_key(0), 100), jnp.full(100, 9))[2].tolist() == [-1] * 100

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from shoal.core.keys import make_key
 from shoal.grid.cells import EMPTY, KEY, OBJECTS, STATES, WALL, cell
-from shoal.grid.rooms import ABOVE, BELOW, LEFT, RIGHT, Rooms, closed_doors
+from shoal.grid.rooms import ABOVE, BELOW, LEFT, RIGHT, Rooms
 
 ROOMS = Rooms(columns=3, rows=2, size=5)
 DOOR, LOCKED_DOOR = cell("door", "blue", "closed"), cell("door", "red", "locked")
@@ -106,9 +106,23 @@ def test_things_keep_away_from_the_agent():
     }  # fmt: skip
 
 
-def test_where_no_cell_suits_a_thing_is_left_out(plan):
+def test_where_no_cell_suits_is_an_error_and_leaves_the_plan_alone_in_compiled_code(plan):
     full = plan.replace(grid=jnp.full_like(plan.grid, WALL))
-    assert np.array_equal(full.with_thing(make_key(0), (0, 0), KEY).grid, full.grid)
+    for call in (lambda p: p.with_thing(make_key(0), (0, 0), KEY), lambda p: p.with_agent(make_key(0), (0, 0))):
+        with pytest.raises(ValueError, match="no cell of the mask is left"):
+            call(full)
+        assert np.array_equal(jax.jit(call)(full).grid, full.grid)
+
+
+def test_rooms_that_locks_keep_apart_are_an_error(plan):
+    for room, side in (((0, 0), RIGHT), ((0, 1), RIGHT)):
+        plan = plan.with_door(room, side, LOCKED_DOOR)
+    # Rooms (0, 0) and (0, 1) are locked, and lead to the middle: all rooms can be reached.
+    assert plan.connected(make_key(0)).is_open.sum() > 2
+    apart = plan.replace(is_open=jnp.zeros_like(plan.is_open))
+    with pytest.raises(ValueError, match="some rooms cannot be reached"):
+        apart.connected(make_key(0))
+    assert jax.jit(apart.connected)(make_key(0)).is_open.sum() == 4  # all walls between the other four rooms
 
 
 def test_the_agent_never_starts_before_a_thing():
@@ -178,12 +192,10 @@ def test_rooms_that_hang_together_get_no_doors():
     assert np.array_equal(jax.jit(open_rooms.connected)(make_key(1)).grid, open_rooms.grid)
 
 
-def test_new_doors_are_closed_and_of_every_color_or_as_given():
+def test_new_doors_are_closed_and_of_every_color():
     def doors(grids):
         found = grids[grids & 15 == OBJECTS.index("door")]
         assert (found >> 7 & 3 == STATES.index("closed")).all()
         return Counter((found >> 4 & 7).tolist())
 
     assert set(doors(many(lambda key: ROOMS.plan(key).connected(key)).grid)) == set(range(6))
-    green = closed_doors(jnp.full((2, 3, 2), 1))
-    assert set(doors(many(lambda key: ROOMS.plan(key).connected(key, green)).grid)) == {1}

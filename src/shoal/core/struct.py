@@ -204,13 +204,16 @@ def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
 
 
 def _check_statics(value: Any) -> None:
-    for name in static_fields(value):
+    for name, field in static_fields(value).items():
         given = getattr(value, name)
         if isinstance(given, Tracer) or not isinstance(given, Hashable):
             raise TypeError(
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
                 f"string, a tuple or a function, not a {type(given).__name__}."
             )
+        if field.type is int and (isinstance(given, bool) or not isinstance(given, (int, np.integer))):
+            kind = type(given).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={given!r} is a {kind}: write a whole number.")
 
 
 def _names_to_places(value: Any) -> None:

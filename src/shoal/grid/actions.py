@@ -26,8 +26,6 @@ from shoal.grid.cells import (
 ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = range(len(ACTIONS))
 
-DIRECTIONS = ("right", "down", "left", "up")
-
 
 def heading(direction: Int[Array, "*n"]) -> tuple[Int[Array, "*n"], Int[Array, "*n"]]:
     """One step in a direction, as (dx, dy); y grows downwards."""

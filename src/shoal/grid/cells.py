@@ -61,7 +61,7 @@ def cell(name: str, color: str = "red", state: str = "open", inside: np.uint16 |
 
 
 UNSEEN, EMPTY, WALL = cell("unseen"), cell("empty"), cell("wall", "grey")
-GOAL, LAVA, FLOOR = cell("goal", "green"), cell("lava"), cell("floor", "blue")
+GOAL, LAVA = cell("goal", "green"), cell("lava")
 KEY, BALL, BOX, DOOR, AGENT = cell("key"), cell("ball"), cell("box"), cell("door"), cell("agent")
 OPEN, CLOSED, LOCKED = (np.uint16(i) for i in range(3))
 
@@ -100,11 +100,6 @@ def inside_of(boxes: Cell) -> Cell:
     """The cell that a box leaves when it is opened: what it holds, or nothing."""
     inside = boxes >> INSIDE_SHIFT
     return jnp.where(inside == 0, EMPTY, inside)
-
-
-def looks(cells: Cell) -> Cell:
-    """Object and color alone."""
-    return cells & np.uint16(0x7F)
 
 
 def is_a(cells: Cell, name: str) -> Bool[Array, "..."]:

@@ -1,7 +1,8 @@
 """Laying out a level: walls, and things put down at random in the cells of a mask.
 
 MiniGrid draws a position and draws again while it does not suit. That is a uniform draw from the cells that suit, which
-is what `choose` makes in one step.
+is what `choose` makes in one step. Where nothing suits, MiniGrid raises an error or goes on for ever. Here functions
+raise ValueError where that can be seen, outside of compiled code; `grid/checks.py` looks at a level in this way.
 """
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, UInt16
 
 from shoal.core.keys import Key
+from shoal.core.struct import is_concrete
 from shoal.grid.actions import at
 from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
 
@@ -50,7 +52,12 @@ def row(shape: tuple[int, int], y: Int[Array, ""] | int) -> Bool[Array, "W H"]:
 
 
 def choose(key: Key, mask: Bool[Array, "W H"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """A cell (x, y) of a mask, each as likely as any other; (0, 0) where the mask is empty. `key` is consumed."""
+    """A cell (x, y) of a mask, each as likely as any other. `key` is consumed.
+
+    Raises ValueError for an empty mask; compiled code cannot raise, and takes the cell (0, 0).
+    """
+    if is_concrete(mask) and not np.any(mask):
+        raise ValueError("no cell of the mask is left to choose from: ask for fewer things, or for a larger grid.")
     numbers = mask.size
     width = max(1, (numbers - 1).bit_length())
     # The highest lot wins; a cell's own number stands in its low bits, so that one maximum finds both.
@@ -65,7 +72,7 @@ def place(
 ) -> tuple[UInt16[Array, "W H"], Int[Array, ""], Int[Array, ""]]:
     """The grid with a thing put down in an empty cell (of `where`), and its position. `key` is consumed.
 
-    Where no such cell exists the grid comes back as it was: check `jnp.any(...)` first if that can happen.
+    Raises ValueError where no such cell exists; in compiled code the grid then comes back as it was.
     """
     free = grid == EMPTY if where is None else (grid == EMPTY) & where
     x, y = choose(key, free)
@@ -78,7 +85,8 @@ def place_each(
 ) -> tuple[UInt16[Array, "W H"], Int[Array, "n"], Int[Array, "n"]]:
     """The grid with things put down one after another in empty cells, and their positions. `key` is consumed.
 
-    Each lies more than `apart` cells away, in x or in y, from those before it; one that finds no cell is left out.
+    Each lies more than `apart` cells away, in x or in y, from those before it; one that finds no cell is left out, for
+    the loop over things is compiled code.
     """
     width, height = grid.shape
     side = 2 * apart + 1
@@ -95,7 +103,12 @@ def place_each(
 
 
 def distinct(key: Key, count: int, among: int) -> Int[Array, "count"]:
-    """`count` different numbers below `among`, each order as likely as any other. `key` is consumed."""
+    """`count` different numbers below `among`, each order as likely as any other. `key` is consumed.
+
+    Raises ValueError where there are not as many.
+    """
+    if count > among:
+        raise ValueError(f"count={count} different numbers among={among} do not exist.")
     width = max(1, (among - 1).bit_length())
     # A number is the rank of its lot; the low bits are its place, so that no two lots are the same.
     lots = jax.random.bits(key, (among,), jnp.uint32) >> width << width | np.arange(among, dtype=np.uint32)

@@ -1,7 +1,7 @@
 """The base of every tile world: what MiniGrid's `MiniGridEnv` does, as a value. A level adds a generator and a task."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,14 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Env, Key, State
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
-from shoal.core.struct import Number, static, struct
+from shoal.core.struct import Number, Struct, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
-from shoal.grid.words import VOCABULARY, decode, encode
+from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, VOCABULARY, decode, encode
+
+Value = TypeVar("Value")
 
 
 @struct
@@ -33,8 +35,16 @@ class GridState(State):
 class Level(Env):
     """A tile world. Write `init` (a generator), `shape`, `time_limit`, and what applies of `judge` and `mission`.
 
-    Action: Discrete(7): left, right, forward, pickup, drop, toggle, done. In compiled code an action outside of this
-    does nothing but let time pass.
+    Action: Discrete(7). In compiled code an action outside of this does nothing but let time pass.
+
+    | number | name        | what the agent does                                                                    |
+    |--------|-------------|----------------------------------------------------------------------------------------|
+    | 0, 1   | left, right | turn                                                                                   |
+    | 2      | forward     | step to the cell in front, unless it holds a wall, a shut door, a key, a ball or a box |
+    | 3      | pickup      | take the key, ball or box in front into the empty hand                                 |
+    | 4      | drop        | put what is in the hand into the empty cell in front                                   |
+    | 5      | toggle      | open or shut the door in front, unlock it with its key; make of a box what it holds    |
+    | 6      | done        | nothing; some tasks count it                                                           |
 
     Observation: a dict.
 
@@ -44,6 +54,10 @@ class Level(Env):
     | direction | Discrete(4), uint8                     | 0 right, 1 down, 2 left, 3 up                            |
     | mission   | MultiDiscrete, uint8                   | word numbers, see `grid/words.py`                        |
 
+    Objects are numbered unseen, empty, wall, floor, door, key, ball, box, goal, lava, agent; colors red, green, blue,
+    purple, yellow, grey; states open, closed, locked, each from 0. The agent stands in the middle of the last row and
+    looks up; its own cell shows what it carries, and cells that it cannot see are zeros.
+
     Reward: 1 - 0.9 * time / max_steps on success, 0 otherwise.
     End: terminated on the goal, in lava, or when the level's own task is decided; truncated after `max_steps`.
     Source: MiniGrid 3.2.0, `minigrid_env.py`.
@@ -52,9 +66,9 @@ class Level(Env):
     reset_every: ClassVar[int] = 64
     # Whether anything in the grid can change while an agent acts. Where it cannot, a step writes no cells.
     changes: ClassVar[bool] = True
-    # The task in words; a level whose task differs from episode to episode writes `mission` instead.
+    # The task in words. Where they differ from episode to episode the level writes `mission`, and here the longest of
+    # its texts with a slot `{}` for each word that differs.
     task: ClassVar[str] = ""
-    see_through_walls: ClassVar[bool] = False
     # How many of `ACTIONS` there are, the first ones.
     num_actions: ClassVar[int] = len(ACTIONS)
 
@@ -62,6 +76,7 @@ class Level(Env):
     tile_size: int = static(32, help="pixels to a side of a cell in pictures")
     highlight: bool = static(True, choices=(False, True), help="whether pictures show what the agent sees")
     agent_pov: bool = static(False, choices=(False, True), help="whether pictures show the agent's view alone")
+    see_through_walls: bool = static(False, choices=(False, True), help="whether walls hide nothing from the agent")
     max_steps: Number | None = None  # the level's own where it is None
 
     def __post_init__(self) -> None:
@@ -70,6 +85,17 @@ class Level(Env):
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", self.time_limit)
+
+    def replace(self: Value, **changes: Any) -> Value:
+        """A copy with some fields changed. A time limit that is the level's own follows them, if it is not among them.
+
+        Raises TypeError for a field it does not have.
+        """
+        level: Any = self
+        if isinstance(level.max_steps, int) and level.max_steps == level.time_limit:
+            changes = {"max_steps": None, **changes}
+        changed: Any = Struct.replace(level, **changes)
+        return changed
 
     @abc.abstractmethod
     def init(self, key: Key) -> GridState:
@@ -128,6 +154,13 @@ class Level(Env):
     def mission_length(self) -> int:
         """How many word numbers a mission of this level has."""
         return jax.eval_shape(lambda key: self.mission(self.init(key)), jax.random.key(0)).shape[0]
+
+    @property
+    def longest_mission(self) -> int:
+        """How many characters a mission of this level may have: exact for slots of colors, else no less."""
+        if not self.task and type(self).mission is not Level.mission:
+            return self.mission_length * (LONGEST_WORD + 1) - 1
+        return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
     def mission_text(self, state: GridState) -> str:
         """The task in words, as MiniGrid says it. Runs on the host."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, UInt16
 
 from shoal.core.keys import Key
-from shoal.core.struct import Struct, static, struct
+from shoal.core.struct import Struct, is_concrete, static, struct
 from shoal.grid.actions import heading, with_cell
 from shoal.grid.cells import CLOSED, DOOR, EMPTY, LOCKED, WALL, Cell, in_state, painted, state_of
 from shoal.grid.layout import choose, empty_room, random_color, rectangle, walled
@@ -122,7 +122,7 @@ class Plan(Struct):
     def with_thing(self, key: Key, room: tuple[Index, Index], thing: Cell) -> "Plan":
         """A thing in an empty cell of a room, but neither where the agent is nor right next to it. `key` is consumed.
 
-        Where no such cell exists the plan comes back as it was.
+        Raises ValueError where no such cell exists; in compiled code the plan then comes back as it was.
         """
         left, top, cells = self._cells(room)
         along = np.arange(self.rooms.size, dtype=np.int32)
@@ -133,7 +133,10 @@ class Plan(Struct):
         return self.replace(grid=with_cell(self.grid, left + x, top + y, thing))
 
     def with_agent(self, key: Key, room: tuple[Index, Index]) -> "Plan":
-        """The agent in a room, facing nothing or a wall; each such pose is as likely. `key` is consumed."""
+        """The agent in a room, facing nothing or a wall; each such pose is as likely. `key` is consumed.
+
+        Raises ValueError where there is none; in compiled code the agent then stands in a wall.
+        """
         left, top, cells = self._cells(room, around=1)
         size = self.rooms.size
         ahead = jnp.stack([cells[2:, 1:-1], cells[1:-1, 2:], cells[:-2, 1:-1], cells[1:-1, :-2]])
@@ -141,11 +144,12 @@ class Plan(Struct):
         x, y = choose(key, fits.reshape(4 * size, size))
         return self.replace(x=left + x % size, y=top + y, direction=x // size)
 
-    def connected(self, key: Key, doors: UInt16[Array, "2 C R"] | None = None) -> "Plan":
-        """Closed doors in random walls, one after the other until all rooms hang together. `key` is consumed.
+    def connected(self, key: Key) -> "Plan":
+        """Closed doors of random colors in random walls, one after the other until all rooms hang together.
 
-        Rooms behind a locked door get no others. The doors are `doors`, or of random colors. A wall that is opened
-        may turn out not to have been needed, as in MiniGrid.
+        Rooms behind a locked door get no others. A wall that is opened may turn out not to have been needed, as in
+        MiniGrid. `key` is consumed. Raises ValueError where locked doors keep rooms apart; in compiled code they stay
+        so.
         """
         k_walls, k_colors = jax.random.split(key)
         in_colors = closed_doors(random_color(k_colors, self.is_open.shape))
@@ -155,7 +159,9 @@ class Plan(Struct):
         lots = jax.random.bits(k_walls, free.shape, jnp.uint32) >> 8 << 8
         lots = lots | np.arange(1, free.size + 1, dtype=np.uint32).reshape(free.shape)
         reach = jnp.min(_widest(jnp.where(self.is_open, jnp.uint32(2**32 - 1), jnp.where(free, lots, 0))))
-        return self.with_doors(free & (lots >= reach), in_colors if doors is None else doors)
+        if is_concrete(reach) and reach == 0:
+            raise ValueError("some rooms cannot be reached: every wall between them and others is a locked room's.")
+        return self.with_doors(free & (lots >= reach), in_colors)
 
     def with_doors(
         self, where: Bool[Array, "2 C R"] | Bool[np.ndarray, "2 C R"], doors: UInt16[Array, "2 C R"]
@@ -214,7 +220,7 @@ def _widest(width: Array) -> Array:
     first = np.zeros((columns, rows), np.uint32)
     first[0, 0] = 2**32 - 1
 
-    def further(_: Array, ways: Array) -> Array:
+    def further(_: Index, ways: Array) -> Array:
         forth = jnp.minimum(_next(ways, 0), width)  # to a room from its neighbors to the right and below
         back = jnp.minimum(ways[None], width)  # to these from the room
         back_right = jnp.pad(back[0], ((1, 0), (0, 0)))[:-1]

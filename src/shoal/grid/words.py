@@ -20,6 +20,9 @@ VOCABULARY = (
     *("matching", "end", "hallway", "object", "from", "room", "maze"),
 )
 
+LONGEST_WORD = max(map(len, VOCABULARY))
+LONGEST_SLOT = max(map(len, (*COLORS, *OBJECTS)))  # what stands in a slot is a color or an object
+
 _COLOR_WORDS = np.array([VOCABULARY.index(name) for name in COLORS], np.uint8)
 _OBJECT_WORDS = np.array([VOCABULARY.index(name) for name in OBJECTS], np.uint8)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maps import at_pose, drawn, first_state, steps
+from maps import at_pose, drawn, first_state, play, steps
 from shoal.core.registry import make
 from shoal.envs.minigrid.distshift import DistShift
 from shoal.grid.cells import LAVA
@@ -20,6 +20,16 @@ def test_the_layout_is_as_drawn(name, strip_row):
     state = first_state(make(name))
     np.testing.assert_array_equal(state.grid, expected.grid)
     assert (int(state.x), int(state.y), int(state.direction)) == (1, 1, 0)
+
+
+def test_the_smallest_room_is_as_drawn_and_has_a_way():
+    rows = "####### #..L.G# #..L..# #.....# #######"
+    expected = drawn(GridState, rows, {"L": LAVA}, (1, 1, 0))
+    level = DistShift(width=7, height=5)
+    np.testing.assert_array_equal(first_state(level).grid, expected.grid)
+    way = "right forward forward left forward forward forward forward left forward forward"
+    _, reward, terminated, _ = play(level, first_state(level), way)
+    assert terminated and reward == pytest.approx(1 - 0.9 * 11 / 140)
 
 
 def test_lava_ends_the_episode_without_reward():
@@ -42,7 +52,13 @@ def test_limits_and_task_are_minigrids():
 
 @pytest.mark.parametrize(
     "fields, reason",
-    [({"width": 6}, "6 x 7 leaves no way"), ({"height": 4}, "9 x 4 leaves no way"), ({"strip_row": 6}, "1 to 5")],
+    [
+        ({"width": 6}, "6 x 7 leaves no way"),
+        ({"height": 4}, "9 x 4 leaves no way"),
+        ({"strip_row": 6}, "1 to 5"),
+        ({"strip_row": 0}, "1 to 5"),
+        ({"agent_start_pos": (4, 1)}, "neither goal nor lava"),
+    ],
 )
 def test_impossible_layouts_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):

@@ -113,8 +113,11 @@ def test_other_actions_than_three_turn_left_in_compiled_code_and_are_errors_outs
     assert env.action_space.n == 3
     for action in ("pickup", "drop", "toggle", "done"):
         assert int(steps(env, first_state(env), action).state.direction) == 3
-    with pytest.raises(ValueError, match="action"):
-        env.step(make_key(0), first_state(env), 3)
+    for action in (7, -1):
+        assert int(jax.jit(env.step)(make_key(0), first_state(env), jnp.int32(action))[1].direction) == 3
+    for action in (3, -1):
+        with pytest.raises(ValueError, match="out of bounds"):
+            env.step(make_key(0), first_state(env), jnp.int32(action))
 
 
 @pytest.mark.parametrize("size, asked, there_are", [(5, 2, 2), (5, 3, 3), (5, 4, 2), (6, 4, 4), (6, 5, 3), (16, 8, 8)])
@@ -123,7 +126,13 @@ def test_too_many_balls_are_half_as_many_as_the_room_is_wide(size, asked, there_
 
 
 @pytest.mark.parametrize(
-    "fields, reason", [({"size": 3}, "size=3 leaves no room"), ({"num_obstacles": 0}, "at least 1")]
+    "fields, reason",
+    [
+        ({"size": 3}, "size=3 leaves no room"),
+        ({"num_obstacles": 0}, "at least 1"),
+        ({"agent_start_pos": (6, 6)}, r"agent_start_pos=\(6, 6\) is no empty cell"),
+        ({"size": 4, "num_obstacles": 3}, "num_obstacles=3 with size=4: only 2 cells are left"),
+    ],
 )
 def test_impossible_rooms_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):

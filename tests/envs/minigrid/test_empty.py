@@ -78,19 +78,26 @@ def test_the_view_may_have_another_size():
         assert env.observation_space["image"].shape == (size, size, 3)
 
 
-def test_an_action_outside_does_nothing_but_let_time_pass_in_compiled_code():
-    env = make("MiniGrid-Empty-5x5-v0")
-    state = first_state(env)
-    after, reward, terminated, *_ = jax.jit(env.advance)(state, jnp.int32(7), None)
-    assert (int(after.time), float(reward), bool(terminated)) == (1, 0.0, False)
-    same = after.replace(time=state.time)
-    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True))
+@pytest.mark.parametrize("action", [7, -1])
+@pytest.mark.parametrize("name", ["Empty-5x5", "DoorKey-5x5", "GoToDoor-5x5", "MemoryS7"])
+def test_an_action_outside_does_nothing_but_let_time_pass_in_compiled_code(name, action):
+    env = make(f"MiniGrid-{name}-v0")
+    advance = jax.jit(env.advance)
+    # Facing every way from where it starts, with an empty hand and a full one.
+    for direction in range(4):
+        for carrying in (EMPTY, cell("key", "yellow")):
+            state = first_state(env).replace(direction=jnp.int32(direction), carrying=jnp.asarray(carrying))
+            after, reward, terminated, *_ = advance(state, jnp.int32(action), None)
+            assert (int(after.time), float(reward), bool(terminated)) == (1, 0.0, False)
+            same = after.replace(time=state.time)
+            assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True))
 
 
-def test_an_action_outside_is_an_error_where_it_can_be_seen():
+@pytest.mark.parametrize("action", [7, -1])
+def test_an_action_outside_is_an_error_where_it_can_be_seen(action):
     env = make("MiniGrid-Empty-5x5-v0")
-    with pytest.raises(ValueError, match="action"):
-        env.step(make_key(0), first_state(env), 7)
+    with pytest.raises(ValueError, match="out of bounds"):
+        env.step(make_key(0), first_state(env), jnp.int32(action))
 
 
 def test_an_unknown_level_is_answered_with_the_nearest_names():
@@ -102,6 +109,12 @@ def test_an_unknown_level_is_answered_with_the_nearest_names():
     "fields, reason",
     [
         ({"size": 3}, "size=3 leaves no room"),
+        ({"agent_start_pos": (3, 3)}, r"agent_start_pos=\(3, 3\) is no empty .* columns 1 to 3, rows 1 to 3"),
+        ({"agent_start_pos": (0, 1)}, r"agent_start_pos=\(0, 1\) is no empty cell"),
+        ({"agent_start_pos": (1, 9)}, r"agent_start_pos=\(1, 9\) is no empty cell"),
+        ({"agent_start_pos": (-1, 1)}, r"agent_start_pos=\(-1, 1\) is no empty cell"),
+        ({"agent_start_dir": 4}, "agent_start_dir=4 must be 0"),
+        ({"random_start": True, "agent_start_dir": 1}, "leave agent_start_pos and agent_start_dir out"),
         ({"view_size": 4}, "view_size=4 must be odd"),
         ({"view_size": 1}, "view_size=1 must be odd, so that it has a middle, from 3 to 31"),
         ({"max_steps": 0}, "max_steps=0"),
@@ -109,6 +122,12 @@ def test_an_unknown_level_is_answered_with_the_nearest_names():
 )
 def test_impossible_sizes_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):
+        make("MiniGrid-Empty-5x5-v0", **fields)
+
+
+@pytest.mark.parametrize("fields", [{"size": 5.0}, {"view_size": 7.0}])
+def test_sizes_that_are_no_whole_numbers_are_refused(fields):
+    with pytest.raises(TypeError, match="write a whole number|Expected type: <class 'int'>"):  # which check is first
         make("MiniGrid-Empty-5x5-v0", **fields)
 
 

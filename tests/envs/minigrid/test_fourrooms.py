@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from maps import at_pose, first_state, steps
 from shoal.core.keys import make_key
@@ -39,3 +40,16 @@ def test_walls_hide_the_next_room():
     image = np.asarray(env.observe(state)["image"])
     assert image[3, 5].tolist() == [2, 5, 0] and not image[:, :5].any()
     assert steps(env, state, "forward").state.x == 8
+
+
+@pytest.mark.parametrize(
+    "fields, reason",
+    [
+        ({"agent_pos": (0, 4)}, r"agent_pos=\(0, 4\) is no cell inside the outer walls: columns and rows 1 to 17"),
+        ({"goal_pos": (4, 18)}, r"goal_pos=\(4, 18\) is no cell"),
+        ({"agent_pos": (3, 3), "goal_pos": (3, 3)}, "the agent cannot start on the goal"),
+    ],
+)
+def test_impossible_places_are_refused(fields, reason):
+    with pytest.raises(ValueError, match=reason):
+        make("MiniGrid-FourRooms-v0", **fields)

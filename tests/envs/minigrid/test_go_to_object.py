@@ -7,7 +7,7 @@ from maps import drawn, layouts, play
 from shoal import make
 from shoal.envs.minigrid.go_to_door import GoToState
 from shoal.envs.minigrid.go_to_object import GoToObject
-from shoal.grid.cells import EMPTY, cell, looks
+from shoal.grid.cells import EMPTY, cell
 
 RED_BOX, BLUE_KEY = cell("box", "red"), cell("key", "blue")
 
@@ -46,7 +46,7 @@ def test_no_two_things_are_alike(fields):
     level = GoToObject(**fields)
     grids = layouts(level).grid
     for grid in grids:
-        things = [int(c) for c in np.ravel(looks(grid)) if c & 15 in (5, 6, 7)]
+        things = [int(c) for c in np.ravel(grid) if c & 15 in (5, 6, 7)]
         assert len(things) == len(set(things)) == level.num_objects
 
 
@@ -64,6 +64,7 @@ def test_the_mission_names_the_target(target, text):
     ({"size": 3}, "size=3 leaves no room"),
     ({"size": 9, "num_objects": 19}, "num_objects=19 with size=9: from 1 to 18 fit in, no two of them alike"),
     ({"size": 4, "num_objects": 4}, "from 1 to 3 fit in"),
+    ({"num_objects": 0}, "num_objects=0 with size=6: from 1 to 15"),
 ])  # fmt: skip
 def test_a_room_that_cannot_be_filled_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maps import layouts
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.key_corridor import KeyCorridor
@@ -14,13 +15,9 @@ from shoal.grid.cells import EMPTY, cell
 SIZES = [("S3R1", 7, 3, 270), ("S3R2", 7, 5, 270), ("S3R3", 7, 7, 270), ("S4R3", 10, 10, 480), ("S6R3", 16, 16, 1080)]
 
 
-def layouts(env, n=1000):
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), n)))
-
-
 @pytest.fixture(scope="module")
 def small():
-    return layouts(make("MiniGrid-KeyCorridorS3R3-v0"))
+    return layouts(make("MiniGrid-KeyCorridorS3R3-v0"), 1000)
 
 
 @pytest.mark.parametrize(("name", "width", "height", "limit"), SIZES)
@@ -62,7 +59,7 @@ def test_the_agent_starts_in_the_middle_of_the_corridor(small):
 
 
 def test_things_lie_up_to_the_last_row_and_column():
-    large = layouts(make("MiniGrid-KeyCorridorS4R3-v0"))
+    large = layouts(make("MiniGrid-KeyCorridorS4R3-v0"), 1000)
     ball, key = (np.argwhere(large.grid & 15 == number)[:, 1:] for number in (6, 5))
     assert set(ball[:, 0]) == {7, 8} and set(key[:, 0]) == {1, 2}
     assert set(ball[:, 1]) == set(key[:, 1]) == {1, 2, 4, 5, 7, 8}
@@ -77,3 +74,9 @@ def test_the_corridor_is_one_room():
 def test_rooms_that_hold_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))} leaves .*: at least"):
         KeyCorridor(**wrong)
+
+
+@pytest.mark.parametrize("kind", ["key", "door"])
+def test_a_target_that_is_none_is_refused(kind):
+    with pytest.raises(ValueError, match=f"obj_type='{kind}' is unknown. Choose one of: ball, box"):
+        KeyCorridor(obj_type=kind)

@@ -71,6 +71,13 @@ def test_a_short_hallway_looks_as_minigrids():
     ]
 
 
+def test_the_smallest_maze_has_one_length():
+    states = layouts(Memory(size=7, random_length=True))
+    assert set(states.split_x.tolist()) == {5} and set(states.x.tolist()) == {1, 2, 3, 4}
+    walls = ["".join("#" if c == WALL else "." for c in row) for row in states.grid[0].T]
+    assert walls == ["#######", "#####.#", "#...#.#", "#.....#", "#...#.#", "#####.#", "#######"]
+
+
 def test_the_mission_and_the_time_limit_are_minigrids():
     level = make("MiniGrid-MemoryS17Random-v0")
     assert level.mission_text(maze()) == "go to the matching object at the end of the hallway"

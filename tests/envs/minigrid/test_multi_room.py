@@ -1,11 +1,14 @@
 """MultiRoom: a chain of rooms, and the goal in the last."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import ndimage
 
 from maps import drawn, layouts, play
 from shoal import make
+from shoal.envs.minigrid import multi_room
 from shoal.envs.minigrid.multi_room import MultiRoom
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell
 from shoal.grid.level import GridState
@@ -75,6 +78,12 @@ def test_the_number_of_rooms_may_vary():
     assert {counts.count(n) > 15 for n in (1, 2, 3)} == {True}
 
 
+def test_in_a_single_room_the_goal_is_never_where_the_agent_starts():
+    states = layouts(MultiRoom(min_rooms=1, max_rooms=1, max_room_size=4), 300)
+    assert (states.grid[np.arange(300), states.x, states.y] == EMPTY).all()
+    assert ((states.grid == GOAL).sum((1, 2)) == 1).all()
+
+
 def test_rooms_keep_to_their_sizes():
     states = layouts(MultiRoom(min_rooms=1, max_rooms=1, max_room_size=6), 200)
     sizes = {tuple(np.ptp(np.argwhere(grid == WALL), axis=0) + 1) for grid in states.grid}
@@ -86,12 +95,32 @@ def test_a_grid_that_just_fits_is_filled():
     assert [len(doors_on_the_way(states, i)) for i in range(8)] == [1] * 8
 
 
+@pytest.mark.parametrize("fields", [{"min_rooms": 1, "max_rooms": 6}, {"max_rooms": 6, "width": 10, "height": 30}])
+def test_where_no_chain_is_found_rooms_stand_in_a_row(monkeypatch, fields):
+    monkeypatch.setattr(multi_room, "retry", partial(multi_room.retry, limit=8))  # too few for most chains
+    states = layouts(MultiRoom(**{"min_rooms": 6, **fields}), 60)
+    counts = [len(doors_on_the_way(states, i)) + 1 for i in range(60)]
+    assert set(counts) == set(range(fields.get("min_rooms", 6), 7))
+    in_a_row = np.isin(states.grid[:, 1, 3], CLOSED) | np.isin(states.grid[:, 3, 1], CLOSED)
+    assert in_a_row.sum() > 20 and (states.grid[in_a_row, 0, 0] == WALL).all()
+
+
+def test_a_grid_too_crowded_for_chains_is_no_hang():
+    states = layouts(MultiRoom(min_rooms=8, max_rooms=8, max_room_size=4, width=25, height=5), 4)
+    assert [len(doors_on_the_way(states, i)) for i in range(4)] == [7] * 4
+
+
 @pytest.mark.parametrize("fields,message", [
     ({"min_rooms": 0}, "min_rooms=0, max_rooms=6 must start at 1"),
     ({"min_rooms": 4, "max_rooms": 3}, "min_rooms=4, max_rooms=3"),
     ({"max_room_size": 3}, "max_room_size=3 is smaller than the smallest room"),
     ({"width": 18, "height": 19}, "max_rooms=6 in a row need 19 x 5 cells"),
     ({"width": 25, "height": 4}, "width=25 and height=4"),
+    ({"width": 3, "height": 30}, "max_rooms=6 in a row need 19 x 5 cells"),
+    ({"min_rooms": 8, "max_rooms": 8, "width": 25, "height": 5}, "max_room_size=10 does not fit .*: at most 4"),
+    ({"width": 25, "height": 11}, "max_rooms=6 of the average size would cover 79% of 25 x 11 cells"),
+    ({"min_rooms": 8, "max_rooms": 8, "max_room_size": 6, "width": 25, "height": 7}, "would cover 73% of 25 x 7"),
+    ({"width": 9, "height": 30}, "max_room_size=10 does not fit into width=9 and height=30"),
 ])  # fmt: skip
 def test_rooms_that_do_not_fit_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maps import layouts
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.obstructed_maze import ObstructedMaze
@@ -27,9 +28,8 @@ LIMITS = {
 }
 
 
-def layouts(name, n=500):
-    env = make(f"MiniGrid-ObstructedMaze-{name}")
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), n)))
+def mazes(name):
+    return layouts(make(f"MiniGrid-ObstructedMaze-{name}"), 500)
 
 
 def count(grids, kind):
@@ -67,13 +67,13 @@ def test_a_box_gives_up_its_key_and_only_the_blue_ball_counts():
     ("name", "keys", "boxes", "green"), [("1Dl", 1, 0, 0), ("1Dlh", 0, 1, 0), ("1Dlhb", 0, 1, 1), ("2Dl", 2, 0, 0)]
 )
 def test_keys_are_hidden_and_doors_blocked_as_the_name_says(name, keys, boxes, green):
-    grids = layouts(f"{name}-v0").grid
+    grids = mazes(f"{name}-v0").grid
     assert (count(grids, 5) == keys).all() and (count(grids, 7) == boxes).all()
     assert ((grids == GREEN_BALL).sum((1, 2)) == green).all() and ((grids == BLUE_BALL).sum((1, 2)) == 1).all()
 
 
 def test_boxes_are_grey_and_each_holds_the_key_of_a_locked_door():
-    grids = layouts("Full-v1").grid
+    grids = mazes("Full-v1").grid
     for grid in grids[:100]:
         boxes, locked = grid[grid & 15 == 7], grid[(grid & 15 == 4) & (grid >> 7 & 3 == 2)]
         assert (boxes & 0x7F == GREY_BOX).all() and (boxes >> 9 & 15 == 5).all()
@@ -82,7 +82,7 @@ def test_boxes_are_grey_and_each_holds_the_key_of_a_locked_door():
 
 def test_doors_of_the_full_maze_wear_all_colors_by_number():
     # Color i is on the door from the middle to side i and, i + 1 and i - 1 being its neighbors', on locked doors.
-    grid = layouts("Full-v0").grid[0]
+    grid = mazes("Full-v0").grid[0]
     door = {(x, y): int(grid[x, y]) for x, y in np.argwhere(grid & 15 == 4).tolist()}
     assert len(door) == 12 and len({value >> 4 & 7 for value in door.values()}) == 6
     right, left = (next(v for (x, y), v in door.items() if x == column and 5 < y < 10) for column in (10, 5))
@@ -97,20 +97,20 @@ def test_doors_of_the_full_maze_wear_all_colors_by_number():
 
 def test_a_ball_may_cover_a_key_in_version_0_only():
     # Four first keys, each in one of 14 or 15 free cells of which one is before the second door: 1 - (14/15)^4 = 24 %.
-    covered = (count(layouts("Full-v0").grid, 7) < 8).mean()
+    covered = (count(mazes("Full-v0").grid, 7) < 8).mean()
     assert 0.15 < covered < 0.35
-    assert (count(layouts("Full-v1").grid, 7) == 8).all()
+    assert (count(mazes("Full-v1").grid, 7) == 8).all()
 
 
 def test_the_agent_starts_in_its_room():
-    two, full = layouts("2Q-v1"), layouts("Full-v1")
+    two, full = mazes("2Q-v1"), mazes("Full-v1")
     assert two.x.min() == 11 and two.x.max() == 14 and two.y.min() == 6 and two.y.max() == 9
     assert full.x.min() == 6 and full.x.max() == 9
 
 
 def test_the_blue_ball_is_in_a_corner_that_is_in_use():
     def corners(name):
-        grids = layouts(name).grid
+        grids = mazes(name).grid
         return set(map(tuple, (np.argwhere(grids == BLUE_BALL)[:, 1:] // 5).tolist()))
 
     assert corners("1Q-v0") == {(2, 0)}

@@ -5,30 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import at, drawn, layouts, play
+from maps import at, drawn, layouts, play, reached
+from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, GOAL, LAVA, OBJECTS, WALL, cell
 from shoal.grid.level import GridState
+from shoal.grid.rooms import Plan
+from shoal.grid.tiles import atlas
 
 DOOR, KEY, BALL = (OBJECTS.index(name) for name in ("door", "key", "ball"))
 
 
 def image(level, state):
     return np.asarray(jax.jit(level.observe)(state)["image"])
-
-
-def reached(walkable, start):
-    """The cells that can be walked to, by spreading until nothing changes."""
-    seen = np.zeros_like(walkable)
-    seen[start] = True
-    while True:
-        wider = seen.copy()
-        for axis in (0, 1):
-            wider |= np.roll(seen, 1, axis) | np.roll(seen, -1, axis)
-        wider = seen | wider & walkable
-        if (wider == seen).all():
-            return seen
-        seen = wider
 
 
 def test_136_every_crossing_has_a_way_to_the_goal():
@@ -40,17 +29,31 @@ def test_136_every_crossing_has_a_way_to_the_goal():
 
 
 @pytest.mark.parametrize("name", ["MiniGrid-KeyCorridorS3R3-v0", "MiniGrid-KeyCorridorS6R3-v0"])
-def test_98_and_141_a_key_corridor_has_one_locked_door_its_key_and_no_open_door(name):
-    for grid in layouts(make(name), 100).grid:
-        objects, colors, states = grid & 15, grid >> 4 & 7, grid >> 7 & 3
+def test_98_and_141_a_key_corridor_has_one_locked_door_and_only_the_ball_is_behind_it(name):
+    states = layouts(make(name), 100)
+    for grid, x, y in zip(states.grid, states.x, states.y, strict=True):
+        objects, colors, door_states = grid & 15, grid >> 4 & 7, grid >> 7 & 3
         doors = objects == DOOR
-        assert (states[doors] == 2).sum() == 1 and (states[doors] == 0).sum() == 0
+        locked = doors & (door_states == 2)
+        assert locked.sum() == 1 and (door_states[doors] == 0).sum() == 0
         key = colors[objects == KEY]
-        assert key.size == 1 and key == colors[doors & (states == 2)]
-        # The key can be had without the locked door, the ball cannot.
-        shut = (objects == WALL & 15) | doors & (states == 2)
-        beside_key = reached(~shut, tuple(np.argwhere(objects == KEY)[0]))
-        assert not beside_key[objects == BALL].any()
+        assert key.size == 1 and key == colors[locked]
+        # From where the agent starts the key can be had without the locked door, the ball only through it.
+        is_free = objects != (WALL & 15)
+        before = reached(is_free & ~locked, (x, y))
+        assert before[objects == KEY].all() and not before[objects == BALL].any()
+        assert reached(is_free, (x, y))[objects == BALL].all()
+
+
+def test_98_and_141_a_closed_door_is_opened_and_walked_through():
+    level = make("MiniGrid-KeyCorridorS3R3-v0")
+    state = at(layouts(level, 1), 0)
+    things = {"d": cell("door", "red", "closed"), "B": cell("ball", "blue")}
+    state = drawn(type(state), "##### #>d.# ##### #B..# #####", things, target=things["B"])
+    shut, *_ = play(level, state, "forward forward")
+    assert (int(shut.x), int(shut.y)) == (1, 1)
+    through, *_ = play(level, state, "toggle forward forward")
+    assert (int(through.x), int(through.y)) == (3, 1) and through.grid[2, 1] == cell("door", "red", "open")
 
 
 def test_95_doors_show_0_when_open_1_when_closed_2_when_locked():
@@ -93,9 +96,34 @@ def test_139_what_happened_in_one_step_is_not_rewarded_in_the_next():
     assert reward == 0 and not terminated
 
 
-def test_161_no_two_doors_share_a_cell():
-    for grid in layouts(make("MiniGrid-GoToDoor-5x5-v0"), 300).grid:
-        assert (grid & 15 == DOOR).sum() == 4
+@pytest.mark.parametrize("name, rows", [("MiniGrid-KeyCorridorS3R2-v0", 2), ("MiniGrid-KeyCorridorS3R3-v0", 3)])
+def test_161_every_door_of_a_key_corridor_is_on_the_grid_and_in_the_picture(name, rows):
+    level = make(name, tile_size=8, highlight=False)
+    drawn_plans = []
+
+    def init(key):  # the plan from which the level is made, beside the level
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Plan, "connected", _keeping(Plan.connected, drawn_plans))
+            state = level.init(key)
+        return state, drawn_plans.pop().is_open
+
+    states, is_open = jax.jit(jax.vmap(init))(jax.random.split(make_key(0), 200))
+    doors = (np.asarray(states.grid) & 15 == DOOR).sum((1, 2))
+    removed = rows - 1  # walls that make the corridor one room
+    np.testing.assert_array_equal(doors, np.asarray(is_open).sum((1, 2, 3)) - removed)
+    state = at(jax.tree.map(np.asarray, states), 0)
+    x, y = np.argwhere(np.asarray(state.grid) & 15 == DOOR)[0]
+    tiles = atlas(8)
+    picture = np.asarray(level.render(state))[8 * y : 8 * y + 8, 8 * x : 8 * x + 8]
+    np.testing.assert_array_equal(picture, tiles.tiles[tiles.number[int(state.grid[x, y])]])
+
+
+def _keeping(method, kept):
+    def call(plan, key):
+        kept.append(method(plan, key))
+        return kept[-1]
+
+    return call
 
 
 def test_wide_views_do_not_overflow_the_rows_of_bits():

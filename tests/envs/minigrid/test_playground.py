@@ -4,14 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from maps import layouts
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 
 PLAYGROUND = make("MiniGrid-Playground-v0")
-
-
-def layouts(n=500):
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(PLAYGROUND.init))(jax.random.split(make_key(0), n)))
 
 
 def test_it_is_minigrids():
@@ -21,7 +18,7 @@ def test_it_is_minigrids():
 
 
 def test_it_holds_twelve_things_and_a_closed_door_in_every_wall():
-    grids = layouts().grid
+    grids = layouts(PLAYGROUND, 500).grid
     assert (np.isin(grids & 15, (5, 6, 7)).sum((1, 2)) == 12).all()
     doors = grids & 15 == 4
     assert (doors.sum((1, 2)) == 12).all() and (grids[doors] >> 7 == 1).all()
@@ -29,7 +26,7 @@ def test_it_holds_twelve_things_and_a_closed_door_in_every_wall():
 
 
 def test_no_door_stands_in_the_last_cell_of_a_wall():
-    _, x, y = np.argwhere(layouts().grid & 15 == 4).T
+    _, x, y = np.argwhere(layouts(PLAYGROUND, 500).grid & 15 == 4).T
     assert set(np.where(x % 6 == 0, y, x) % 6) == {1, 2, 3, 4}
 
 

@@ -81,6 +81,7 @@ def test_time_is_short():
     ({"size": 5}, "size=5 may leave no place for two things apart"),
     ({"size": 6, "num_objects": 1}, "num_objects=1 with size=6: from 2 to 4"),
     ({"size": 6, "num_objects": 5}, "num_objects=5 with size=6: from 2 to 4"),
+    ({"size": 17, "num_objects": 19}, "num_objects=19 with size=17: from 2 to 18"),
 ])  # fmt: skip
 def test_a_room_that_may_leave_no_place_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):

@@ -57,6 +57,16 @@ def test_the_doors_stand_in_the_walls_of_the_middle_room_and_the_agent_between_t
     assert set(states.x.tolist()) == {4, 5, 6, 7} and set(states.y.tolist()) == {1, 2, 3, 4}
 
 
+def test_the_smallest_room_is_as_drawn():
+    states = layouts(LEVEL, 200)
+    doors = [np.argwhere(states.grid == cell("door", color, "closed")) for color in ("red", "blue")]
+    assert {tuple(d) for d in doors[0][:, 1:].tolist()} == {(2, 1), (2, 2)} and len(doors[0]) == 200
+    assert {tuple(d) for d in doors[1][:, 1:].tolist()} == {(5, 1), (5, 2)} and len(doors[1]) == 200
+    assert {(x, y) for x, y in zip(states.x.tolist(), states.y.tolist(), strict=True)} == {
+        (3, 1), (3, 2), (4, 1), (4, 2),
+    }  # fmt: skip
+
+
 def test_the_mission_and_the_time_limit_are_minigrids():
     level = make("MiniGrid-RedBlueDoors-8x8-v0")
     assert level.task == "open the red door then the blue door" and level.max_steps == 1280

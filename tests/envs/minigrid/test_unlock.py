@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maps import layouts, play
 from shoal.core.keys import make_key
 from shoal.core.registry import make
-from shoal.grid.actions import DROP, FORWARD, PICKUP, TOGGLE
-from shoal.grid.cells import EMPTY, cell, looks
+from shoal.grid.cells import EMPTY, cell
 from shoal.grid.level import GridState, begin
 from shoal.grid.rooms import Rooms
 
@@ -26,12 +26,6 @@ def at_the_door(carrying=EMPTY):
     return GridState(**begin(grid, 4, 2, 0)).replace(carrying=jnp.asarray(carrying))
 
 
-def play(env, state, *actions):
-    for action in actions:
-        _, state, reward, terminated, truncated, _ = jax.jit(env.step)(make_key(0), state, jnp.int32(action))
-    return state, float(reward), bool(terminated), bool(truncated)
-
-
 def test_it_is_minigrids(unlock):
     state = jax.jit(unlock.init)(make_key(0))
     assert state.grid.shape == (11, 6) and unlock.max_steps == 288
@@ -39,34 +33,39 @@ def test_it_is_minigrids(unlock):
 
 
 def test_opening_the_door_succeeds_and_the_key_stays_in_the_hand(unlock):
-    state, reward, terminated, truncated = play(unlock, at_the_door(KEY), TOGGLE)
+    state, reward, terminated, truncated = play(unlock, at_the_door(KEY), "toggle")
     assert state.grid[5, 2] == OPEN_DOOR and state.carrying == KEY
     assert reward == pytest.approx(1 - 0.9 * 1 / 288) and terminated and not truncated
 
 
 def test_another_key_or_none_does_not_open_the_door(unlock):
     for carrying in (EMPTY, cell("key", "red"), cell("ball", "blue")):
-        state, reward, terminated, _ = play(unlock, at_the_door(carrying), TOGGLE)
+        state, reward, terminated, _ = play(unlock, at_the_door(carrying), "toggle")
         assert state.grid[5, 2] == LOCKED_DOOR and reward == 0 and not terminated
 
 
 def test_nothing_but_toggling_succeeds(unlock):
-    for action in (FORWARD, PICKUP, DROP):
-        _, reward, terminated, _ = play(unlock, at_the_door(KEY), action)
+    open_door = at_the_door(KEY)
+    open_door = open_door.replace(grid=open_door.grid.at[5, 2].set(OPEN_DOOR))
+    for action in ("left", "right", "pickup", "drop", "done"):
+        _, reward, terminated, _ = play(unlock, open_door, action)
         assert reward == 0 and not terminated
+    before_it = open_door.replace(x=jnp.int32(3))
+    _, reward, terminated, _ = play(unlock, before_it, "forward")  # now it is in front
+    assert reward == 0 and not terminated
 
 
 def test_success_on_the_last_step_is_both_terminated_and_truncated(unlock):
-    _, reward, terminated, truncated = play(unlock, at_the_door(KEY).replace(time=jnp.int32(287)), TOGGLE)
+    _, reward, terminated, truncated = play(unlock, at_the_door(KEY).replace(time=jnp.int32(287)), "toggle")
     assert reward == pytest.approx(0.1) and terminated and truncated
 
 
 def test_the_key_fits_and_lies_with_the_agent_who_does_not_face_it(unlock):
-    states = jax.tree.map(np.asarray, jax.jit(jax.vmap(unlock.init))(jax.random.split(make_key(0), 500)))
+    states = layouts(unlock, 500)
     objects = states.grid & 15
     keys, doors = (states.grid[objects == number] for number in (5, 4))
     assert len(keys) == len(doors) == 500 and (keys >> 4 & 7 == doors >> 4 & 7).all() and (doors >> 7 == 2).all()
     assert (np.argwhere(objects == 5)[:, 1] < 5).all() and (states.x < 5).all()
     dx, dy = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])[states.direction].T
     front = states.grid[np.arange(500), states.x + dx, states.y + dy]
-    assert set(looks(front).tolist()) == {int(EMPTY), int(cell("wall", "grey"))}
+    assert set(front.tolist()) == {int(EMPTY), int(cell("wall", "grey"))}

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maps import layouts, play
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.pick_up import PickUpState
-from shoal.grid.actions import DROP, LEFT, PICKUP, TOGGLE
 from shoal.grid.cells import EMPTY, cell
 from shoal.grid.level import begin
 from shoal.grid.rooms import Rooms
@@ -28,17 +28,6 @@ def before_the_box(carrying=EMPTY):
     return PickUpState(**start, target=jnp.asarray(BOX))
 
 
-def play(env, state, *actions):
-    for action in actions:
-        _, state, reward, terminated, _, _ = jax.jit(env.step)(make_key(0), state, jnp.int32(action))
-    return state, float(reward), bool(terminated)
-
-
-def layouts(name, n=500):
-    env = make(name)
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), n)))
-
-
 @pytest.mark.parametrize(("name", "limit"), [("UnlockPickup", 288), ("BlockedUnlockPickup", 576)])
 def test_it_is_minigrids(name, limit):
     env = make(f"MiniGrid-{name}-v0")
@@ -50,37 +39,37 @@ def test_the_mission_names_the_box(unlock_pickup):
 
 
 def test_taking_the_box_succeeds(unlock_pickup):
-    state, reward, terminated = play(unlock_pickup, before_the_box(), PICKUP)
+    state, reward, terminated, _ = play(unlock_pickup, before_the_box(), "pickup")
     assert state.carrying == BOX and reward == pytest.approx(1 - 0.9 / 288) and terminated
 
 
 def test_a_full_hand_cannot_take_the_box(unlock_pickup):
-    state, reward, terminated = play(unlock_pickup, before_the_box(KEY), PICKUP)
+    state, reward, terminated, _ = play(unlock_pickup, before_the_box(KEY), "pickup")
     assert state.carrying == KEY and state.grid[7, 2] == BOX and reward == 0 and not terminated
-    _, reward, terminated = play(unlock_pickup, before_the_box(KEY), LEFT, DROP, 1, PICKUP)
+    _, reward, terminated, _ = play(unlock_pickup, before_the_box(KEY), "left drop right pickup")
     assert reward == pytest.approx(1 - 0.9 * 4 / 288) and terminated
 
 
 def test_a_box_that_was_opened_is_gone(unlock_pickup):
-    state, reward, terminated = play(unlock_pickup, before_the_box(), TOGGLE, PICKUP)
+    state, reward, terminated, _ = play(unlock_pickup, before_the_box(), "toggle pickup")
     assert state.grid[7, 2] == EMPTY and state.carrying == EMPTY and reward == 0 and not terminated
 
 
 def test_taking_the_key_is_no_success(unlock_pickup):
     start = before_the_box()
-    _, reward, terminated = play(unlock_pickup, start.replace(grid=start.grid.at[7, 2].set(KEY)), PICKUP)
+    _, reward, terminated, _ = play(unlock_pickup, start.replace(grid=start.grid.at[7, 2].set(KEY)), "pickup")
     assert reward == 0 and not terminated
 
 
-def test_a_ball_of_any_color_blocks_the_door_where_it_is_blocked():
-    grids = layouts("MiniGrid-BlockedUnlockPickup-v0").grid
+def test_a_ball_of_any_color_blocks_the_door_where_it_is_blocked(unlock_pickup):
+    grids = layouts(make("MiniGrid-BlockedUnlockPickup-v0"), 500).grid
     door, ball = (np.argwhere(grids & 15 == number) for number in (4, 6))
     assert np.array_equal(ball, door - [0, 1, 0])
     door_color, ball_color = (grids[grids & 15 == number] >> 4 & 7 for number in (4, 6))
     assert set(ball_color.tolist()) == set(range(6)) and 0.1 < (ball_color == door_color).mean() < 0.25  # one in six
-    assert not (layouts("MiniGrid-UnlockPickup-v0").grid & 15 == 6).any()
+    assert not (layouts(unlock_pickup, 500).grid & 15 == 6).any()
 
 
 def test_box_and_key_are_the_only_ones_of_their_kind():
-    grids = layouts("MiniGrid-BlockedUnlockPickup-v0").grid & 15
+    grids = layouts(make("MiniGrid-BlockedUnlockPickup-v0"), 500).grid & 15
     assert ((grids == 7).sum((1, 2)) == 1).all() and ((grids == 5).sum((1, 2)) == 1).all()

@@ -9,7 +9,6 @@ from shoal.core.checks import check_env
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import FrameStack
-from shoal.grid import wrappers
 from shoal.grid.cells import BALL, GOAL, LAVA
 from shoal.grid.wrappers import (
     ActionBonus,
@@ -43,10 +42,6 @@ def advance(env, state, action):
     return env.advance(state, action, env.noise(KEY))[:4]
 
 
-def test_each_wrapper_has_a_file_and_a_name():
-    assert len(wrappers.__all__) == 15
-
-
 def test_wrappers_nest_in_any_order_that_makes_sense(empty):
     nested = ImgObs(RGBImgPartialObs(ViewSize(NoDeath(ActionBonus(PositionBonus(empty)), ("lava",)), 5), tile_size=4))
     obs, state = nested.reset(KEY)
@@ -63,6 +58,12 @@ def test_a_picture_of_a_smaller_view_is_that_of_a_level_with_it(empty):
     state = empty.init(KEY)
     around = RGBImgPartialObs(ViewSize(empty, 5)).observe(state)["image"]
     np.testing.assert_array_equal(around, RGBImgPartialObs(empty.replace(view_size=5)).observe(state)["image"])
+
+
+def test_as_many_words_as_a_mission_needs_are_enough(empty):
+    env = DictObservationSpace(empty, max_words=6)
+    obs, _ = env.reset(KEY)
+    np.testing.assert_array_equal(obs["mission"], empty.reset(KEY)[0]["mission"])
 
 
 def test_pictures_without_highlight_are_darker(empty):
@@ -143,6 +144,14 @@ def test_lava_costs_instead_of_killing(empty):
     assert advance(empty, env.init(KEY).replace(grid=state.grid), FORWARD)[2]  # without the wrapper it ends
 
 
+def test_lava_costs_whoever_ends_up_in_it_by_another_action(empty):
+    env = NoDeath(StochasticAction(empty, probability=0.0, random_action=2), ("lava",), death_cost=-2.0)
+    state = env.init(KEY)
+    state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
+    state, reward, terminated, _ = advance(env, state, jnp.int32(0))  # asked for "left", went forward
+    assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
+
+
 def test_a_bump_into_a_ball_costs_as_much_as_in_minigrids_example():
     env = NoDeath(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), ("ball",), death_cost=-1.0)
     state = env.init(KEY)
@@ -172,16 +181,34 @@ def test_a_random_action_may_be_any(empty):
     assert set(drawn.tolist()) == set(range(7))
 
 
-def test_reseeded_obstacles_move_the_same_way_in_every_episode():
-    env = Reseed(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), seeds=(3,))
-    advance, state, grids = jax.jit(env.advance), env.init(KEY), []
-    for episode in range(2):
+def test_reseeded_obstacles_move_the_same_way_in_every_episode_of_a_seed():
+    env = Reseed(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), seeds=(3, 4))
+    advance, start = jax.jit(env.advance), env.init(KEY)
+    same_start, moves = start.inner, []
+    for episode in range(4):
+        state = start.replace(inner=same_start)  # so that only what moves by itself can differ
         for _ in range(5):
             state, *_ = advance(state, jnp.int32(0), None)
-            grids.append(np.asarray(state.inner.grid))
-        state = env.carry_over(state, env.init(make_key(episode)))
-    np.testing.assert_array_equal(grids[:5], grids[5:])
-    assert not np.array_equal(grids[0], grids[4])
+            moves.append(np.asarray(state.inner.grid))
+        start = env.carry_over(state, env.init(make_key(episode)))
+    np.testing.assert_array_equal(moves[:10], moves[10:])
+    assert not np.array_equal(moves[0], moves[4])
+    assert not np.array_equal(moves[:5], moves[5:10])
+
+
+def test_what_an_environment_inside_keeps_outlives_the_episode(empty):
+    for wrap in (ActionBonus, PositionBonus, Reseed):
+        env = wrap(PositionBonus(empty))
+        ended, *_ = advance(env, env.init(KEY), DONE)
+        fresh = env.carry_over(ended, env.init(KEY))
+        assert int(ended.inner.counts.sum()) == int(fresh.inner.counts.sum()) == 1, wrap
+
+
+def test_wrappers_reset_as_often_as_the_level_inside(empty):
+    assert empty.reset_every != make("MiniGrid-GoToDoor-5x5-v0").reset_every
+    for level in (empty, make("MiniGrid-GoToDoor-5x5-v0")):
+        for wrap in (ActionBonus, FullyObs, StochasticAction, Reseed):
+            assert wrap(level).reset_every == level.reset_every
 
 
 @pytest.mark.parametrize(
@@ -208,9 +235,11 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: OneHotPartialObs(FullyObs(e)), ValueError, r"reads the agent's view .* the image of FullyObs"),
         (lambda e: RGBImgPartialObs(RGBImgObs(e)), ValueError, r"the image of RGBImgObs is uint8\[40, 40, 3\]"),
         (lambda e: FlatObs(e, max_length=10), ValueError, "max_length=10 cuts the mission off: it has up to 28 char"),
+        (lambda e: FlatObs(make("MiniGrid-LavaGapS5-v0"), max_length=46), ValueError, "it has up to 47 characters"),
+        (lambda e: FlatObs(make("MiniGrid-GoToDoor-5x5-v0"), max_length=20), ValueError, "it has up to 21 characters"),
         (lambda e: FlatObs(SymbolicObs(e)), ValueError, "FlatObs needs an image of bytes"),
         (lambda e: FlatObs(ImgObs(e)), ValueError, "FlatObs needs an image of bytes"),
-        (lambda e: DictObservationSpace(e, max_words=3), ValueError, "max_words=3 are too few: .* up to 6 words"),
+        (lambda e: DictObservationSpace(e, max_words=5), ValueError, "max_words=5 are too few: .* up to 6 words"),
         (lambda e: FullyObs(ImgObs(e)), TypeError, r"write ImgObs\(FullyObs\(...\)\), the other way round"),
         (lambda e: FullyObs(make("CartPole-v1")), TypeError, "FullyObs: CartPole is no tile world: wrap a Level"),
         (lambda e: ActionBonus(make("CartPole-v1")), TypeError, "ActionBonus: CartPole is no tile world"),
@@ -221,6 +250,9 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: StochasticAction(e, random_action=7), ValueError, "random_action=7 is no action: choose 0 to 6"),
         (lambda e: StochasticAction(make("Pendulum-v1")), TypeError, "draws from numbered actions; Pendulum has Box"),
         (lambda e: NoDeath(e, ("goal",)), ValueError, "choose among wall, floor, door, key, ball, box, lava"),
+        (lambda e: NoDeath(e, ("lava", "empty")), ValueError, r"objects=\('lava', 'empty'\) cannot all be"),
+        (lambda e: NoDeath(e, ("unseen",)), ValueError, r"objects=\('unseen',\) cannot"),
+        (lambda e: NoDeath(e, ("agent",)), ValueError, r"objects=\('agent',\) cannot"),
         (lambda e: NoDeath(e, ("laver",)), ValueError, r"objects=\('laver',\) cannot all be"),
         (lambda e: NoDeath(e, ()), ValueError, r"objects=\(\) cannot"),
         (lambda e: NoDeath(e, "lava"), TypeError, r"must be a tuple of names|tuple\[str"),

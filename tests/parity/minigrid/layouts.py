@@ -34,9 +34,9 @@ class Layouts(NamedTuple):
 
 
 @functools.cache
-def layouts_of_ours(env_id: str, n: int, seed: int = 0) -> Layouts:
+def layouts_of_ours(env_id: str, n: int, seed: int = 0, **options: Any) -> Layouts:
     """`n` layouts of our generator, drawn 500 at a time."""
-    env = make(env_id)
+    env = make(env_id, **options)
 
     def draw(key: jax.Array) -> tuple:
         state = env.init(key)
@@ -53,10 +53,10 @@ def layouts_of_ours(env_id: str, n: int, seed: int = 0) -> Layouts:
 
 @functools.cache
 def layouts_of_reference(
-    env_id: str, n: int, seed: int = 0, fields_of: Callable[[Any], dict[str, Any]] | None = None
+    env_id: str, n: int, seed: int = 0, fields_of: Callable[[Any], dict[str, Any]] | None = None, **options: Any
 ) -> Layouts:
     """`n` layouts of MiniGrid's generator; `fields_of` (a `Family`'s) reads what else is wanted from each."""
-    env: MiniGridEnv = make_reference(env_id)
+    env: MiniGridEnv = make_reference(env_id, **options)
     env.gen_obs = lambda: None  # not looked at, and the most expensive part of a reset
     env.reset(seed=seed)
     rows, fields = [], []

@@ -19,6 +19,7 @@ from shoal.grid.wrappers.flat_obs import characters
 
 KEY = make_key(0)
 DOORKEY, CROSSING = "MiniGrid-DoorKey-5x5-v0", "MiniGrid-LavaCrossingS9N1-v0"
+DOORS, DISTSHIFT = "MiniGrid-RedBlueDoors-6x6-v0", "MiniGrid-DistShift1-v0"  # 12 x 6, and 9 x 7 with a goal: oblong
 BIASED = [0.12, 0.12, 0.42, 0.12, 0.05, 0.12, 0.05]
 OBSERVATIONS = {
     "FullyObs": (ours.FullyObs, theirs.FullyObsWrapper),
@@ -46,6 +47,11 @@ OBSERVATIONS = {
         lambda env: theirs.FlatObsWrapper(theirs.FullyObsWrapper(env)),
     ),
 }
+
+
+def test_every_wrapper_of_minigrid_has_a_twin():
+    kinds = [kind for kind in vars(theirs).values() if isinstance(kind, type) and kind.__module__ == theirs.__name__]
+    assert set(ours.__all__) == {kind.__name__.removesuffix("Wrapper") for kind in kinds}
 
 
 def level_state(reference):
@@ -104,10 +110,22 @@ def test_observations_are_minigrids(kind):
     assert len(met) > 80
 
 
+def oblong(kind):
+    return DISTSHIFT if kind.startswith("DirectionObs") else DOORS  # which has no goal
+
+
 @pytest.mark.parametrize("kind", OBSERVATIONS)
-def test_spaces_have_minigrids_shapes(kind):
+def test_observations_of_an_oblong_grid_are_minigrids(kind):
+    met = play(*OBSERVATIONS[kind], oblong(kind), 4, 40, same_observation)
+    assert len(met) > 20
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+@pytest.mark.parametrize("is_oblong", [False, True])
+def test_spaces_have_minigrids_shapes(kind, is_oblong):
     wrap_ours, wrap_theirs = OBSERVATIONS[kind]
-    mine, other = wrap_ours(make(DOORKEY)).observation_space, wrap_theirs(make_reference(DOORKEY)).observation_space
+    name = oblong(kind) if is_oblong else DOORKEY
+    mine, other = wrap_ours(make(name)).observation_space, wrap_theirs(make_reference(name)).observation_space
     if not hasattr(other, "spaces"):
         assert mine.shape == other.shape and mine.dtype == other.dtype
         return
@@ -121,15 +139,17 @@ def ignore_observations(mine, other):
     del mine, other
 
 
-def test_action_bonus_is_minigrids_over_episodes():
-    met = play(ours.ActionBonus, theirs.ActionBonus, DOORKEY, 4, 60, ignore_observations)
+@pytest.mark.parametrize("name", [DOORKEY, DOORS])
+def test_action_bonus_is_minigrids_over_episodes(name):
+    met = play(ours.ActionBonus, theirs.ActionBonus, name, 4, 60, ignore_observations)
     bonuses = {round(reward, 6) for reward, *_ in met}
     assert {1.0, round(1 / np.sqrt(2), 6), 0.5} <= bonuses  # the first, second and fourth time
 
 
-def test_position_bonus_is_minigrids_over_episodes():
+@pytest.mark.parametrize("name", [DOORKEY, DOORS])
+def test_position_bonus_is_minigrids_over_episodes(name):
     scaled = partial(ours.PositionBonus, scale=0.3), partial(theirs.PositionBonus, scale=0.3)
-    met = play(*scaled, DOORKEY, 4, 60, ignore_observations)
+    met = play(*scaled, name, 4, 60, ignore_observations)
     assert min(reward for reward, *_ in met) < 0.3 / np.sqrt(20)  # counts were not reset
 
 

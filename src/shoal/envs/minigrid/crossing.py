@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt8, UInt16
+from jaxtyping import Array, Bool, Int, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -17,7 +17,6 @@ from shoal.envs.minigrid.lavagap import OBSTACLES, TASKS, check_obstacle
 from shoal.grid.cells import EMPTY, GOAL
 from shoal.grid.layout import distinct, empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
-from shoal.grid.words import encode
 
 
 @env("MiniGrid-LavaCrossingS9N1-v0", size=9, num_crossings=1)
@@ -62,10 +61,10 @@ class Crossing(SquareLevel):
         """The columns, and the rows, where a river may lie."""
         return range(2, self.size - 2, 2)
 
-    def mission(self, state: GridState) -> UInt8[Array, "L"]:
-        """What to do about the rivers."""
-        del state
-        return jnp.asarray(encode(TASKS[self.obstacle]))
+    @property
+    def task(self) -> str:  # type: ignore[override]  # follows from a field
+        """What to do about the obstacle."""
+        return TASKS[self.obstacle]
 
     def init(self, key: Key) -> GridState:
         """Rivers, and a path that crosses them one by one."""

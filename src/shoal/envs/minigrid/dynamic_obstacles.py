@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, UInt16, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
+from shoal.envs.minigrid.start import CORNER, RIGHT, check_start, random_pose
 from shoal.grid.actions import FORWARD, LEFT, at, cell_at
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
-from shoal.grid.layout import choose, empty_room
+from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin, in_front
 
 BLUE_BALL = cell("ball", "blue")
@@ -46,8 +47,9 @@ class DynamicObstacles(SquareLevel):
 
     A step: what is in front decides about a collision; then each ball in turn moves to a free cell around it, any as
     likely as any other, or stays if there is none; then the agent acts, which may still take it onto a cell that a ball
-    just left. Balls never move onto the agent. Start: in the corner opposite to the goal, facing right, or anywhere
-    with `random_start`; the balls lie anywhere. Time limit: 4 size^2. Observation and the rest: see `Level`.
+    just left. Balls never move onto the agent. Start: in the corner opposite to the goal, facing right, or where the
+    fields say; with `random_start` anywhere but on the goal; the balls lie anywhere. Time limit: 4 size^2. Observation
+    and the rest: see `Level`.
 
     Difference from MiniGrid: it gives up looking for a free cell after 101 tries, so a ball with a single one stays
     once in 150,000 steps.
@@ -56,12 +58,14 @@ class DynamicObstacles(SquareLevel):
     reset_every: ClassVar[int] = 3
     changes: ClassVar[bool] = False  # by the agent
     task: ClassVar[str] = "get to the green goal square"
-    see_through_walls: ClassVar[bool] = True
     num_actions: ClassVar[int] = 3
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(8, help="cells to a side, walls included: at least 4")
     num_obstacles: int = static(4, help="balls; where more than size / 2 + 1 are asked for, there are size // 2")
     random_start: bool = static(False, choices=(False, True))
+    agent_start_pos: tuple[int, int] = static(CORNER, help="column and row where the agent starts")
+    agent_start_dir: int = static(RIGHT, help="where it looks then: 0 right, 1 down, 2 left, 3 up")
 
     def __post_init__(self) -> None:
         if self.size < 4:
@@ -70,6 +74,13 @@ class DynamicObstacles(SquareLevel):
             )
         if self.num_obstacles < 1:
             raise ValueError(f"num_obstacles={self.num_obstacles}: at least 1, or take MiniGrid-Empty.")
+        free = (self.size - 2) ** 2 - 2
+        if self.num_balls > free:
+            raise ValueError(
+                f"num_obstacles={self.num_obstacles} with size={self.size}: only {free} cells are left beside agent "
+                "and goal."
+            )
+        check_start(self._room(), self.agent_start_pos, self.agent_start_dir, self.random_start)
 
     @property
     def time_limit(self) -> int:
@@ -84,12 +95,10 @@ class DynamicObstacles(SquareLevel):
     def init(self, key: Key) -> Obstacles:
         """The room, the agent, and the balls one after another."""
         k_agent, k_direction, k_balls = jax.random.split(key, 3)
-        room = empty_room(*self.shape)
-        room[-2, -2] = GOAL
-        x, y, direction = jnp.int32(1), jnp.int32(1), jnp.int32(0)
+        room = self._room()
+        x, y, direction = map(jnp.int32, (*self.agent_start_pos, self.agent_start_dir))
         if self.random_start:
-            x, y = choose(k_agent, jnp.asarray(room == EMPTY))
-            direction = jax.random.randint(k_direction, (), 0, 4)
+            x, y, direction = random_pose(k_agent, k_direction, room)
         # Free cells are numbered as in the grid, without the agent's; the goal would be the last.
         inner = self.size - 2
         number = _different(k_balls, self.num_balls, inner**2 - 2)
@@ -130,6 +139,11 @@ class DynamicObstacles(SquareLevel):
         front = cell_at(before.grid, *in_front(before), WALL)
         collides = (action == FORWARD) & (front != EMPTY) & ~is_a(front, "goal")
         return jnp.where(collides, jnp.float32(-1), 0), collides
+
+    def _room(self) -> UInt16[np.ndarray, "S S"]:
+        room = empty_room(*self.shape)
+        room[-2, -2] = GOAL
+        return room
 
     def _with_balls(self, grid: UInt16[Array, "W H"], x: Int[Array, "N"], y: Int[Array, "N"]) -> UInt16[Array, "W H"]:
         # One expression a ball, not a reduction over balls: XLA makes one pass over the grid of it.

@@ -6,13 +6,15 @@ Source: MiniGrid 3.2.0 `envs/empty.py`, step for step.
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.cells import EMPTY, GOAL
-from shoal.grid.layout import choose, empty_room
+from shoal.envs.minigrid.start import CORNER, RIGHT, check_start, random_pose
+from shoal.grid.cells import GOAL
+from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
 
 
@@ -26,21 +28,24 @@ from shoal.grid.level import GridState, SquareLevel, begin
 class Empty(SquareLevel):
     """Reach the goal in the corner of an empty room.
 
-    Start: in the corner opposite to the goal, facing right; with `random_start` anywhere else, facing anywhere.
-    Time limit: 4 size^2. Actions, observation, reward and end: see `Level`.
+    Start: in the corner opposite to the goal, facing right, or where the fields say; with `random_start` anywhere but
+    on the goal, facing anywhere. Time limit: 4 size^2. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 24
     changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
-    see_through_walls: ClassVar[bool] = True
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(8, help="cells to a side, walls included: at least 4")
     random_start: bool = static(False, choices=(False, True))
+    agent_start_pos: tuple[int, int] = static(CORNER, help="column and row where the agent starts")
+    agent_start_dir: int = static(RIGHT, help="where it looks then: 0 right, 1 down, 2 left, 3 up")
 
     def __post_init__(self) -> None:
         if self.size < 4:
             raise ValueError(f"size={self.size} leaves no room for agent and goal between the walls: at least 4.")
+        check_start(self._room(), self.agent_start_pos, self.agent_start_dir, self.random_start)
 
     @property
     def time_limit(self) -> int:
@@ -49,10 +54,14 @@ class Empty(SquareLevel):
 
     def init(self, key: Key) -> GridState:
         """The room, its goal, and where the agent starts."""
-        grid = empty_room(*self.shape)
-        grid[-2, -2] = GOAL
-        if not self.random_start:
-            return GridState(**begin(grid, 1, 1, 0))
-        k_place, k_direction = jax.random.split(key)
-        x, y = choose(k_place, jnp.asarray(grid == EMPTY))
-        return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))
+        room = self._room()
+        pose = (*self.agent_start_pos, self.agent_start_dir)
+        if self.random_start:
+            k_place, k_direction = jax.random.split(key)
+            pose = random_pose(k_place, k_direction, room)
+        return GridState(**begin(room, *pose))
+
+    def _room(self) -> UInt16[np.ndarray, "S S"]:
+        room = empty_room(*self.shape)
+        room[-2, -2] = GOAL
+        return room

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
+from shoal.envs.minigrid.things import check_room
 from shoal.grid.cells import BALL, EMPTY, KEY, painted
 from shoal.grid.layout import choose, empty_room, place_each, random_color
 from shoal.grid.level import GridState, SquareLevel, begin
@@ -40,19 +41,14 @@ class Fetch(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 24
-    see_through_walls: ClassVar[bool] = True
+    task: ClassVar[str] = max(WAYS_TO_SAY, key=len)
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(8, help="cells to a side, walls included")
     num_objects: int = static(3, help="keys and balls: fewer than there are cells between the walls")
 
     def __post_init__(self) -> None:
-        if self.size < 4:
-            raise ValueError(
-                f"size={self.size} leaves no room for a thing and the agent between the walls: at least 4."
-            )
-        most = (self.size - 2) ** 2 - 1
-        if not 1 <= self.num_objects <= most:
-            raise ValueError(f"num_objects={self.num_objects} with size={self.size}: from 1 to {most} fit in.")
+        check_room(self.size, self.num_objects, alike=True)
 
     @property
     def time_limit(self) -> int:
@@ -82,5 +78,5 @@ class Fetch(SquareLevel):
     def mission(self, state: FetchState) -> UInt8[Array, "L"]:
         """Fetch something of a color."""
         words = look_words(state.target)
-        length = max(len(encode(text)) for text in WAYS_TO_SAY)
+        length = len(encode(self.task))
         return jax.lax.select_n(state.wording, *(fill(text, *words, length=length) for text in WAYS_TO_SAY))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from shoal.core.env import Key
 from shoal.core.registry import env
-from shoal.core.struct import struct
+from shoal.core.struct import static, struct
 from shoal.grid.actions import at
 from shoal.grid.cells import EMPTY, GOAL, WALL
 from shoal.grid.layout import choose, empty_room, place
@@ -24,12 +24,25 @@ SIDE, MIDDLE = 19, 9
 class FourRooms(Level):
     """Reach the goal, which may lie in another room.
 
-    Start: two walls cross in the middle, each half of them with an opening somewhere; agent and goal lie anywhere.
-    Time limit: 100. Actions, observation, reward and end: see `Level`.
+    Start: two walls cross in the middle, each half of them with an opening somewhere; agent and goal lie anywhere, or
+    where the fields say, in the place of a wall if one is there; the agent faces anywhere. Time limit: 100. Actions,
+    observation, reward and end: see `Level`.
+
+    Difference from MiniGrid: an agent that lies anywhere never lies on a goal that was given a place.
     """
 
     changes: ClassVar[bool] = False
     task: ClassVar[str] = "reach the goal"
+
+    agent_pos: tuple[int, int] | None = static(None, help="column and row where the agent starts; anywhere where None")
+    goal_pos: tuple[int, int] | None = static(None, help="column and row of the goal; anywhere where None")
+
+    def __post_init__(self) -> None:
+        for name, given in (("agent_pos", self.agent_pos), ("goal_pos", self.goal_pos)):
+            if given is not None and not (len(given) == 2 and all(1 <= number <= SIDE - 2 for number in given)):
+                raise ValueError(f"{name}={given} is no cell inside the outer walls: columns and rows 1 to {SIDE - 2}.")
+        if self.agent_pos is not None and self.agent_pos == self.goal_pos:
+            raise ValueError(f"agent_pos and goal_pos are both {self.goal_pos}: the agent cannot start on the goal.")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -51,6 +64,13 @@ class FourRooms(Level):
         is_open = at(self.shape, MIDDLE, upper) | at(self.shape, MIDDLE, MIDDLE + lower)
         is_open |= at(self.shape, left, MIDDLE) | at(self.shape, MIDDLE + right, MIDDLE)
         grid = jnp.where(is_open, EMPTY, rooms)
-        x, y = choose(k_agent, grid == EMPTY)
-        grid, _, _ = place(k_goal, grid, GOAL, ~at(self.shape, x, y))
+        if self.goal_pos is not None:
+            grid = jnp.where(at(self.shape, *self.goal_pos), GOAL, grid)
+        if self.agent_pos is not None:
+            x, y = self.agent_pos
+            grid = jnp.where(at(self.shape, x, y), EMPTY, grid)
+        else:
+            x, y = choose(k_agent, grid == EMPTY)
+        if self.goal_pos is None:
+            grid, _, _ = place(k_goal, grid, GOAL, ~at(self.shape, x, y))
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

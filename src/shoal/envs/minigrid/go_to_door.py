@@ -36,7 +36,8 @@ class GoTo(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 2
-    see_through_walls: ClassVar[bool] = True
+
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
 
     def judge(
         self, before: GoToState, after: GoToState, action: Int[Array, ""]
@@ -59,6 +60,8 @@ class GoToDoor(GoTo):
     colors, and not next to a corner; the agent stands anywhere.
     End: terminated by "done" and by "toggle". Time limit: 4 size^2. The rest: see `Level`.
     """
+
+    task: ClassVar[str] = "go to the {} door"
 
     size: int = static(5, help="cells to a side of the largest room, walls included: at least 5")
 
@@ -99,4 +102,4 @@ class GoToDoor(GoTo):
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
         """Go to the door of a color."""
-        return fill("go to the {} door", color_word(color_of(state.target)))
+        return fill(self.task, color_word(color_of(state.target)))

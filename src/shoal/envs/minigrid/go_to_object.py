@@ -3,27 +3,21 @@
 Source: MiniGrid 3.2.0 `envs/gotoobject.py`, step for step.
 """
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, UInt8, UInt16
+from jaxtyping import Array, UInt8
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.go_to_door import GoTo, GoToState
-from shoal.grid.cells import BALL, BOX, COLORS, EMPTY, KEY, painted
-from shoal.grid.layout import choose, distinct, empty_room, place_each
+from shoal.envs.minigrid.things import check_room, different_things
+from shoal.grid.cells import EMPTY
+from shoal.grid.layout import choose, empty_room, place_each
 from shoal.grid.level import begin
 from shoal.grid.words import fill, look_words
-
-THINGS = (KEY, BALL, BOX)
-MOST_THINGS = len(THINGS) * len(COLORS)
-
-
-def different_things(key: Key, count: int) -> UInt16[Array, "count"]:
-    """Keys, balls and boxes in random colors, no two alike. `key` is consumed."""
-    numbers = distinct(key, count, MOST_THINGS)
-    return jnp.asarray(painted(jnp.array(THINGS)[numbers // len(COLORS)], numbers % len(COLORS)))
 
 
 @env("MiniGrid-GoToObject-6x6-N2-v0", size=6, num_objects=2)
@@ -36,19 +30,13 @@ class GoToObject(GoTo):
     End: terminated by "done" and by "toggle". Time limit: 5 size^2. The rest: see `Level`.
     """
 
+    task: ClassVar[str] = "go to the {} {}"
+
     size: int = static(6, help="cells to a side, walls included")
     num_objects: int = static(2, help="keys, balls and boxes: at most 18, fewer than there are cells between the walls")
 
     def __post_init__(self) -> None:
-        if self.size < 4:
-            raise ValueError(
-                f"size={self.size} leaves no room for a thing and the agent between the walls: at least 4."
-            )
-        most = min(MOST_THINGS, (self.size - 2) ** 2 - 1)
-        if not 1 <= self.num_objects <= most:
-            raise ValueError(
-                f"num_objects={self.num_objects} with size={self.size}: from 1 to {most} fit in, no two of them alike."
-            )
+        check_room(self.size, self.num_objects, alike=False)
 
     @property
     def time_limit(self) -> int:
@@ -71,4 +59,4 @@ class GoToObject(GoTo):
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
         """Go to something of a color."""
-        return fill("go to the {} {}", *look_words(state.target))
+        return fill(self.task, *look_words(state.target))

@@ -40,6 +40,7 @@ class LockedRoom(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 128
+    task: ClassVar[str] = "get the {} key from the {} room, unlock the {} door and go to the goal"
 
     size: int = static(19, help="cells to a side, walls included: 13, 19, 25, ...")
 
@@ -55,7 +56,7 @@ class LockedRoom(SquareLevel):
     def mission(self, state: LockedRoomState) -> UInt8[Array, "L"]:
         """Where the key is and what it opens."""
         key, room = color_word(state.key_color), color_word(state.room_color)
-        return fill("get the {} key from the {} room, unlock the {} door and go to the goal", key, room, key)
+        return fill(self.task, key, room, key)
 
     def init(self, key: Key) -> LockedRoomState:
         """Goal, doors, key and agent, in MiniGrid's order."""

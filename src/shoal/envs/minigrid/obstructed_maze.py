@@ -16,6 +16,7 @@ from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
 from shoal.grid.actions import heading
 from shoal.grid.cells import COLORS, KEY, cell, holding, painted
+from shoal.grid.layout import random_color
 from shoal.grid.level import begin
 from shoal.grid.rooms import RIGHT, Index, Plan, Rooms, closed_doors
 
@@ -77,7 +78,7 @@ class ObstructedMaze1D(Obstructed):
     def init(self, key: Key) -> PickUpState:
         """Door, its ball, its key, the blue ball and the agent, in MiniGrid's order."""
         k_plan, k_color, k_key, k_ball, k_agent = jax.random.split(key, 5)
-        color = jax.random.randint(k_color, (), 0, len(COLORS))
+        color = random_color(k_color)
         plan = self.lock(self.rooms.plan(k_plan), (0, 0), RIGHT, color)
         plan = self.hide(k_key, plan, (0, 0), color)
         return self.start(plan.with_thing(k_ball, (1, 0), BLUE_BALL).with_agent(k_agent, (0, 0)))
@@ -142,7 +143,7 @@ class ObstructedMaze(Obstructed):
         k_plan, k_colors, k_quarters, k_corner, k_ball, k_agent = jax.random.split(key, 6)
         colors = jax.random.permutation(k_colors, np.arange(len(COLORS), dtype=np.int32))
 
-        def with_quarter(number: Int[Array, ""], plan: Plan) -> Plan:
+        def with_quarter(number: Index, plan: Plan) -> Plan:
             return self.with_quarter(jax.random.fold_in(k_quarters, number), plan, number, colors)
 
         plan = jax.lax.fori_loop(0, self.num_quarters, with_quarter, self.rooms.plan(k_plan))
@@ -150,9 +151,9 @@ class ObstructedMaze(Obstructed):
         plan = plan.with_thing(k_ball, (corner[0], corner[1]), BLUE_BALL)
         return self.start(plan.with_agent(k_agent, self.agent_room))
 
-    def with_quarter(self, key: Key, plan: Plan, number: Int[Array, ""], colors: Int[Array, "6"]) -> Plan:
+    def with_quarter(self, key: Key, plan: Plan, number: Index, colors: Int[Array, "6"]) -> Plan:
         """A side room: its door to the middle, its two locked doors, and their keys. `key` is consumed."""
-        dx, dy = heading(number)
+        dx, dy = heading(jnp.asarray(number))
         room = (MIDDLE[0] + dx, MIDDLE[1] + dy)
         plan = plan.with_door(MIDDLE, number, closed_doors(colors[number]))
         sides = ((number + 3) % 4, (number + 1) % 4)

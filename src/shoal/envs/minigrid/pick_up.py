@@ -1,5 +1,7 @@
 """The task that several worlds share: pick up one particular thing."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
@@ -21,10 +23,12 @@ class PickUpState(GridState):
 class PickUp(Level):
     """A level that is solved by picking up its target. A generator must not make a second thing like it."""
 
+    task: ClassVar[str] = "pick up the {} {}"
+
     def mission(self, state: PickUpState) -> UInt8[Array, "L"]:
         """Names the target's color and kind."""
         color, number = (jnp.asarray(part(state.target)) for part in (color_of, object_of))
-        return fill("pick up the {} {}", color_word(color), object_word(number))
+        return fill(self.task, color_word(color), object_word(number))
 
     def judge(
         self, before: PickUpState, after: PickUpState, action: Int[Array, ""]

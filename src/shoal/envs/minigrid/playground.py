@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, UInt16
+from jaxtyping import Array, Int, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -51,7 +51,7 @@ class Playground(Level):
         x, y = choose(k_agent, plan.grid == EMPTY)
         elsewhere = ~at(self.shape, x, y)
 
-        def with_thing(i: Array, grid: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
+        def with_thing(i: Int[Array, ""] | int, grid: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
             k_kind, k_color, k_place = jax.random.split(jax.random.fold_in(k_things, i), 3)
             kind = KEY + jax.random.randint(k_kind, (), 0, 3).astype(jnp.uint16)  # key, ball, box
             return place(k_place, grid, painted(kind, random_color(k_color)), elsewhere)[0]

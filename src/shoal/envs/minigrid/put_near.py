@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.envs.minigrid.go_to_object import MOST_THINGS, different_things
+from shoal.envs.minigrid.things import MOST_THINGS, different_things
 from shoal.grid.actions import DROP
 from shoal.grid.cells import EMPTY
 from shoal.grid.layout import choose, empty_room, place_each
@@ -43,8 +43,9 @@ class PutNear(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 16
-    see_through_walls: ClassVar[bool] = True
+    task: ClassVar[str] = "put the {} {} near the {} {}"
 
+    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
     size: int = static(6, help="cells to a side, walls included: at least 6")
     num_objects: int = static(2, help="keys, balls and boxes")
 
@@ -93,4 +94,4 @@ class PutNear(SquareLevel):
 
     def mission(self, state: PutNearState) -> UInt8[Array, "L"]:
         """Put one thing near another."""
-        return fill("put the {} {} near the {} {}", *look_words(state.moved), *look_words(state.target))
+        return fill(self.task, *look_words(state.moved), *look_words(state.target))

@@ -12,12 +12,11 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
+from shoal.envs.minigrid.unlock import ROOMS
 from shoal.grid.cells import BALL, BOX, KEY, cell, painted
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
-from shoal.grid.rooms import RIGHT, Rooms
-
-ROOMS = Rooms(columns=2, rows=1, size=6)
+from shoal.grid.rooms import RIGHT
 
 
 @env("MiniGrid-UnlockPickup-v0")

@@ -24,7 +24,8 @@ class ActionBonusState(WrapperState):
 class ActionBonus(StatefulLevelWrapper):
     """Adds 1 / sqrt(n) to the reward the n-th time that an action leads to a position and direction.
 
-    Counts outlive episodes; each environment of a rollout has its own. Source: MiniGrid 3.2.0, `ActionBonus`.
+    Counts outlive episodes through `carry_over`, which rollouts call; `env.reset` by itself starts them anew. Each
+    environment of a rollout has its own. Source: MiniGrid 3.2.0, `ActionBonus`.
     """
 
     def init(self, key: Key) -> ActionBonusState:

@@ -18,14 +18,14 @@ SPACE, COMMA, END = CHARACTERS.index(" "), VOCABULARY.index(","), len(CHARACTERS
 class FlatObs(LevelWrapper):
     """The image, cell by cell, then the mission's text: 28 zeros and ones for each of `max_length` characters.
 
-    A mission that is longer is cut off. Raises ValueError for no characters, for fewer than a level's only task has,
-    and for images that are not uint8. Source: MiniGrid 3.2.0, `FlatObsWrapper`.
+    Raises ValueError for fewer characters than a mission may have (a level that does not write its `task` may have the
+    longest words throughout), and for images that are not uint8. Source: MiniGrid 3.2.0, `FlatObsWrapper`.
     """
 
     max_length: int = static(96, help="characters of the mission that are kept")
 
     def __post_init__(self) -> None:
-        needed = max(1, len(self.level.task))
+        needed = max(1, self.level.longest_mission)
         if self.max_length < needed:
             raise ValueError(f"max_length={self.max_length} cuts the mission off: it has up to {needed} characters.")
         spaces = inner_spaces(self) if hasattr(self.env.observation_space, "spaces") else {}

@@ -18,8 +18,8 @@ class NoDeath(LevelWrapper):
     """What would end an episode in or before one of `objects` costs `death_cost` instead, and the episode goes on.
 
     That is a step forward into such an object, or any end while the agent stands on one: `("lava",)`, or `("ball",)`
-    for moving obstacles. The cost is a traced number, added to the reward. Raises ValueError for objects that do not
-    exist, for none, and for the goal. Source: MiniGrid 3.2.0, `NoDeath`.
+    for moving obstacles. The cost is a traced number, added to the reward. Raises ValueError for no objects, for what
+    is none, and for the goal, the agent, an empty or an unseen cell. Source: MiniGrid 3.2.0, `NoDeath`.
     """
 
     objects: tuple[str, ...] = static()
@@ -28,10 +28,11 @@ class NoDeath(LevelWrapper):
     def __post_init__(self) -> None:
         if isinstance(self.objects, str):
             raise TypeError(f"objects={self.objects!r} must be a tuple of names: ({self.objects!r},).")
-        wrong = [name for name in self.objects if name not in OBJECTS or name == "goal"]
-        if wrong or not self.objects:
-            mortal = ", ".join(name for name in OBJECTS if name not in ("unseen", "empty", "goal", "agent"))
-            raise ValueError(f"objects={self.objects} cannot all be what no longer kills: choose among {mortal}.")
+        mortal = [name for name in OBJECTS if name not in ("unseen", "empty", "goal", "agent")]
+        if not self.objects or not set(self.objects) <= set(mortal):
+            raise ValueError(
+                f"objects={self.objects} cannot all be what no longer kills: choose among {', '.join(mortal)}."
+            )
 
     def transition(
         self, state: State, action: Any, noise: Any

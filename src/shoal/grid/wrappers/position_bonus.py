@@ -23,7 +23,8 @@ class PositionBonusState(WrapperState):
 class PositionBonus(StatefulLevelWrapper):
     """Adds scale / sqrt(n) to the reward the n-th time that a step ends in a cell. `scale` is a traced number.
 
-    Counts outlive episodes; each environment of a rollout has its own. Source: MiniGrid 3.2.0, `PositionBonus`.
+    Counts outlive episodes through `carry_over`, which rollouts call; `env.reset` by itself starts them anew. Each
+    environment of a rollout has its own. Source: MiniGrid 3.2.0, `PositionBonus`.
     """
 
     scale: Number = 1.0

@@ -23,7 +23,9 @@ class Reseed(StatefulWrapper):
     """Episodes made from `seeds` in turn, one after another and then again; the keys that are given do not matter.
 
     The first one is that of `seeds[first]`. What moves by itself moves the same way in every episode of a seed. A seed
-    gives another level than in MiniGrid. Raises ValueError for no seeds or a `first` that is none of them.
+    gives another level than in MiniGrid. The next seed's turn comes with `carry_over`, which rollouts call; `env.reset`
+    by itself knows of no episode before, and always gives that of `seeds[first]`. Raises ValueError for no seeds or a
+    `first` that is none of them.
     Source: MiniGrid 3.2.0, `ReseedWrapper`.
     """
 

@@ -17,7 +17,8 @@ class RGBImgPartialObs(PartWrapper):
     """The image is what the agent sees, RGB [V * tile_size, V * tile_size, 3]; cells that it cannot see are dark.
 
     Around `ViewSize` it paints that view, where the reference announces its size and paints the level's own. Raises
-    ValueError for tiles without a pixel. Source: MiniGrid 3.2.0, `RGBImgPartialObsWrapper`.
+    ValueError for tiles without a pixel, and around anything that shows another image than the agent's view.
+    Source: MiniGrid 3.2.0, `RGBImgPartialObsWrapper`.
     """
 
     tile_size: int = static(8, help="pixels to a side of a cell")

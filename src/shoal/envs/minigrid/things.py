@@ -1,0 +1,28 @@
+"""Keys, balls and boxes that lie about in a room."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, UInt16
+
+from shoal.core.keys import Key
+from shoal.grid.cells import BALL, BOX, COLORS, KEY, painted
+from shoal.grid.layout import distinct
+
+THINGS = (KEY, BALL, BOX)
+MOST_THINGS = len(THINGS) * len(COLORS)  # no two of them alike
+
+
+def different_things(key: Key, count: int) -> UInt16[Array, "count"]:
+    """Keys, balls and boxes in random colors, no two alike. `key` is consumed."""
+    numbers = distinct(key, count, MOST_THINGS)
+    return jnp.asarray(painted(jnp.array(THINGS)[numbers // len(COLORS)], numbers % len(COLORS)))
+
+
+def check_room(size: int, num_objects: int, *, alike: bool) -> None:
+    """Raise ValueError where things (that may be `alike`) and an agent do not fit between the walls."""
+    if size < 4:
+        raise ValueError(f"size={size} leaves no room for a thing and the agent between the walls: at least 4.")
+    cells = (size - 2) ** 2 - 1
+    most = cells if alike else min(MOST_THINGS, cells)
+    if not 1 <= num_objects <= most:
+        how = "fit in" if alike else "fit in, no two of them alike"
+        raise ValueError(f"num_objects={num_objects} with size={size}: from 1 to {most} {how}.")

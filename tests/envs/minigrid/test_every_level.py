@@ -1,0 +1,19 @@
+"""What holds for every id: nothing lies where the agent starts, and the agent is in no wall."""
+
+import numpy as np
+import pytest
+
+from maps import layouts
+from shoal.core.registry import ENVS
+from shoal.grid.cells import EMPTY
+
+IDS = [name for name in ENVS if name.startswith("MiniGrid-")]
+FIRST = {ENVS[name].cls: name for name in reversed(IDS)}.values()  # of each class; compiling all of them takes minutes
+
+
+@pytest.mark.parametrize(
+    "env_id", [name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in IDS]
+)
+def test_the_agent_starts_in_an_empty_cell(env_id):
+    states = layouts(ENVS[env_id].build(), 200)
+    np.testing.assert_array_equal(states.grid[np.arange(200), states.x, states.y], EMPTY)
