@@ -299,6 +299,26 @@ def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
     assert [line.split()[:3] for line in out.splitlines()[3:]] == [["all", "greedy", "1"], ["all", "sampled", "1"]]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--episodes", "2", "--env.gravity", "5", "RUN"],
+        ["--env.gravity=5", "RUN", "--episodes", "2"],
+        ["--env.force-mag", "-1", "RUN", "--episodes=2"],
+    ],
+)
+def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
+    said = say(capsys, "eval", *[run if word == "RUN" else word for word in words])
+    assert said == say(capsys, "eval", run, *[word for word in words if word != "RUN"]) and said[0] == 0
+    monkeypatch.chdir(run)  # a run itself, which is not the one meant
+    assert "../nothing is not a run folder" in refused(capsys, "eval", "--episodes", "2", "../nothing")
+
+
+def test_an_unknown_flag_before_the_run_is_named(run, capsys):
+    assert "unknown flag --gravity" in refused(capsys, "eval", "--gravity", "5", run)
+    assert "unknown flag --gravity. Did you mean --env.gravity?" in refused(capsys, "eval", run, "--gravity", "-5")
+
+
 def test_eval_gives_each_setting_its_own_members(run, capsys):
     import shoal
 

@@ -14,6 +14,19 @@ class Parser(argparse.ArgumentParser):
         """Every mistake on the command line is a ValueError; `main` prints it."""
         raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
 
+    def positional(self, name: str, words: list[str]) -> str:
+        """One positional argument, wherever it stands, before the flags `--env.NAME VALUE` of its world are known.
+
+        Empty where it cannot be told from the value of an unknown flag, or is missing: `parse_all` then says so.
+        """
+        plain = _joined_negatives(_without_world([_hyphened(word) for word in words]))
+        try:
+            arguments, left = self.parse_known_args(plain)
+        except ValueError:
+            return ""
+        found, unknown = getattr(arguments, name), [word for word in left if word.startswith("-")]
+        return "" if unknown and plain.index(unknown[0]) < plain.index(found) else found
+
     def parse_all(self, words: list[str]) -> argparse.Namespace:
         """Parse everything, or raise ValueError naming the first flag that is unknown and its neighbors."""
         arguments, left = self.parse_known_args(_joined_negatives([_hyphened(word) for word in words]))
@@ -60,6 +73,17 @@ def _hyphened(word: str) -> str:
     """`--learning_rate=1e-3` as `--learning-rate=1e-3`: both spellings are understood."""
     option, equals, value = word.partition("=")
     return option.replace("_", "-") + equals + value if option.startswith("--") else word
+
+
+def _without_world(words: list[str]) -> list[str]:
+    """Words without the constants of a world, each with one value, and without a call for help."""
+    kept, before = [], ""
+    for word in words:
+        is_value = before.startswith("--env.") and "=" not in before
+        if not is_value and not word.startswith("--env.") and word not in ("-h", "--help"):
+            kept.append(word)
+        before = "" if is_value else word
+    return kept
 
 
 def _joined_negatives(words: list[str]) -> list[str]:

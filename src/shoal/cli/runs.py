@@ -23,7 +23,7 @@ def evaluate_run(words: list[str]) -> None:
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
     parser.add_argument("--sample", action="store_true", help="only as in training, not greedily")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
-    path, flags = _run_and_world_flags(parser, words)
+    flags = _world_flags(parser, parser.positional("run", words))
     arguments = parser.parse_all(words)
 
     import numpy as np
@@ -37,8 +37,8 @@ def evaluate_run(words: list[str]) -> None:
     given = read_flags(arguments, flags)
     if given.variants:
         raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
-    _, policies = load_policies(path, arguments.which)
-    result = api.load_result(path)
+    _, policies = load_policies(arguments.run, arguments.which)
+    result = api.load_result(arguments.run)
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
@@ -207,18 +207,18 @@ def _parser(name: str, usage: str, description: str, examples: str) -> Parser:
     )
 
 
-def _run_and_world_flags(parser: Parser, words: list[str]) -> tuple[str, list]:
-    """Add flags for the constants of the world that a run was made in, when the run comes first."""
-    if not words or words[0].startswith("-"):
-        return "", []
+def _world_flags(parser: Parser, run: str) -> list:
+    """Add flags for the constants of the world that a run was made in; none where no run is named."""
+    if not run:
+        return []
     from shoal.cli.fields import add_flags, flags_of
     from shoal.core.registry import ENVS
     from shoal.train.folder import RunFolder
 
-    spec = RunFolder(words[0]).read_spec()
+    spec = RunFolder(run).read_spec()
     flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
     add_flags(parser, f"the world {spec.env}", flags)
-    return words[0], flags
+    return flags
 
 
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
