@@ -413,6 +413,8 @@ def _given(
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
     """The job in a folder. Raises ValueError listing what was given and differs from it."""
+    if RunFolder(path).policy.is_dir():
+        raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_unless_name(agent), _unless_name(env))
     folder, _ = open_run(path, *values)
     old = folder.read_spec()

@@ -75,6 +75,15 @@ def test_a_folder_with_a_run_is_not_written_over(run, tmp_path):
         export(run.folder, tmp_path / "other", 9)
 
 
+def test_an_exported_policy_is_not_resumed_and_stays_as_it_was(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy")
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for folder in (path, "zoo:ppo/CartPole-v1"):
+        with pytest.raises(ValueError, match="holds an exported policy, not a run that can go on"):
+            shoal.train(resume=folder, progress=False, figures=False, cache=False)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
 def test_a_damaged_policy_is_refused(run, tmp_path):
     path = export(run.folder, tmp_path / "policy")
     arrays = path / "policy" / "arrays.npz"
