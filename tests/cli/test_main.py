@@ -252,6 +252,18 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     assert not Path("runs").exists()
 
 
+def test_a_dry_run_takes_the_time_of_runs_and_skips_what_is_none(run, capsys):
+    from shoal.train.export import export
+
+    export(run, "runs/policy")  # has a summary, and no speed
+    for name, text in (("half", '{"agent": "ppo", '), ("list", "[1]")):
+        Path("runs", name).mkdir()
+        Path("runs", name, "summary.json").write_text(text)
+    assert "time        unknown" in say(capsys, "train", "ppo", "CartPole-v1", "--dry-run")[1]
+    status, out, _ = say(capsys, "train", "ppo", "CartPole-v1", "--dry-run", "--root", run.parent)
+    assert status == 0 and "the median of 1 earlier run(s)" in out
+
+
 def test_a_list_on_a_field_that_shapes_the_program_is_one_run_each(capsys):
     words = "train ppo CartPole-v1 --num_envs=2,4 --env.integrator euler,semi-implicit --discount 0.9,0.99 --dry-run"
     _, out, _ = say(capsys, *words.split())
