@@ -295,6 +295,20 @@ def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
     assert status == 0 and " 15 " in out
 
 
+def test_infinity_is_kept_and_read_back(capsys):
+    import shoal
+
+    words = ["--env.theta-threshold", "inf", "--env.x-threshold", "inf,2.4", "--no-figures", "--name", "r"]
+    status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, *words)
+    assert status == 0 and "env.x_threshold=inf" in out, err
+    spec = json.loads(Path("runs/r/spec.json").read_text())
+    assert spec["env_fields"] == {"theta_threshold": "inf"} and spec["env_sweep"] == {"x_threshold": ["inf", 2.4]}
+    assert shoal.load_result("runs/r").spec.env_fields == {"theta_threshold": float("inf")}
+    assert shoal.load_result("runs/r").settings == [{"env.x_threshold": float("inf")}, {"env.x_threshold": 2.4}]
+    assert say(capsys, "eval", "runs/r", "--episodes", "2")[0] == 0
+    assert say(capsys, "train", "--resume", "runs/r", *words[:4], "--no-figures", "--no-progress")[0] == 0
+
+
 # What is done with a run.
 
 

@@ -254,7 +254,7 @@ def _write_scores(folder: Any, agent: str, spec: Any, logs: dict, costs: dict) -
             "seconds": costs[name][1],
         }
     tags = tag_scores({name: row["score"] for name, row in rows.items() if row["score"] is not None})
-    content = {"agent": agent, "fields": spec.fields, "seed": spec.seed, "experiments": rows, "tags": tags}
+    content = {"agent": agent, "fields": spec.to_json()["fields"], "seed": spec.seed, "experiments": rows, "tags": tags}
     folder.write_json("scores.json", content)
 
 

@@ -26,7 +26,7 @@ from shoal.train.placement import is_key
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
 from shoal.train.records import Records, score_summary
-from shoal.train.spec import opaque_fields
+from shoal.train.spec import opaque_fields, plain
 
 
 class Programs(NamedTuple):
@@ -98,7 +98,7 @@ class Run:
             "last": score_summary(last),
             "best": score_summary(np.where(np.isfinite(self.best_return), self.best_return, np.nan)),
             "settings": [
-                {"setting": setting, **score_summary(last[i * seeds : (i + 1) * seeds])}
+                {"setting": plain(setting), **score_summary(last[i * seeds : (i + 1) * seeds])}
                 for i, setting in enumerate(self.plan.settings)
             ],
             "per_member": [
