@@ -20,7 +20,7 @@ from shoal.nn.torsos import MLP
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.loop import Stopped
-from shoal.train.policy import fit_observation
+from shoal.train.policy import Chance, Policy, fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -205,6 +205,27 @@ def test_evaluation_in_another_world_changes_it(result):
         shoal.evaluate(result.policy(0), episodes=0)
     with pytest.raises(ValueError, match="was trained with observation_space"):
         shoal.evaluate(result.policy(0), "Pendulum-v1")
+
+
+def test_a_population_meets_a_world_of_another_shape_or_time_limit(result):
+    for fields in ({"integrator": "semi-implicit", "force_mag": 30}, {"max_steps": 7}):
+        many = shoal.evaluate(result.folder, episodes=3, env_fields=fields)
+        alone = shoal.evaluate(result.policy(2), episodes=3, env_fields=fields)
+        np.testing.assert_array_equal(many.episode_return[2], alone.episode_return)
+    told = result.policies
+    endless = type(told)(told.actor, told.weights, told.env.replace(max_steps=None), told.names)
+    np.testing.assert_array_equal(
+        shoal.evaluate(endless, episodes=3, env_fields={"max_steps": 7}).episode_return, many.episode_return
+    )
+
+
+def test_a_world_with_other_observations_or_actions_is_refused():
+    lake = shoal.make("FrozenLake-v1")
+    policy = Policy(Chance(lake.action_space), None, lake)
+    assert shoal.evaluate(policy, env_fields={"is_slippery": False}, episodes=2).episode_return.shape == (2,)
+    for other in ({"env": "FrozenLake8x8-v1"}, {"env_fields": {"desc": "SFFF/FFFF/FFFF/FFFF/FFFG"}}):
+        with pytest.raises(ValueError, match=r"trained with observation_space Discrete\(16, uint8\); FrozenLake has"):
+            shoal.evaluate(policy, episodes=2, **other)
 
 
 @pytest.mark.parametrize(("num_envs", "lead"), [(None, (6,)), (3, (6, 3))])

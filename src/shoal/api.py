@@ -21,7 +21,8 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import unknown_field
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import AGENTS, ENVS, make
-from shoal.core.struct import to_arrays
+from shoal.core.spaces import alike
+from shoal.core.struct import static_fields, to_arrays
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
 from shoal.rollout.demonstrations import Demonstrations
 from shoal.rollout.evaluate import Evaluation
@@ -538,22 +539,30 @@ def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str
     if env is not None:
         world = _env_value(env).replace(**fields)
         _check_same_spaces(policy, world)
-        world = to_arrays(world)
-        if not members:
-            return world
-        return jax.tree.map(lambda x: jax.numpy.broadcast_to(x, (members, *x.shape)), world)
-    if members:
-        fields = {k: np.full(members, v, np.asarray(getattr(policy.env, k)).dtype) for k, v in fields.items()}
-    return to_arrays(policy.env.replace(**fields))
+        return to_arrays(_for_all(world, members) if members else world)
+    world = _one_world(policy).replace(**fields)
+    _check_same_spaces(policy, world)
+    if not members:
+        return to_arrays(world)
+    shaping = static_fields(world)
+    everywhere = {k: getattr(world, k) if k in shaping else _for_all(getattr(world, k), members) for k in fields}
+    return to_arrays(policy.env.replace(**everywhere))
+
+
+def _for_all(value: Any, members: int) -> Any:
+    return jax.tree.map(lambda x: np.broadcast_to(x, (members, *np.shape(x))), value)
+
+
+def _one_world(policy: Policy | Policies) -> Env:
+    """The world a policy was trained in; of a population, that of its first member."""
+    return jax.tree.map(lambda x: x[0], policy.env) if isinstance(policy, Policies) else policy.env
 
 
 def _check_same_spaces(policy: Policy | Policies, world: Env) -> None:
-    trained = policy.env
-    if isinstance(policy, Policies):
-        trained = jax.tree.map(lambda x: x[0], trained)
+    trained = _one_world(policy)
     for kind in ("observation_space", "action_space"):
         there, here = getattr(trained, kind), getattr(world, kind)
-        if (type(there), getattr(there, "shape", None)) != (type(here), getattr(here, "shape", None)):
+        if not alike(there, here):
             raise ValueError(f"the policy was trained with {kind} {there}; {type(world).__name__} has {here}.")
 
 
