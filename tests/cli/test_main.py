@@ -168,6 +168,16 @@ def test_an_existing_run_is_not_overwritten(run, capsys):
     assert "already holds a run. Continue it with `shoal train --resume" in refused(capsys, *words)
 
 
+def test_the_folders_of_all_runs_are_checked_before_the_first(run, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(run, tmp_path / "runs" / "x" / "num_envs=8")
+    words = ["train", "ppo", "CartPole-v1", *FLAGS[2:], "--name", "x"]
+    assert "num_envs=8 already holds a run" in refused(capsys, *words, "--num-envs", "4,8")
+    assert "two runs would be written to runs/x/num_envs=4" in refused(capsys, *words, "--num-envs", "4,4")
+    assert [path.name for path in Path("runs/x").iterdir()] == ["num_envs=8"]
+
+
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     (tmp_path / "file").touch()
     words = ["train", "ppo", "CartPole-v1", *FLAGS, "--root", tmp_path / "file"]

@@ -183,6 +183,8 @@ def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program],
 
     root = Path(arguments.root)
     folder = RunFolder(root / arguments.name if arguments.name else unused_path(root, f"bsuite-{agent}"))
+    if (folder.path / "programs").exists() or (folder.path / "scores.json").exists():
+        raise FileExistsError(f"{folder.path} already holds an agent's bsuite: choose another --name.")
     folder.create()
     logs: dict[str, dict[int, Any]] = {}
     costs: dict[str, list[float]] = {}

@@ -182,14 +182,15 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
     root = Path(arguments.root or "runs")
+    stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
+    base = root / arguments.name if arguments.name else unused_path(root, stem)
+    folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
+    _check_folders(folders)
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
         print(describe(plans, root))
         return 0
-    stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
-    base = root / arguments.name if arguments.name else unused_path(root, stem)
-    folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
     results = []
     for job, folder in zip(jobs, folders, strict=True):
         result = _run(arguments, job, folder)
@@ -199,6 +200,14 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     if len(results) > 1:
         _print_table(tasks, results)
     return 0
+
+
+def _check_folders(folders: list[Any]) -> None:
+    """Every mistake before the first run: the last one's would come after hours."""
+    for number, folder in enumerate(folders):
+        folder.check_unused()
+        if folder.path in [other.path for other in folders[:number]]:
+            raise ValueError(f"two runs would be written to {folder.path}: name each value once.")
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:

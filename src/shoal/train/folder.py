@@ -44,13 +44,7 @@ class RunFolder:
 
     def create(self) -> None:
         """Make the folder. Raises FileExistsError if a run is in it, PermissionError if it cannot be written."""
-        if (self.path / "spec.json").exists():
-            raise FileExistsError(
-                f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
-                f"or choose another --name."
-            )
-        if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
+        self.check_unused()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
@@ -58,6 +52,16 @@ class RunFolder:
             probe.unlink()
         except OSError as error:
             raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+
+    def check_unused(self) -> None:
+        """Raise FileExistsError where there is a run or a file already."""
+        if (self.path / "spec.json").exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
+                f"or choose another --name."
+            )
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
