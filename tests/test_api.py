@@ -1,6 +1,8 @@
 """The Python face: training, loading, acting, rolling out, resuming, and what bad input gets."""
 
+import json
 import os
+import shutil
 import signal
 
 import jax
@@ -11,6 +13,7 @@ import pytest
 import shoal
 from shoal import PPO
 from shoal.agents import presets
+from shoal.cli.main import main
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckpointError
 from shoal.core.registry import AGENTS, ENVS
@@ -251,6 +254,30 @@ def test_a_rollout_takes_functions_and_chance():
 def test_comparing_a_run_with_itself_finds_no_difference(result):
     found = shoal.compare(result.folder, result.folder)
     assert found["pairs"] == 4 and found["difference"] == 0 and found["probability_of_improvement"] == 0.5
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"prng": "threefry2x32"}])
+def test_only_members_that_share_their_random_numbers_are_paired(change, result, tmp_path):
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    spec = {**json.loads((other / "spec.json").read_text()), **change}
+    (other / "spec.json").write_text(json.dumps(spec))
+    found = shoal.compare(result.folder, other)
+    assert found["pairs"] == 0 and "difference" not in found and found["members"] == [4, 4]
+
+
+def test_members_without_a_score_are_counted_and_left_out(result, tmp_path, capsys):
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    curves = {**result.curves, "eval_return": result.curves["eval_return"].copy()}
+    curves["eval_return"][:, 2] = -np.inf
+    np.savez(other / "curves.npz", **curves)
+    found = shoal.compare(result.folder, other)
+    assert found["members"] == [4, 3] and found["dropped"] == [0, 1] and found["pairs"] == 3
+    assert main(["compare", str(result.folder), str(other)]) == 0
+    assert "\n1 member of B left out: no finite score\n" in capsys.readouterr().out
+    curves["eval_return"][:] = -np.inf
+    np.savez(other / "curves.npz", **curves)
+    with pytest.raises(ValueError, match="has no finite score to compare"):
+        shoal.compare(result.folder, other)
 
 
 def test_an_action_of_the_wrong_shape_is_refused_in_words():

@@ -292,8 +292,9 @@ def record(
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
     """How run `a` did against run `b`, over the seeds that both have: by the last evaluation, or the best.
 
-    Gives the difference of means with a paired 95 % bootstrap interval where settings and seeds match, and the
-    probability that a random member of `a` beats a random member of `b`. Raises ValueError without evaluations.
+    Gives the difference of means with a paired 95 % bootstrap interval where settings and random numbers match (base
+    seed, generator and seed index), and the probability that a random member of `a` beats a random member of `b`.
+    Members without a finite score are left out: `dropped` says how many. Raises ValueError where no score is left.
     """
     if metric not in ("last", "best"):
         raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
@@ -305,6 +306,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
         "a": str(a),
         "b": str(b),
         "members": [len(s) for s in scores],
+        "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
         "mean": [float(p.mean()) for p in pooled],
         "interval": [bootstrap_interval(p, np.mean) for p in pooled],
         "probability_of_improvement": probability_of_improvement(*pooled),
@@ -571,11 +573,14 @@ def _time_limit(world: Env) -> int:
 
 
 def _scores(run: Result, metric: str) -> dict[str, float]:
-    """Return of every member that has one, by setting and seed."""
+    """Return of every member that has a finite one, by setting and by what its random numbers derive from."""
     returns = run.curves["eval_return"]
     seen = returns[~np.isnan(returns).all(axis=1)]
     if not len(seen):
         raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
     values = seen[-1] if metric == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
-    names = [" ".join(f"{k}={v}" for k, v in member.items()) for member in run.members]
+    if not np.isfinite(values).any():
+        raise ValueError(f"{run.folder} has no finite score to compare.")
+    luck = f"{run.spec.prng} {run.spec.seed}"
+    names = [" ".join([luck, *(f"{k}={v}" for k, v in member.items())]) for member in run.members]
     return {name: float(value) for name, value in zip(names, values, strict=True) if np.isfinite(value)}

@@ -142,6 +142,9 @@ def compare_runs(words: list[str]) -> None:
         )
     else:
         print("no setting and seed is in both, so nothing can be paired")
+    for label, count in zip("AB", found["dropped"], strict=True):
+        if count:
+            print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
     print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
 
 
