@@ -51,6 +51,7 @@ INTERRUPTED, MISTAKE = 130, 2
 
 def main(words: list[str] | None = None) -> int:
     """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    as_command = words is None
     words = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -58,6 +59,9 @@ def main(words: list[str] | None = None) -> int:
         return _dispatch(words)
     except KeyboardInterrupt:
         print("shoal: interrupted.", file=sys.stderr)
+        if as_command:
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)  # threads that compile or train are not waited for: files survive a kill
         return INTERRUPTED
     except BrokenPipeError:  # `shoal envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
