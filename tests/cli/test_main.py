@@ -377,6 +377,37 @@ def test_render_films_a_run_and_a_world(run, capsys):
     assert Path("CartPole-v1.gif").read_bytes()[:3] == b"GIF"
 
 
+def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
+    import shutil
+
+    made = []
+    for words in ([], ["--max-steps", "3"], ["--max-steps", "3", "--sample"], ["--max-steps", "3", "--seed", "5"]):
+        folder = shutil.copytree(run, tmp_path / str(len(made)))
+        status, _, err = say(capsys, "render", folder, *words)
+        assert status == 0, err
+        made.append({path.name: path.read_bytes() for path in (folder / "videos").iterdir()})
+    assert all(set(films) == {"best.gif", "median.gif", "worst.gif"} for films in made)
+    assert len({films["best.gif"] for films in made}) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--member 2", "--member is for a run; CartPole-v1 is a world"),
+        ("--which best", "--which is for a run"),
+        ("--sample", "--sample is for a run"),
+        ("--max-steps -5", "--max-steps -5 must be at least 1"),
+    ],
+)
+def test_render_of_a_world_refuses_what_is_for_a_run(words, answer, capsys):
+    assert answer in refused(capsys, "render", "CartPole-v1", *words.split())
+
+
+def test_eval_of_an_exported_policy_says_which_weights_it_holds(run, capsys):
+    assert say(capsys, "export", run, "--which", "best", "--out", "policy")[0] == 0
+    assert "(best weights)" in say(capsys, "eval", "policy", "--episodes", "2", "--which", "last")[1]
+
+
 def test_plot_draws_one_run_or_several(run, capsys):
     assert say(capsys, "plot", run, "--x", "wall", "--out", "one.png")[0] == 0
     assert say(capsys, "plot", run, run, "--out", "two.svg")[0] == 0

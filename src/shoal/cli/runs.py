@@ -54,7 +54,8 @@ def evaluate_run(words: list[str]) -> None:
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
                 row = [setting_words(world), actions, *score_cells(score_summary(scores))]
                 rows.append([setting, *row] if swept else row)
-    print(f"mean return of {arguments.episodes} episodes, over members ({arguments.which} weights)")
+    weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, whatever is asked for
+    print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights)")
     head = ("world", "actions", *SCORE_HEAD)
     print(table(("setting", *head) if swept else head, rows))
 
@@ -68,13 +69,15 @@ def render(words: list[str]) -> None:
         "shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --out cartpole.gif",
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
-    parser.add_argument("--member", metavar="M", help="only this member of the run")
-    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episode (default 0)")
-    parser.add_argument("--max-steps", type=whole_number, default=0, metavar="N", help="end the episode here")
+    parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
+    parser.add_argument("--which", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
+    parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode here")
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
     arguments = parser.parse_all(words)
+    if arguments.max_steps is not None and arguments.max_steps < 1:
+        raise ValueError(f"--max-steps {arguments.max_steps} must be at least 1.")
 
     from shoal.train.folder import locate
 
@@ -241,20 +244,23 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
     from shoal import api
     from shoal.core.keys import make_key
     from shoal.train.policy import load_policies
-    from shoal.viz.videos import draw_members, film
+    from shoal.viz.videos import camera_for, draw_members, film
 
+    which, greedy = arguments.which or "last", not arguments.sample
     result = api.load_result(arguments.what)
-    ranking = result.ranking(arguments.which)
-    plan, policies = load_policies(arguments.what, arguments.which)
-    is_exported = (result.folder / "policy").is_dir()
+    ranking = result.ranking(which)
+    plan, policies = load_policies(arguments.what, which)
+    horizon = arguments.max_steps or plan.horizon
+    is_exported = bool(result.exported)
     if arguments.member is None and not arguments.out and not is_exported:
-        return draw_members(plan, policies.weights, ranking, result.folder / "videos")
+        camera = camera_for(plan, horizon, greedy)
+        key = None if arguments.seed is None else make_key(arguments.seed)
+        return draw_members(plan, policies.weights, ranking, result.folder / "videos", camera, key)
     member = ranking[0] if arguments.member in (None, "best") else member_number(arguments.member)
     policy = policies[member]
     beside = f"{result.spec.env}.gif" if is_exported else result.folder / "videos" / f"member-{member}.gif"
     out = Path(arguments.out or beside)
-    horizon = arguments.max_steps or plan.horizon
-    return [film(policy, make_key(arguments.seed), horizon, out, policy.name, greedy=not arguments.sample)]
+    return [film(policy, make_key(arguments.seed or 0), horizon, out, policy.name, greedy)]
 
 
 def _film_chance(arguments: argparse.Namespace) -> Path:
@@ -266,8 +272,11 @@ def _film_chance(arguments: argparse.Namespace) -> Path:
 
     if Path(arguments.what).exists() and ":" not in arguments.what:
         raise FileNotFoundError(f"{arguments.what} is not a run folder: it has no spec.json.")
+    for option in ("member", "which", "sample"):
+        if getattr(arguments, option):
+            raise ValueError(f"--{option} is for a run; {arguments.what} is a world, filmed under random actions.")
     world = make(arguments.what)
     horizon = arguments.max_steps or min(int(world.max_steps or 500), 500)
     policy = Policy(Chance(world.action_space), None, to_arrays(world), "random actions")
     out = Path(arguments.out or f"{arguments.what.rpartition(':')[2]}.gif")
-    return film(policy, make_key(arguments.seed), horizon, out, "random actions", greedy=False)
+    return film(policy, make_key(arguments.seed or 0), horizon, out, "random actions", greedy=False)

@@ -43,6 +43,11 @@ class Result:
             return {name: file[name] for name in file.files}
 
     @property
+    def exported(self) -> dict[str, Any]:
+        """Where an exported policy comes from: run, member, and which weights; nothing for a run."""
+        return self._files.read_json("provenance.json").get("exported", {}) if self._files.policy.is_dir() else {}
+
+    @property
     def settings(self) -> list[dict[str, Any]]:
         """The combinations of swept values, in order; `[{}]` where nothing was swept."""
         return self.spec.settings()
