@@ -316,6 +316,25 @@ def test_resuming_with_changes_says_what_changed(result):
         shoal.train(resume=result.folder / "nothing")
 
 
+@pytest.mark.parametrize("given", [{"name": "x"}, {"root": "x"}, {"folder": "x"}, {"preset": "fast"}, {"preset": None}])
+def test_resuming_refuses_what_is_for_a_new_run(given, result):
+    with pytest.raises(ValueError, match=f"{[*given][0]}='.*' is for a new run; resume continues"):
+        shoal.train(resume=result.folder, **given)
+
+
+def test_resuming_compares_seeds_and_knows_aliases(result, monkeypatch):
+    with pytest.raises(ValueError, match=r"cannot be resumed with changes \(seeds: 2 -> 1\)"):
+        shoal.train(resume=result.folder, seeds=1)
+    monkeypatch.setitem(ENVS._aliases, "Pole", "CartPole-v1")
+    assert shoal.train(env="Pole", resume=result.folder, **SILENT).spec.env == "CartPole-v1"
+
+
+def test_a_preset_by_name_is_refused_for_a_value():
+    for pair in ((PPO(), "CartPole-v1"), ("ppo", shoal.make("CartPole-v1"))):
+        with pytest.raises(ValueError, match="preset='fast' needs agent and environment by name"):
+            shoal.train(*pair, preset="fast")
+
+
 def test_a_member_that_turns_nan_stops_alone(tmp_path):
     listener = Listener()
     options = {**OPTIONS, "seeds": 1, "figures": False}

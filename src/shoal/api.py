@@ -76,14 +76,14 @@ def train(
     env: str | Env | None = None,
     *,
     steps: int | None = None,
-    seeds: int = 1,
+    seeds: int | None = None,
     fields: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     env_fields: Mapping[str, Any] | None = None,
     env_sweep: Mapping[str, Sequence[Any]] | None = None,
     preset: str | None = "",
     name: str = "",
-    root: Path | str = "runs",
+    root: Path | str | None = None,
     folder: Path | str | None = None,
     resume: Path | str | None = None,
     figures: bool = True,
@@ -93,27 +93,30 @@ def train(
     memory_limit_gb: float = 0,
     **options: Any,
 ) -> Result:
-    """Train a population, `seeds` members for every combination of swept values, in one compiled program.
+    """Train a population, `seeds` members (1) for every combination of swept values, in one compiled program.
 
     `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
     environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
     `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
     fields. Other `options` are those of `RunSpec`: `seed`, `records`, `evaluations`, `eval_episodes`, `prng`, ...
 
-    Everything is written to `folder`, or a new folder under `root`. `resume="runs/x"` continues a run that was
-    stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+    Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
+    was stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
 
     Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
     here, for the rest of the process. `cache=False` leaves it alone.
     """
     given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
     if resume is not None:
+        _refuse_on_resume(
+            resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
+        )
         job, files = job_to_resume(resume, agent, env, given), RunFolder(resume)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
-        files = RunFolder(folder or (Path(root) / name if name else unused_path(Path(root), run_name(job.spec))))
+        files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
     if cache:
         keep_programs()
     return run_job(
@@ -144,6 +147,8 @@ def make_job(
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
     env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
+    if preset and not (isinstance(agent, str) and isinstance(env, str)):
+        raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
     if isinstance(agent, str) and isinstance(env, str):
         found = presets.find(agent, env, preset or "") if preset is not None else None
         if found is not None:
@@ -228,6 +233,8 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1.")
+    if max_steps < 0:
+        raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the world's time limit.")
     if isinstance(policy, (str, Path)):
         policy = load_policies(policy)[1]
     many = isinstance(policy, Policies)
@@ -403,15 +410,25 @@ def _fresh_policies(agent: Agent, env: Env, key: Key) -> Any:
 
 
 def _given(
-    steps: Any, seeds: int, fields: Any, sweep: Any, env_fields: Any, env_sweep: Any, options: dict[str, Any]
+    steps: Any, seeds: Any, fields: Any, sweep: Any, env_fields: Any, env_sweep: Any, options: dict[str, Any]
 ) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(RunSpec)}
     for name in options:
         if name not in known:
             raise unknown_field("train", name, known)
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    plain = {"steps": steps, "seeds": None if seeds == 1 else seeds, **options}
+    plain = {"steps": steps, "seeds": seeds, **options}
     return {k: v for k, v in plain.items() if v is not None} | {k: dict(v) for k, v in parts.items() if v}
+
+
+def _refuse_on_resume(path: Path | str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}={str(value)!r} is for a new run; resume continues {path} as it is. Leave it out.")
+
+
+def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
+    return root / name if name else unused_path(root, run_name(spec))
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
@@ -421,7 +438,8 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
     values = (_unless_name(agent), _unless_name(env))
     folder, _ = open_run(path, *values)
     old = folder.read_spec()
-    asked = {**given, **{k: v for k, v in (("agent", agent), ("env", env)) if isinstance(v, str)}}
+    named = (("agent", agent, AGENTS), ("env", env, ENVS))
+    asked = {**given, **{kind: registry[name].name for kind, name, registry in named if isinstance(name, str)}}
     for part in ("fields", "sweep", "env_fields", "env_sweep"):
         if part in asked:
             asked[part] = {**getattr(old, part), **asked[part]}
