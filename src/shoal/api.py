@@ -7,6 +7,7 @@ For example:
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -66,6 +67,8 @@ class Job(NamedTuple):
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0) -> Plan:
         """Everything the run needs to know. Raises ValueError or TypeError for what cannot work; compiles nothing."""
+        if not math.isfinite(memory_limit_gb):
+            raise ValueError(f"the memory limit of {memory_limit_gb} GB is no size; 0 means all there is.")
         return make_plan(
             self.spec, self.agent, self.env, devices=devices, memory_limit=round(memory_limit_gb * 1024**3)
         )
@@ -175,7 +178,9 @@ def run_job(
     """Run a job in a folder to its end, then draw it."""
     reporter = reporter or Reporter()
     plan = job.plan(devices, memory_limit_gb)
-    if not resume:
+    if resume:
+        folder.check_writable()
+    else:
         folder.create()
     studio = _Studio(plan, folder, reporter) if figures else None
     try:

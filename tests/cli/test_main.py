@@ -237,6 +237,45 @@ def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
     assert answer in refused(capsys, "eval", tmp_path / "copy")
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "words", "answer"),
+    [
+        ("spec.json", b'{"agent": "pp', "eval RUN", "spec.json is damaged"),
+        ("spec.json", b'{"agent": "pp', "plot RUN", "spec.json is damaged"),
+        ("curves.npz", b"PK", "eval RUN --member best", "curves.npz is damaged"),
+        ("curves.npz", b"", "plot RUN", "curves.npz is damaged"),
+        ("curves.npz", b"PK", "train --resume RUN --no-progress", "curves.npz is damaged"),
+        ("checkpoints/best/manifest.json", b'{"format": 1}', "eval RUN --which best", "its manifest has no sha256"),
+        (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
+    ],
+)
+def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words, answer, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    if "/x" in file:
+        (folder / file).parent.unlink(missing_ok=True)
+        (folder / file).parent.mkdir()
+    (folder / file).write_bytes(content)
+    assert answer in refused(capsys, *[folder if word == "RUN" else word for word in words.split()])
+
+
+def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert "file: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
+    answer = refused(capsys, "bench", "CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json")
+    assert "file: File exists" in answer and "steps/s" not in capsys.readouterr().out
+    for name, content in (("half.npz", b"PK"), ("empty.npz", b"")):
+        Path(name).write_bytes(content)
+        said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
+        assert f"{name} holds no demonstrations" in said
+
+
+def test_an_infinite_memory_limit_is_refused(capsys):
+    said = refused(capsys, "train", "ppo", "CartPole-v1", "--memory-limit-gb", "inf", "--dry-run")
+    assert "the memory limit of inf GB is no size" in said
+
+
 # What train makes.
 
 
@@ -412,6 +451,8 @@ def test_plot_draws_one_run_or_several(run, capsys):
     assert say(capsys, "plot", run, "--x", "wall", "--out", "one.png")[0] == 0
     assert say(capsys, "plot", run, run, "--out", "two.svg")[0] == 0
     assert Path("one.png").is_file() and Path("two.svg").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1")[1] == "curves.png\n" and Path("curves.png").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1", run, "--out", "both.png")[0] == 0
 
 
 def test_listings_name_everything_and_show_manuals(capsys):

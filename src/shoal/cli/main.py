@@ -126,7 +126,9 @@ def _number_after(option: str, words: list[str]) -> int:
 
 
 def _is_mistake(error: Exception) -> bool:
-    """Whether shoal itself raised it, on purpose: an error out of another library is a bug, and shows its traceback."""
+    """Whether shoal itself raised it, on purpose, or a file is the reason: any other error is a bug, with traceback."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
         return False
     frames = traceback.extract_tb(error.__traceback__)

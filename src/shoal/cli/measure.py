@@ -36,6 +36,7 @@ def measure(words: list[str]) -> None:
 
     for name in arguments.names:
         ENVS[name].build()  # every mistake before any measurement
+    _check_writable(Path(arguments.out))
 
     if arguments.device:
         try:
@@ -53,3 +54,12 @@ def measure(words: list[str]) -> None:
         )
     report(rows, Path(arguments.out))
     print(arguments.out)
+
+
+def _check_writable(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a"):  # what is there stays as it is
+        pass
+    if is_new:
+        path.unlink()

@@ -103,10 +103,12 @@ def plot(words: list[str]) -> None:
     )
     arguments = parser.parse_all(words)
 
+    from shoal.train.folder import RunFolder
     from shoal.viz.curves import plot_run, plot_runs
 
     if len(arguments.runs) == 1:
-        print(plot_run(arguments.runs[0], arguments.out, arguments.x))
+        is_exported = RunFolder(arguments.runs[0]).policy.is_dir()
+        print(plot_run(arguments.runs[0], arguments.out or ("curves.png" if is_exported else None), arguments.x))
     else:
         print(plot_runs(arguments.runs, arguments.out or "curves.png", arguments.x))
 
