@@ -205,7 +205,7 @@ def test_a_dry_run_of_a_resumed_run_trains_nothing(run, capsys):
     ("words", "answer"),
     [
         ("--member 9", "member 9 does not exist: the population has members 0 to 3"),
-        ("--member worst", "--member worst is unknown: give a number, `best` or `all`"),
+        ("--member worst", "--member worst is unknown: give a number, `best` or `all`."),
         ("--episodes 0", "episodes=0 must be at least 1"),
         ("--env.gravty 3", "unknown flag --env.gravty. Did you mean --env.gravity?"),
         ("--env.integrator euler,semi-implicit", "integrator shapes the program: give one value at a time"),
@@ -467,6 +467,23 @@ def test_listings_name_everything_and_show_manuals(capsys):
 def test_the_doctor_names_devices_and_cache(capsys):
     _, out, _ = say(capsys, "doctor")
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
+
+
+@pytest.mark.parametrize("advice", [[], ["an NVIDIA GPU is here"]])
+def test_the_doctor_ends_with_1_where_something_needs_attention(advice, capsys, monkeypatch):
+    monkeypatch.setattr("shoal.cli.doctor._advice", lambda seen: iter(advice))
+    status, out, _ = say(capsys, "doctor")
+    assert status == len(advice) and ("nothing needs attention" in out) == (not advice)
+
+
+@pytest.mark.parametrize("command", ["render", "record", "export"])
+def test_all_members_are_for_eval_only(command, run, capsys):
+    assert "--member all is unknown: give a number or `best`." in refused(capsys, command, run, "--member", "all")
+
+
+def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
+    status, out, err = say(capsys, "export", "zoo:ppo/CartPole-v1")
+    assert status == 0 and out.startswith("ppo-CartPole-v1-policy ("), err
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,10 @@ def test_what_is_exported_names_no_folder_of_the_machine(run, tmp_path):
 
 def test_a_folder_with_a_run_is_not_written_over(run, tmp_path):
     export(run.folder, tmp_path / "policy")
-    with pytest.raises(FileExistsError, match="already holds a run"):
+    with pytest.raises(FileExistsError, match="policy already holds an exported policy: choose another --out"):
         export(run.folder, tmp_path / "policy")
+    with pytest.raises(FileExistsError, match="already holds a run. Continue it with .*, or choose another --out"):
+        export(run.folder, run.folder)
     with pytest.raises(ValueError, match="member=9 is unknown: give 'best', or a number from 0 to 3"):
         export(run.folder, tmp_path / "other", 9)
 

@@ -50,7 +50,10 @@ INTERRUPTED, MISTAKE = 130, 2
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C.
+
+    `shoal doctor` also ends with 1, where something needs attention.
+    """
     as_command = words is None
     words = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in words

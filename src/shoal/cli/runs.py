@@ -169,9 +169,13 @@ def export(words: list[str]) -> None:
     arguments = parser.parse_all(words)
 
     from shoal.train.export import export as write
+    from shoal.train.folder import ZOO_PREFIX
 
     member = "best" if arguments.member == "best" else member_number(arguments.member)
-    path = write(arguments.run, arguments.out or f"{Path(arguments.run)}-policy", member, arguments.which)
+    beside = str(Path(arguments.run))
+    if beside.startswith(ZOO_PREFIX):  # not into the package
+        beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
+    path = write(arguments.run, arguments.out or f"{beside}-policy", member, arguments.which)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 
@@ -232,13 +236,13 @@ def _world_flags(parser: Parser, run: str) -> list:
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
     if member == "all":
         return policies
-    return policies[result.ranking(which)[0] if member == "best" else member_number(member)]
+    return policies[result.ranking(which)[0] if member == "best" else member_number(member, ", `best` or `all`")]
 
 
-def member_number(text: str) -> int:
-    """The number that was given for `--member`. Raises ValueError for anything else."""
+def member_number(text: str, others: str = " or `best`") -> int:
+    """The number that was given for `--member`, which may also be `others`. Raises ValueError for anything else."""
     if not text.lstrip("-").isdigit():
-        raise ValueError(f"--member {text} is unknown: give a number, `best` or `all`.")
+        raise ValueError(f"--member {text} is unknown: give a number{others}.")
     return int(text)
 
 

@@ -36,7 +36,7 @@ def export(run: Path | str, out: Path | str, member: int | str = "best", which: 
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
     plan, policies = load_policies(run, which)
     folder = RunFolder(out)
-    folder.create()
+    folder.create("--out", "--out")
     about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     checkpoint.save(folder.policy, weights, about)

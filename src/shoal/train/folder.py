@@ -44,20 +44,25 @@ class RunFolder:
         self.figures = self.path / "figures"
         self.videos = self.path / "videos"
 
-    def create(self) -> None:
-        """Make the folder. Raises FileExistsError if a run is in it, PermissionError if it cannot be written."""
-        self.check_unused()
-        self.check_writable("Choose another --root.")
+    def create(self, named_by: str = "--name", lies_in: str = "--root") -> None:
+        """Make the folder, which two options name and place.
 
-    def check_unused(self) -> None:
-        """Raise FileExistsError where there is a run or a file already."""
+        Raises FileExistsError if a run is in it, PermissionError if it cannot be written.
+        """
+        self.check_unused(named_by)
+        self.check_writable(f"Choose another {lies_in}.")
+
+    def check_unused(self, named_by: str = "--name") -> None:
+        """Raise FileExistsError where there is a run, an exported policy or a file already."""
+        if self.policy.is_dir():
+            raise FileExistsError(f"{self.path} already holds an exported policy: choose another {named_by}.")
         if (self.path / "spec.json").exists():
             raise FileExistsError(
                 f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
-                f"or choose another --name."
+                f"or choose another {named_by}."
             )
         if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
+            raise FileExistsError(f"{self.path} is a file: choose another {named_by} for the folder.")
 
     def check_writable(self, advice: str = "") -> None:
         """Make the folder where there is none. Raises PermissionError, with the advice, if it cannot be written."""
