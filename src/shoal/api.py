@@ -178,6 +178,8 @@ def run_job(
     """Run a job in a folder to its end, then draw it."""
     reporter = reporter or Reporter()
     plan = job.plan(devices, memory_limit_gb)
+    if plan.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
+        raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
     if resume:
         folder.check_writable()
     else:

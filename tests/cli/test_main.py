@@ -131,6 +131,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --hidden 64,0", "hidden=(64, 0) has a layer without units"),
         ("train ppo CartPole-v1 --env.gravity nan", "--env.gravity nan is not a number"),
         ("train ppo CartPole-v1 --env.max-steps 9,0", "max_steps=0 is no time limit: it must be a whole number"),
+        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be at least 1"),
         ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb -1", "the memory limit must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb x", "argument --memory-limit-gb: x is not a number"),
@@ -521,7 +522,54 @@ def test_small_loops_are_asked_for_unless_the_user_asks_otherwise(monkeypatch, g
 def test_stepping_without_a_network_fuses_larger_loops():
     assert _small_loop("bench", ["CartPole-v1"]) == STEPPING_LOOP
     assert _small_loop("bench", ["CartPole-v1", "--policy", "mlp"]) == SMALL_LOOP
+    assert _small_loop("bench", ["CartPole-v1", "--policy=mlp"]) == SMALL_LOOP
     assert _small_loop("train", ["ppo", "CartPole-v1"]) == SMALL_LOOP
+
+
+@pytest.mark.parametrize(
+    ("words", "cache", "threads"),
+    [
+        ("--no_cache --threads 1e1", False, 10),
+        ("--no-cache --threads=1_6", False, 16),
+        ("--threads -4", True, 0),
+        ("--threads many", True, 0),
+        ("--steps 5", True, 0),
+    ],
+)
+def test_what_the_host_needs_to_know_is_read_as_the_parser_reads_it(words, cache, threads, monkeypatch, capsys):
+    asked = {}
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: asked.update(options))
+    with monkeypatch.context() as once:
+        once.delitem(sys.modules, "jax")
+        once.setattr("shoal.cli.train.train", lambda words: None)
+        assert main(["train", "ppo", "CartPole-v1", *words.split()]) == 0
+    assert (asked["cache"], asked["threads"]) == (cache, threads)
+
+
+def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys):
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    monkeypatch.setenv("JAX_PLATFORMS", "")
+    with monkeypatch.context() as once:
+        once.delitem(sys.modules, "jax")
+        once.setattr("shoal.cli.measure.measure", lambda words: None)
+        assert main(["bench", "CartPole-v1", "--device=cpu"]) == 0
+    assert os.environ["JAX_PLATFORMS"] == "cpu"
+    assert "--device gpu: JAX sees none here" in refused(capsys, "bench", "CartPole-v1", "--device", "gpu")
+
+
+def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsys):
+    from functools import partial
+
+    from shoal.train.placement import place
+
+    monkeypatch.setattr("shoal.train.plan.place", partial(place, on_mesh=True))
+    said = refused(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--block", "2")
+    assert "block=2 is for CPUs; here it is 2 x cpu, all members at a time" in said and not Path("runs").exists()
+
+
+def test_evaluations_that_records_have_no_room_for_are_said(capsys):
+    words = ["train", "ppo", "CartPole-v1", "--evaluations", "50", "--records", "3", "--dry-run"]
+    assert "3, 3 (not 50) of them evaluated" in say(capsys, *words)[1]
 
 
 def test_the_steps_of_a_small_rollout_are_one_kernel():

@@ -32,7 +32,7 @@ def _one(plan: Plan, root: Path) -> str:
         ("updates", f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member"),
         (
             "records",
-            f"{len(plan.boundaries)}, {len(plan.eval_records)} of them evaluated on {spec.eval_episodes} episodes",
+            f"{len(plan.boundaries)}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",
         ),
         ("devices", place.describe()),
         ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
@@ -41,6 +41,11 @@ def _one(plan: Plan, root: Path) -> str:
     swept = {**spec.sweep, **{f"env.{k}": v for k, v in spec.env_sweep.items()}}
     rows[2:2] = [("sweep", f"{name}: {', '.join(map(str, values))}") for name, values in swept.items()]
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
+
+
+def _evaluations(plan: Plan) -> str:
+    asked, made = plan.spec.evaluations, len(plan.eval_records)
+    return f"{made} (not {asked})" if asked > made else str(made)
 
 
 def _weights(plan: Plan) -> int:

@@ -38,11 +38,8 @@ def measure(words: list[str]) -> None:
         ENVS[name].build()  # every mistake before any measurement
     _check_writable(Path(arguments.out))
 
-    if arguments.device:
-        try:
-            jax.config.update("jax_default_device", jax.local_devices(backend=arguments.device)[0])
-        except RuntimeError:
-            raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.") from None
+    if arguments.device not in (None, jax.default_backend()):  # `main` asked for a CPU, JAX prefers a GPU
+        raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.")
     rows = []
     print(f"{'world':32} {'policy':7} {'envs':>9} {'steps/s':>16} {'compile s':>10} {'reused':>7}")
     for row in bench(arguments.names, policy=arguments.policy, sizes=sizes, seconds=arguments.seconds):

@@ -1,6 +1,7 @@
 """argparse with the manners of shoal: one line for a mistake, nearest names for an unknown flag. Imports no JAX."""
 
 import argparse
+import itertools
 import math
 from typing import Any
 
@@ -19,7 +20,7 @@ class Parser(argparse.ArgumentParser):
 
         Empty where it cannot be told from the value of an unknown flag, or is missing: `parse_all` then says so.
         """
-        plain = _joined_negatives(_without_world([_hyphened(word) for word in words]))
+        plain = _joined_negatives(_without_world(words))
         try:
             arguments, left = self.parse_known_args(plain)
         except ValueError:
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_all(self, words: list[str]) -> argparse.Namespace:
         """Parse everything, or raise ValueError naming the first flag that is unknown and its neighbors."""
-        arguments, left = self.parse_known_args(_joined_negatives([_hyphened(word) for word in words]))
+        arguments, left = self.parse_known_args(_joined_negatives(words))
         if not left:
             return arguments
         wrong = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
@@ -61,6 +62,15 @@ def whole_number(text: str) -> int:
     return int(number)
 
 
+def value_after(option: str, words: list[str]) -> str:
+    """What was written for an option, before anything is parsed: `--seed 1` or `--seed=1`. Empty if it is missing."""
+    for word, following in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return ""
+
+
 def real_number(text: str) -> float:
     """A number, however written. Raises what argparse reports."""
     try:
@@ -69,7 +79,7 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text} is not a number") from None
 
 
-def _hyphened(word: str) -> str:
+def hyphened(word: str) -> str:
     """`--learning_rate=1e-3` as `--learning-rate=1e-3`: both spellings are understood."""
     option, equals, value = word.partition("=")
     return option.replace("_", "-") + equals + value if option.startswith("--") else word

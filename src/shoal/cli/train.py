@@ -46,6 +46,8 @@ def train(words: list[str]) -> int:
     agent, env = map(_absolute, [*names, "", ""][:2])
     parser, flags = _full_parser(agent, env, rest)
     arguments = parser.parse_all(rest)
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ValueError(f"--threads {arguments.threads} must be at least 1; leave it out for one a core.")
     given = {kind: read_flags(arguments, found) for kind, found in flags.items()}
     options = {name: getattr(arguments, name) for name in SPEC_OPTIONS if getattr(arguments, name) is not None}
     if arguments.resume:
