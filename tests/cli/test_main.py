@@ -238,6 +238,25 @@ def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
     assert answer in refused(capsys, "eval", tmp_path / "copy")
 
 
+@pytest.mark.parametrize("words", ["eval RUN", "train --resume RUN"])
+def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    for name, change in (("spec", {"env": "__main__:Drift"}), ("provenance", {"only_in_python": ["env"]})):
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    said = refused(capsys, *words.replace("RUN", str(folder)).split())
+    assert "was made in Python with env of its own, which no file can hold: give env=" in said
+
+
+def test_a_class_of_the_other_kind_is_refused(capsys):
+    Path("my_env.py").write_text(MY_ENV)
+    said = refused(capsys, "train", "my_env.py:MyEnv", "CartPole-v1")
+    assert "my_env.py:MyEnv is no agent but an env: it has no `bind`" in said
+    assert "PPO is no env but an agent" in refused(capsys, "train", "ppo", "shoal.agents.ppo:PPO")
+
+
 @pytest.mark.parametrize(
     ("file", "content", "words", "answer"),
     [

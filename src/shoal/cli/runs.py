@@ -226,8 +226,11 @@ def _world_flags(parser: Parser, run: str) -> list:
     from shoal.cli.fields import add_flags, flags_of
     from shoal.core.registry import ENVS
     from shoal.train.folder import RunFolder
+    from shoal.train.policy import check_complete
 
-    spec = RunFolder(run).read_spec()
+    folder = RunFolder(run)
+    spec = folder.read_spec()
+    check_complete(folder)
     flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
     add_flags(parser, f"the world {spec.env}", flags)
     return flags

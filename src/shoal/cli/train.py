@@ -123,12 +123,15 @@ def _full_parser(agent: str, env: str, rest: list[str]) -> tuple[Parser, dict[st
 
 def _names_of_run(rest: list[str], agent: str, env: str) -> tuple[str, str]:
     from shoal.train.folder import RunFolder
+    from shoal.train.policy import check_complete
 
     word = next(i for i, w in enumerate(rest) if w.startswith("--resume"))
     path = rest[word].partition("=")[2] or (rest[word + 1] if len(rest) > word + 1 else "")
     if not path:
         return agent, env
-    spec = RunFolder(path).read_spec()
+    folder = RunFolder(path)
+    spec = folder.read_spec()
+    check_complete(folder)
     return agent or spec.agent, env or spec.env
 
 
