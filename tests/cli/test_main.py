@@ -282,7 +282,7 @@ def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words
 
 def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert "file: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
+    assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
     answer = refused(capsys, "bench", "CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json")
     assert "file: File exists" in answer and "steps/s" not in capsys.readouterr().out
     for name, content in (("half.npz", b"PK"), ("empty.npz", b"")):
