@@ -46,8 +46,8 @@ SUITES = {
     ),
     "tabular": (
         "Tabular Q-learning on GridWorld",
-        "Training alone, against the code of the article that GridWorld comes from; 4,096 agents against its 30. Keeping "
-        "only its last table, as the article does not, its code is faster than with every step's, at 30 agents twice.",
+        "Training alone, against the code of the article that GridWorld comes from; 4,096 agents against its 30. The "
+        "article's code keeps the table of every step; keeping the last alone, it is twice as fast at 30 agents.",
     ),
     "es": (
         "Evolution strategies",

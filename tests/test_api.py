@@ -1,6 +1,8 @@
 """The Python face: training, loading, acting, rolling out, resuming, and what bad input gets."""
 
+import json
 import os
+import shutil
 import signal
 
 import jax
@@ -11,6 +13,7 @@ import pytest
 import shoal
 from shoal import PPO
 from shoal.agents import presets
+from shoal.cli.main import main
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckpointError
 from shoal.core.registry import AGENTS, ENVS
@@ -20,7 +23,7 @@ from shoal.nn.torsos import MLP
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.loop import Stopped
-from shoal.train.policy import fit_observation
+from shoal.train.policy import Chance, Policy, fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -207,6 +210,27 @@ def test_evaluation_in_another_world_changes_it(result):
         shoal.evaluate(result.policy(0), "Pendulum-v1")
 
 
+def test_a_population_meets_a_world_of_another_shape_or_time_limit(result):
+    for fields in ({"integrator": "semi-implicit", "force_mag": 30}, {"max_steps": 7}):
+        many = shoal.evaluate(result.folder, episodes=3, env_fields=fields)
+        alone = shoal.evaluate(result.policy(2), episodes=3, env_fields=fields)
+        np.testing.assert_array_equal(many.episode_return[2], alone.episode_return)
+    told = result.policies
+    endless = type(told)(told.actor, told.weights, told.env.replace(max_steps=None), told.names)
+    np.testing.assert_array_equal(
+        shoal.evaluate(endless, episodes=3, env_fields={"max_steps": 7}).episode_return, many.episode_return
+    )
+
+
+def test_a_world_with_other_observations_or_actions_is_refused():
+    lake = shoal.make("FrozenLake-v1")
+    policy = Policy(Chance(lake.action_space), None, lake)
+    assert shoal.evaluate(policy, env_fields={"is_slippery": False}, episodes=2).episode_return.shape == (2,)
+    for other in ({"env": "FrozenLake8x8-v1"}, {"env_fields": {"desc": "SFFF/FFFF/FFFF/FFFF/FFFG"}}):
+        with pytest.raises(ValueError, match=r"trained with observation_space Discrete\(16, uint8\); FrozenLake has"):
+            shoal.evaluate(policy, episodes=2, **other)
+
+
 @pytest.mark.parametrize(("num_envs", "lead"), [(None, (6,)), (3, (6, 3))])
 def test_a_rollout_returns_what_was_asked_for(num_envs, lead, result):
     out = shoal.rollout(result.policy(0), num_steps=6, num_envs=num_envs, keep=["obs", "reward"])
@@ -230,6 +254,30 @@ def test_a_rollout_takes_functions_and_chance():
 def test_comparing_a_run_with_itself_finds_no_difference(result):
     found = shoal.compare(result.folder, result.folder)
     assert found["pairs"] == 4 and found["difference"] == 0 and found["probability_of_improvement"] == 0.5
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"prng": "threefry2x32"}])
+def test_only_members_that_share_their_random_numbers_are_paired(change, result, tmp_path):
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    spec = {**json.loads((other / "spec.json").read_text()), **change}
+    (other / "spec.json").write_text(json.dumps(spec))
+    found = shoal.compare(result.folder, other)
+    assert found["pairs"] == 0 and "difference" not in found and found["members"] == [4, 4]
+
+
+def test_members_without_a_score_are_counted_and_left_out(result, tmp_path, capsys):
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    curves = {**result.curves, "eval_return": result.curves["eval_return"].copy()}
+    curves["eval_return"][:, 2] = -np.inf
+    np.savez(other / "curves.npz", **curves)
+    found = shoal.compare(result.folder, other)
+    assert found["members"] == [4, 3] and found["dropped"] == [0, 1] and found["pairs"] == 3
+    assert main(["compare", str(result.folder), str(other)]) == 0
+    assert "\n1 member of B left out: no finite score\n" in capsys.readouterr().out
+    curves["eval_return"][:] = -np.inf
+    np.savez(other / "curves.npz", **curves)
+    with pytest.raises(ValueError, match="has no finite score to compare"):
+        shoal.compare(result.folder, other)
 
 
 def test_an_action_of_the_wrong_shape_is_refused_in_words():
@@ -266,6 +314,25 @@ def test_resuming_with_changes_says_what_changed(result):
         shoal.train(env=shoal.make("CartPole-v1", gravity=5.0), resume=result.folder)
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         shoal.train(resume=result.folder / "nothing")
+
+
+@pytest.mark.parametrize("given", [{"name": "x"}, {"root": "x"}, {"folder": "x"}, {"preset": "fast"}, {"preset": None}])
+def test_resuming_refuses_what_is_for_a_new_run(given, result):
+    with pytest.raises(ValueError, match=f"{[*given][0]}='.*' is for a new run; resume continues"):
+        shoal.train(resume=result.folder, **given)
+
+
+def test_resuming_compares_seeds_and_knows_aliases(result, monkeypatch):
+    with pytest.raises(ValueError, match=r"cannot be resumed with changes \(seeds: 2 -> 1\)"):
+        shoal.train(resume=result.folder, seeds=1)
+    monkeypatch.setitem(ENVS._aliases, "Pole", "CartPole-v1")
+    assert shoal.train(env="Pole", resume=result.folder, **SILENT).spec.env == "CartPole-v1"
+
+
+def test_a_preset_by_name_is_refused_for_a_value():
+    for pair in ((PPO(), "CartPole-v1"), ("ppo", shoal.make("CartPole-v1"))):
+        with pytest.raises(ValueError, match="preset='fast' needs agent and environment by name"):
+            shoal.train(*pair, preset="fast")
 
 
 def test_a_member_that_turns_nan_stops_alone(tmp_path):

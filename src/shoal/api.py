@@ -7,6 +7,7 @@ For example:
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,8 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import unknown_field
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import AGENTS, ENVS, make
-from shoal.core.struct import to_arrays
+from shoal.core.spaces import alike
+from shoal.core.struct import static_fields, to_arrays
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
 from shoal.rollout.demonstrations import Demonstrations
 from shoal.rollout.evaluate import Evaluation
@@ -65,6 +67,8 @@ class Job(NamedTuple):
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0) -> Plan:
         """Everything the run needs to know. Raises ValueError or TypeError for what cannot work; compiles nothing."""
+        if not math.isfinite(memory_limit_gb):
+            raise ValueError(f"the memory limit of {memory_limit_gb} GB is no size; 0 means all there is.")
         return make_plan(
             self.spec, self.agent, self.env, devices=devices, memory_limit=round(memory_limit_gb * 1024**3)
         )
@@ -75,14 +79,14 @@ def train(
     env: str | Env | None = None,
     *,
     steps: int | None = None,
-    seeds: int = 1,
+    seeds: int | None = None,
     fields: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     env_fields: Mapping[str, Any] | None = None,
     env_sweep: Mapping[str, Sequence[Any]] | None = None,
     preset: str | None = "",
     name: str = "",
-    root: Path | str = "runs",
+    root: Path | str | None = None,
     folder: Path | str | None = None,
     resume: Path | str | None = None,
     figures: bool = True,
@@ -92,27 +96,30 @@ def train(
     memory_limit_gb: float = 0,
     **options: Any,
 ) -> Result:
-    """Train a population, `seeds` members for every combination of swept values, in one compiled program.
+    """Train a population, `seeds` members (1) for every combination of swept values, in one compiled program.
 
     `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
     environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
     `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
     fields. Other `options` are those of `RunSpec`: `seed`, `records`, `evaluations`, `eval_episodes`, `prng`, ...
 
-    Everything is written to `folder`, or a new folder under `root`. `resume="runs/x"` continues a run that was
-    stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+    Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
+    was stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
 
     Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
     here, for the rest of the process. `cache=False` leaves it alone.
     """
     given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
     if resume is not None:
+        _refuse_on_resume(
+            resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
+        )
         job, files = job_to_resume(resume, agent, env, given), RunFolder(resume)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
-        files = RunFolder(folder or (Path(root) / name if name else unused_path(Path(root), run_name(job.spec))))
+        files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
     if cache:
         keep_programs()
     return run_job(
@@ -143,6 +150,8 @@ def make_job(
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
     env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
+    if preset and not (isinstance(agent, str) and isinstance(env, str)):
+        raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
     if isinstance(agent, str) and isinstance(env, str):
         found = presets.find(agent, env, preset or "") if preset is not None else None
         if found is not None:
@@ -169,7 +178,11 @@ def run_job(
     """Run a job in a folder to its end, then draw it."""
     reporter = reporter or Reporter()
     plan = job.plan(devices, memory_limit_gb)
-    if not resume:
+    if plan.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
+        raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
+    if resume:
+        folder.check_writable()
+    else:
         folder.create()
     studio = _Studio(plan, folder, reporter) if figures else None
     try:
@@ -227,6 +240,8 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1.")
+    if max_steps < 0:
+        raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the world's time limit.")
     if isinstance(policy, (str, Path)):
         policy = load_policies(policy)[1]
     many = isinstance(policy, Policies)
@@ -291,8 +306,9 @@ def record(
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
     """How run `a` did against run `b`, over the seeds that both have: by the last evaluation, or the best.
 
-    Gives the difference of means with a paired 95 % bootstrap interval where settings and seeds match, and the
-    probability that a random member of `a` beats a random member of `b`. Raises ValueError without evaluations.
+    Gives the difference of means with a paired 95 % bootstrap interval where settings and random numbers match (base
+    seed, generator and seed index), and the probability that a random member of `a` beats a random member of `b`.
+    Members without a finite score are left out: `dropped` says how many. Raises ValueError where no score is left.
     """
     if metric not in ("last", "best"):
         raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
@@ -304,6 +320,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
         "a": str(a),
         "b": str(b),
         "members": [len(s) for s in scores],
+        "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
         "mean": [float(p.mean()) for p in pooled],
         "interval": [bootstrap_interval(p, np.mean) for p in pooled],
         "probability_of_improvement": probability_of_improvement(*pooled),
@@ -400,23 +417,36 @@ def _fresh_policies(agent: Agent, env: Env, key: Key) -> Any:
 
 
 def _given(
-    steps: Any, seeds: int, fields: Any, sweep: Any, env_fields: Any, env_sweep: Any, options: dict[str, Any]
+    steps: Any, seeds: Any, fields: Any, sweep: Any, env_fields: Any, env_sweep: Any, options: dict[str, Any]
 ) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(RunSpec)}
     for name in options:
         if name not in known:
             raise unknown_field("train", name, known)
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    plain = {"steps": steps, "seeds": None if seeds == 1 else seeds, **options}
+    plain = {"steps": steps, "seeds": seeds, **options}
     return {k: v for k, v in plain.items() if v is not None} | {k: dict(v) for k, v in parts.items() if v}
+
+
+def _refuse_on_resume(path: Path | str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}={str(value)!r} is for a new run; resume continues {path} as it is. Leave it out.")
+
+
+def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
+    return root / name if name else unused_path(root, run_name(spec))
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
     """The job in a folder. Raises ValueError listing what was given and differs from it."""
+    if RunFolder(path).policy.is_dir():
+        raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_unless_name(agent), _unless_name(env))
     folder, _ = open_run(path, *values)
     old = folder.read_spec()
-    asked = {**given, **{k: v for k, v in (("agent", agent), ("env", env)) if isinstance(v, str)}}
+    named = (("agent", agent, AGENTS), ("env", env, ENVS))
+    asked = {**given, **{kind: registry[name].name for kind, name, registry in named if isinstance(name, str)}}
     for part in ("fields", "sweep", "env_fields", "env_sweep"):
         if part in asked:
             asked[part] = {**getattr(old, part), **asked[part]}
@@ -536,22 +566,30 @@ def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str
     if env is not None:
         world = _env_value(env).replace(**fields)
         _check_same_spaces(policy, world)
-        world = to_arrays(world)
-        if not members:
-            return world
-        return jax.tree.map(lambda x: jax.numpy.broadcast_to(x, (members, *x.shape)), world)
-    if members:
-        fields = {k: np.full(members, v, np.asarray(getattr(policy.env, k)).dtype) for k, v in fields.items()}
-    return to_arrays(policy.env.replace(**fields))
+        return to_arrays(_for_all(world, members) if members else world)
+    world = _one_world(policy).replace(**fields)
+    _check_same_spaces(policy, world)
+    if not members:
+        return to_arrays(world)
+    shaping = static_fields(world)
+    everywhere = {k: getattr(world, k) if k in shaping else _for_all(getattr(world, k), members) for k in fields}
+    return to_arrays(policy.env.replace(**everywhere))
+
+
+def _for_all(value: Any, members: int) -> Any:
+    return jax.tree.map(lambda x: np.broadcast_to(x, (members, *np.shape(x))), value)
+
+
+def _one_world(policy: Policy | Policies) -> Env:
+    """The world a policy was trained in; of a population, that of its first member."""
+    return jax.tree.map(lambda x: x[0], policy.env) if isinstance(policy, Policies) else policy.env
 
 
 def _check_same_spaces(policy: Policy | Policies, world: Env) -> None:
-    trained = policy.env
-    if isinstance(policy, Policies):
-        trained = jax.tree.map(lambda x: x[0], trained)
+    trained = _one_world(policy)
     for kind in ("observation_space", "action_space"):
         there, here = getattr(trained, kind), getattr(world, kind)
-        if (type(there), getattr(there, "shape", None)) != (type(here), getattr(here, "shape", None)):
+        if not alike(there, here):
             raise ValueError(f"the policy was trained with {kind} {there}; {type(world).__name__} has {here}.")
 
 
@@ -560,11 +598,14 @@ def _time_limit(world: Env) -> int:
 
 
 def _scores(run: Result, metric: str) -> dict[str, float]:
-    """Return of every member that has one, by setting and seed."""
+    """Return of every member that has a finite one, by setting and by what its random numbers derive from."""
     returns = run.curves["eval_return"]
     seen = returns[~np.isnan(returns).all(axis=1)]
     if not len(seen):
         raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
     values = seen[-1] if metric == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
-    names = [" ".join(f"{k}={v}" for k, v in member.items()) for member in run.members]
+    if not np.isfinite(values).any():
+        raise ValueError(f"{run.folder} has no finite score to compare.")
+    luck = f"{run.spec.prng} {run.spec.seed}"
+    names = [" ".join([luck, *(f"{k}={v}" for k, v in member.items())]) for member in run.members]
     return {name: float(value) for name, value in zip(names, values, strict=True) if np.isfinite(value)}

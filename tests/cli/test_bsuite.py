@@ -43,6 +43,10 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
     assert [path.name for path in (folder / "programs").iterdir()] == ["bandit_noise-0-19"]
     out = capsys.readouterr().out
     assert "bandit_noise" in out and "a part" in out and "4 of 20" in out and "20 of 10,000" in out
+    before = (folder / "scores.json").read_bytes()
+    assert main(["bsuite", "ppo", "--experiments", "catch", "--quick", "--name", "bsuite-ppo", *TINY]) == 2
+    assert "already holds an agent's bsuite: choose another --name" in capsys.readouterr().err
+    assert (folder / "scores.json").read_bytes() == before
 
 
 def test_a_dry_run_says_programs_and_steps(tmp_path, capsys):

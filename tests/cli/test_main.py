@@ -131,6 +131,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --hidden 64,0", "hidden=(64, 0) has a layer without units"),
         ("train ppo CartPole-v1 --env.gravity nan", "--env.gravity nan is not a number"),
         ("train ppo CartPole-v1 --env.max-steps 9,0", "max_steps=0 is no time limit: it must be a whole number"),
+        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be at least 1"),
         ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb -1", "the memory limit must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb x", "argument --memory-limit-gb: x is not a number"),
@@ -168,6 +169,16 @@ def test_an_existing_run_is_not_overwritten(run, capsys):
     assert "already holds a run. Continue it with `shoal train --resume" in refused(capsys, *words)
 
 
+def test_the_folders_of_all_runs_are_checked_before_the_first(run, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(run, tmp_path / "runs" / "x" / "num_envs=8")
+    words = ["train", "ppo", "CartPole-v1", *FLAGS[2:], "--name", "x"]
+    assert "num_envs=8 already holds a run" in refused(capsys, *words, "--num-envs", "4,8")
+    assert "two runs would be written to runs/x/num_envs=4" in refused(capsys, *words, "--num-envs", "4,4")
+    assert [path.name for path in Path("runs/x").iterdir()] == ["num_envs=8"]
+
+
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     (tmp_path / "file").touch()
     words = ["train", "ppo", "CartPole-v1", *FLAGS, "--root", tmp_path / "file"]
@@ -195,7 +206,7 @@ def test_a_dry_run_of_a_resumed_run_trains_nothing(run, capsys):
     ("words", "answer"),
     [
         ("--member 9", "member 9 does not exist: the population has members 0 to 3"),
-        ("--member worst", "--member worst is unknown: give a number, `best` or `all`"),
+        ("--member worst", "--member worst is unknown: give a number, `best` or `all`."),
         ("--episodes 0", "episodes=0 must be at least 1"),
         ("--env.gravty 3", "unknown flag --env.gravty. Did you mean --env.gravity?"),
         ("--env.integrator euler,semi-implicit", "integrator shapes the program: give one value at a time"),
@@ -227,6 +238,64 @@ def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
     assert answer in refused(capsys, "eval", tmp_path / "copy")
 
 
+@pytest.mark.parametrize("words", ["eval RUN", "train --resume RUN"])
+def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    for name, change in (("spec", {"env": "__main__:Drift"}), ("provenance", {"only_in_python": ["env"]})):
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    said = refused(capsys, *words.replace("RUN", str(folder)).split())
+    assert "was made in Python with env of its own, which no file can hold: give env=" in said
+
+
+def test_a_class_of_the_other_kind_is_refused(capsys):
+    Path("my_env.py").write_text(MY_ENV)
+    said = refused(capsys, "train", "my_env.py:MyEnv", "CartPole-v1")
+    assert "my_env.py:MyEnv is no agent but an env: it has no `bind`" in said
+    assert "PPO is no env but an agent" in refused(capsys, "train", "ppo", "shoal.agents.ppo:PPO")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words", "answer"),
+    [
+        ("spec.json", b'{"agent": "pp', "eval RUN", "spec.json is damaged"),
+        ("spec.json", b'{"agent": "pp', "plot RUN", "spec.json is damaged"),
+        ("curves.npz", b"PK", "eval RUN --member best", "curves.npz is damaged"),
+        ("curves.npz", b"", "plot RUN", "curves.npz is damaged"),
+        ("curves.npz", b"PK", "train --resume RUN --no-progress", "curves.npz is damaged"),
+        ("checkpoints/best/manifest.json", b'{"format": 1}', "eval RUN --which best", "its manifest has no sha256"),
+        (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
+    ],
+)
+def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words, answer, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    if "/x" in file:
+        (folder / file).parent.unlink(missing_ok=True)
+        (folder / file).parent.mkdir()
+    (folder / file).write_bytes(content)
+    assert answer in refused(capsys, *[folder if word == "RUN" else word for word in words.split()])
+
+
+def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
+    answer = refused(capsys, "bench", "CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json")
+    assert "file: File exists" in answer and "steps/s" not in capsys.readouterr().out
+    for name, content in (("half.npz", b"PK"), ("empty.npz", b"")):
+        Path(name).write_bytes(content)
+        said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
+        assert f"{name} holds no demonstrations" in said
+
+
+def test_an_infinite_memory_limit_is_refused(capsys):
+    said = refused(capsys, "train", "ppo", "CartPole-v1", "--memory-limit-gb", "inf", "--dry-run")
+    assert "the memory limit of inf GB is no size" in said
+
+
 # What train makes.
 
 
@@ -250,6 +319,18 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     assert "196 x 512 steps = 100,352 steps a member" in out  # 100,000 / (4 x 128), rounded up
     assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
     assert not Path("runs").exists()
+
+
+def test_a_dry_run_takes_the_time_of_runs_and_skips_what_is_none(run, capsys):
+    from shoal.train.export import export
+
+    export(run, "runs/policy")  # has a summary, and no speed
+    for name, text in (("half", '{"agent": "ppo", '), ("list", "[1]")):
+        Path("runs", name).mkdir()
+        Path("runs", name, "summary.json").write_text(text)
+    assert "time        unknown" in say(capsys, "train", "ppo", "CartPole-v1", "--dry-run")[1]
+    status, out, _ = say(capsys, "train", "ppo", "CartPole-v1", "--dry-run", "--root", run.parent)
+    assert status == 0 and "the median of 1 earlier run(s)" in out
 
 
 def test_a_list_on_a_field_that_shapes_the_program_is_one_run_each(capsys):
@@ -283,6 +364,20 @@ def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
     assert status == 0 and " 15 " in out
 
 
+def test_infinity_is_kept_and_read_back(capsys):
+    import shoal
+
+    words = ["--env.theta-threshold", "inf", "--env.x-threshold", "inf,2.4", "--no-figures", "--name", "r"]
+    status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, *words)
+    assert status == 0 and "env.x_threshold=inf" in out, err
+    spec = json.loads(Path("runs/r/spec.json").read_text())
+    assert spec["env_fields"] == {"theta_threshold": "inf"} and spec["env_sweep"] == {"x_threshold": ["inf", 2.4]}
+    assert shoal.load_result("runs/r").spec.env_fields == {"theta_threshold": float("inf")}
+    assert shoal.load_result("runs/r").settings == [{"env.x_threshold": float("inf")}, {"env.x_threshold": 2.4}]
+    assert say(capsys, "eval", "runs/r", "--episodes", "2")[0] == 0
+    assert say(capsys, "train", "--resume", "runs/r", *words[:4], "--no-figures", "--no-progress")[0] == 0
+
+
 # What is done with a run.
 
 
@@ -297,6 +392,26 @@ def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
     ]
     _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--member", "3")
     assert [line.split()[:3] for line in out.splitlines()[3:]] == [["all", "greedy", "1"], ["all", "sampled", "1"]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--episodes", "2", "--env.gravity", "5", "RUN"],
+        ["--env.gravity=5", "RUN", "--episodes", "2"],
+        ["--env.force-mag", "-1", "RUN", "--episodes=2"],
+    ],
+)
+def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
+    said = say(capsys, "eval", *[run if word == "RUN" else word for word in words])
+    assert said == say(capsys, "eval", run, *[word for word in words if word != "RUN"]) and said[0] == 0
+    monkeypatch.chdir(run)  # a run itself, which is not the one meant
+    assert "../nothing is not a run folder" in refused(capsys, "eval", "--episodes", "2", "../nothing")
+
+
+def test_an_unknown_flag_before_the_run_is_named(run, capsys):
+    assert "unknown flag --gravity" in refused(capsys, "eval", "--gravity", "5", run)
+    assert "unknown flag --gravity. Did you mean --env.gravity?" in refused(capsys, "eval", run, "--gravity", "-5")
 
 
 def test_eval_gives_each_setting_its_own_members(run, capsys):
@@ -321,10 +436,43 @@ def test_render_films_a_run_and_a_world(run, capsys):
     assert Path("CartPole-v1.gif").read_bytes()[:3] == b"GIF"
 
 
+def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
+    import shutil
+
+    made = []
+    for words in ([], ["--max-steps", "3"], ["--max-steps", "3", "--sample"], ["--max-steps", "3", "--seed", "5"]):
+        folder = shutil.copytree(run, tmp_path / str(len(made)))
+        status, _, err = say(capsys, "render", folder, *words)
+        assert status == 0, err
+        made.append({path.name: path.read_bytes() for path in (folder / "videos").iterdir()})
+    assert all(set(films) == {"best.gif", "median.gif", "worst.gif"} for films in made)
+    assert len({films["best.gif"] for films in made}) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--member 2", "--member is for a run; CartPole-v1 is a world"),
+        ("--which best", "--which is for a run"),
+        ("--sample", "--sample is for a run"),
+        ("--max-steps -5", "--max-steps -5 must be at least 1"),
+    ],
+)
+def test_render_of_a_world_refuses_what_is_for_a_run(words, answer, capsys):
+    assert answer in refused(capsys, "render", "CartPole-v1", *words.split())
+
+
+def test_eval_of_an_exported_policy_says_which_weights_it_holds(run, capsys):
+    assert say(capsys, "export", run, "--which", "best", "--out", "policy")[0] == 0
+    assert "(best weights)" in say(capsys, "eval", "policy", "--episodes", "2", "--which", "last")[1]
+
+
 def test_plot_draws_one_run_or_several(run, capsys):
     assert say(capsys, "plot", run, "--x", "wall", "--out", "one.png")[0] == 0
     assert say(capsys, "plot", run, run, "--out", "two.svg")[0] == 0
     assert Path("one.png").is_file() and Path("two.svg").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1")[1] == "curves.png\n" and Path("curves.png").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1", run, "--out", "both.png")[0] == 0
 
 
 def test_listings_name_everything_and_show_manuals(capsys):
@@ -339,6 +487,23 @@ def test_listings_name_everything_and_show_manuals(capsys):
 def test_the_doctor_names_devices_and_cache(capsys):
     _, out, _ = say(capsys, "doctor")
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
+
+
+@pytest.mark.parametrize("advice", [[], ["an NVIDIA GPU is here"]])
+def test_the_doctor_ends_with_1_where_something_needs_attention(advice, capsys, monkeypatch):
+    monkeypatch.setattr("shoal.cli.doctor._advice", lambda seen: iter(advice))
+    status, out, _ = say(capsys, "doctor")
+    assert status == len(advice) and ("nothing needs attention" in out) == (not advice)
+
+
+@pytest.mark.parametrize("command", ["render", "record", "export"])
+def test_all_members_are_for_eval_only(command, run, capsys):
+    assert "--member all is unknown: give a number or `best`." in refused(capsys, command, run, "--member", "all")
+
+
+def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
+    status, out, err = say(capsys, "export", "zoo:ppo/CartPole-v1")
+    assert status == 0 and out.startswith("ppo-CartPole-v1-policy ("), err
 
 
 @pytest.mark.parametrize(
@@ -376,7 +541,54 @@ def test_small_loops_are_asked_for_unless_the_user_asks_otherwise(monkeypatch, g
 def test_stepping_without_a_network_fuses_larger_loops():
     assert _small_loop("bench", ["CartPole-v1"]) == STEPPING_LOOP
     assert _small_loop("bench", ["CartPole-v1", "--policy", "mlp"]) == SMALL_LOOP
+    assert _small_loop("bench", ["CartPole-v1", "--policy=mlp"]) == SMALL_LOOP
     assert _small_loop("train", ["ppo", "CartPole-v1"]) == SMALL_LOOP
+
+
+@pytest.mark.parametrize(
+    ("words", "cache", "threads"),
+    [
+        ("--no_cache --threads 1e1", False, 10),
+        ("--no-cache --threads=1_6", False, 16),
+        ("--threads -4", True, 0),
+        ("--threads many", True, 0),
+        ("--steps 5", True, 0),
+    ],
+)
+def test_what_the_host_needs_to_know_is_read_as_the_parser_reads_it(words, cache, threads, monkeypatch, capsys):
+    asked = {}
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: asked.update(options))
+    with monkeypatch.context() as once:
+        once.delitem(sys.modules, "jax")
+        once.setattr("shoal.cli.train.train", lambda words: None)
+        assert main(["train", "ppo", "CartPole-v1", *words.split()]) == 0
+    assert (asked["cache"], asked["threads"]) == (cache, threads)
+
+
+def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys):
+    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    monkeypatch.setenv("JAX_PLATFORMS", "")
+    with monkeypatch.context() as once:
+        once.delitem(sys.modules, "jax")
+        once.setattr("shoal.cli.measure.measure", lambda words: None)
+        assert main(["bench", "CartPole-v1", "--device=cpu"]) == 0
+    assert os.environ["JAX_PLATFORMS"] == "cpu"
+    assert "--device gpu: JAX sees none here" in refused(capsys, "bench", "CartPole-v1", "--device", "gpu")
+
+
+def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsys):
+    from functools import partial
+
+    from shoal.train.placement import place
+
+    monkeypatch.setattr("shoal.train.plan.place", partial(place, on_mesh=True))
+    said = refused(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--block", "2")
+    assert "block=2 is for CPUs; here it is 2 x cpu, all members at a time" in said and not Path("runs").exists()
+
+
+def test_evaluations_that_records_have_no_room_for_are_said(capsys):
+    words = ["train", "ppo", "CartPole-v1", "--evaluations", "50", "--records", "3", "--dry-run"]
+    assert "3, 3 (not 50) of them evaluated" in say(capsys, *words)[1]
 
 
 def test_the_steps_of_a_small_rollout_are_one_kernel():
@@ -435,6 +647,41 @@ def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
         for name in straight:
             np.testing.assert_array_equal(resumed[name], straight[name], err_msg=name)
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
+    from shoal.train.records import Records
+
+    save = Records.save
+
+    def save_and_interrupt(self, *arguments):
+        save(self, *arguments)
+        if len(self) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as once:
+        once.setattr(Records, "save", save_and_interrupt)
+        words = [*FLAGS[2:], "--num-envs", "4,8", "--no-figures", "--name", "r"]
+        status, _, err = say(capsys, "train", "ppo", "CartPole-v1", *words)
+    assert status == 130 and "stopped when all was trained. To draw it: shoal train --resume runs/r/num_envs=4" in err
+    assert [path.name for path in Path("runs/r").iterdir()] == ["num_envs=4"]
+    assert Path("runs/r/num_envs=4/summary.json").is_file()
+
+
+def test_ctrl_c_is_heard_in_the_middle_of_a_chunk_and_the_second_does_not_wait(tmp_path):
+    words = "train ppo CartPole-v1 --steps 100_000_000_000 --records 1 --no-figures --seeds 1"  # hours
+    command = [sys.executable, "-m", "shoal.cli.main", *words.split()]
+    answers = ("compiled in", "stopping when this chunk is saved; Ctrl-C again stops at once", "interrupted")
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for answer in answers:
+                while answer not in (line := process.stderr.readline()):
+                    assert line, f"ended before it said {answer!r}"
+                time.sleep(0.5)  # into the chunk
+                process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_resume(tmp_path, capsys, monkeypatch):

@@ -253,6 +253,13 @@ def test_a_policy_is_watched_until_it_is_stopped(console):
     assert console.is_restored()
 
 
+def test_a_run_or_a_world_may_stand_after_its_options(capsys):
+    assert main(["play", "--member", "9", "zoo:ppo/CartPole-v1"]) == 2
+    assert "member 9 does not exist" in capsys.readouterr().err
+    assert main(["play", "--env.gravity", "3,4", "CartPole-v1"]) == 2
+    assert "--env.gravity has several values" in capsys.readouterr().err
+
+
 def test_what_cannot_be_watched_is_said(capsys):
     assert main(["play", "zoo:ppo/CartPole"]) == 2
     assert "the zoo has no 'ppo/CartPole'. Did you mean ppo/CartPole-v1?" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, explain, flat_size, zeros
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, alike, explain, flat_size, zeros
 
 INF = float("inf")
 REAL = st.floats(-(2.0**90), 2.0**90, width=32)
@@ -219,3 +219,15 @@ def test_explain_looks_at_numbers_while_a_program_is_traced():
 )
 def test_a_space_prints_as_it_is_written(space, text):
     assert repr(space) == text
+
+
+def test_spaces_are_alike_when_only_bounds_of_boxes_differ():
+    box = Box(0.0, 1.0, (2,))
+    assert alike(box, Box(-3.0, 9.0, (2,))) and not alike(box, Box(0.0, 1.0, (3,)))
+    assert not alike(Box(0, 1, (2,), np.uint8), box)
+    assert alike(Discrete(3), Discrete(3)) and not alike(Discrete(3), Discrete(4))
+    assert not alike(Discrete(3), Discrete(3, np.uint8))
+    assert not alike(MultiDiscrete((2, 3)), MultiDiscrete((2, 4))) and not alike(Discrete(2), box)
+    assert alike(Dict({"a": box, "b": Discrete(2)}), Dict({"b": Discrete(2), "a": Box(0.0, 2.0, (2,))}))
+    assert not alike(Dict({"a": box}), Dict({"b": box})) and not alike(Dict({"a": box}), Dict({"a": Discrete(2)}))
+    assert alike(Tuple((box,)), Tuple((box,))) and not alike(Tuple((box,)), Tuple((box, box)))

@@ -9,7 +9,8 @@ from shoal.tracking.progress import LiveBar, PlainLines, duration, rate, reporte
 from shoal.train.placement import Placement
 
 PLAN = SimpleNamespace(
-    spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100),
+    spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100, evaluations=50),
+    eval_records=[0, 1, 2],
     members=2,
     steps=128,
     updates=4,
@@ -27,7 +28,7 @@ def test_lines_say_what_runs_and_how_well():
     reporter.record(2, LINE, 12_345.0, 61.0)
     assert stream.getvalue().splitlines() == [
         "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 CPU cores, "
-        "one member at a time on each",
+        "one member at a time on each, 3 evaluations (not 50: one a record)",
         "compiled in 1.2 s",
         " 50%            64 steps  return 21.5 (20 to 23)  12.3k steps/s  1:01 left",
     ]

@@ -1,6 +1,7 @@
 """A policy exported from a run acts, scores and reads as it did there."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -69,10 +70,39 @@ def test_what_is_exported_names_no_folder_of_the_machine(run, tmp_path):
 
 def test_a_folder_with_a_run_is_not_written_over(run, tmp_path):
     export(run.folder, tmp_path / "policy")
-    with pytest.raises(FileExistsError, match="already holds a run"):
+    with pytest.raises(FileExistsError, match="policy already holds an exported policy: choose another --out"):
         export(run.folder, tmp_path / "policy")
+    with pytest.raises(FileExistsError, match="already holds a run. Continue it with .*, or choose another --out"):
+        export(run.folder, run.folder)
     with pytest.raises(ValueError, match="member=9 is unknown: give 'best', or a number from 0 to 3"):
         export(run.folder, tmp_path / "other", 9)
+
+
+def test_an_exported_policy_is_not_resumed_and_stays_as_it_was(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy")
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for folder in (path, "zoo:ppo/CartPole-v1"):
+        with pytest.raises(ValueError, match="holds an exported policy, not a run that can go on"):
+            shoal.train(resume=folder, progress=False, figures=False, cache=False)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_a_run_that_is_not_finished_leaves_nothing_behind(run, tmp_path):
+    shutil.copytree(run.folder, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(FileNotFoundError, match="run is not finished: `shoal train --resume"):
+        export(tmp_path / "run", tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
+
+
+def test_a_policy_that_was_never_evaluated_has_no_score(run, tmp_path):
+    shutil.copytree(run.folder, tmp_path / "run")
+    summary = run.summary
+    summary["per_member"] = [{**member, "last": None, "best": None} for member in summary["per_member"]]
+    RunFolder(tmp_path / "run").write_json("summary.json", summary)
+    made = shoal.load_result(export(tmp_path / "run", tmp_path / "policy"))
+    assert made.summary["last"] == made.summary["best"] == {"members": 0} and "no evaluation" in repr(made)
+    assert "nan" in made._repr_html_()
 
 
 def test_a_damaged_policy_is_refused(run, tmp_path):

@@ -183,6 +183,8 @@ def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program],
 
     root = Path(arguments.root)
     folder = RunFolder(root / arguments.name if arguments.name else unused_path(root, f"bsuite-{agent}"))
+    if (folder.path / "programs").exists() or (folder.path / "scores.json").exists():
+        raise FileExistsError(f"{folder.path} already holds an agent's bsuite: choose another --name.")
     folder.create()
     logs: dict[str, dict[int, Any]] = {}
     costs: dict[str, list[float]] = {}
@@ -254,7 +256,7 @@ def _write_scores(folder: Any, agent: str, spec: Any, logs: dict, costs: dict) -
             "seconds": costs[name][1],
         }
     tags = tag_scores({name: row["score"] for name, row in rows.items() if row["score"] is not None})
-    content = {"agent": agent, "fields": spec.fields, "seed": spec.seed, "experiments": rows, "tags": tags}
+    content = {"agent": agent, "fields": spec.to_json()["fields"], "seed": spec.seed, "experiments": rows, "tags": tags}
     folder.write_json("scores.json", content)
 
 

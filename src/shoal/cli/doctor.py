@@ -16,7 +16,7 @@ PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "p
 
 
 def doctor(words: list[str]) -> int:
-    """Print the facts, then advice."""
+    """Print the facts, then advice. Returns 1 where there is some."""
     Parser(prog="shoal doctor", description="Devices, cache, known bugs, what to install.").parse_all(words)
     import jax
 
@@ -33,7 +33,7 @@ def doctor(words: list[str]) -> int:
     print("\n".join(f"{name:10} {text}" for name, text in rows))
     advice = list(_advice(devices[0].platform))
     print("\n" + "\n".join(f"! {line}" for line in advice) if advice else "\nnothing needs attention")
-    return 0
+    return 1 if advice else 0
 
 
 def _advice(seen: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ def _one(plan: Plan, root: Path) -> str:
         ("updates", f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member"),
         (
             "records",
-            f"{len(plan.boundaries)}, {len(plan.eval_records)} of them evaluated on {spec.eval_episodes} episodes",
+            f"{len(plan.boundaries)}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",
         ),
         ("devices", place.describe()),
         ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
@@ -43,6 +43,11 @@ def _one(plan: Plan, root: Path) -> str:
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
 
 
+def _evaluations(plan: Plan) -> str:
+    asked, made = plan.spec.evaluations, len(plan.eval_records)
+    return f"{made} (not {asked})" if asked > made else str(made)
+
+
 def _weights(plan: Plan) -> int:
     agent, env = jax.tree.map(lambda x: x[0], (plan.agent, plan.env))
     policy = jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), agent, env)
@@ -51,16 +56,24 @@ def _weights(plan: Plan) -> int:
 
 def _time(plan: Plan, root: Path) -> str:
     """From the rate of earlier runs of the same pair under the same root."""
-    rates = []
-    for path in root.glob("**/summary.json"):
-        summary: dict[str, Any] = json.loads(path.read_text())
-        if (summary.get("agent"), summary.get("env")) == (plan.spec.agent, plan.spec.env):
-            rates.append(summary["steps_per_second"])
+    pair = (plan.spec.agent, plan.spec.env)
+    found = [summary for summary in map(_read, root.glob("**/summary.json")) if summary]
+    same = [summary for summary in found if (summary.get("agent"), summary.get("env")) == pair]
+    rates = [rate for summary in same if (rate := summary.get("steps_per_second"))]  # an exported policy has none
     if not rates:
         return f"unknown: no finished run of {plan.spec.agent} on {plan.spec.env} under {root} to go by"
     rate = statistics.median(rates)
     total = duration(plan.steps * plan.members / rate)
     return f"about {total} of training at {rate:,.0f} steps/s, the median of {len(rates)} earlier run(s)"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A summary; nothing where the file is not one."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _words(fields: Any) -> str:

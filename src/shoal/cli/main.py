@@ -3,12 +3,14 @@
 Nothing at the top of this file imports JAX: `shoal --help` answers at once.
 """
 
+import argparse
 import importlib
-import itertools
 import os
 import sys
 import traceback
 from typing import NamedTuple
+
+from shoal.cli.parser import hyphened, value_after, whole_number
 
 
 class Command(NamedTuple):
@@ -50,14 +52,22 @@ INTERRUPTED, MISTAKE = 130, 2
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C.
+
+    `shoal doctor` also ends with 1, where something needs attention.
+    """
+    as_command = words is None
     words = list(sys.argv[1:] if words is None else words)
+    words = [hyphened(word) for word in words]
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
         return _dispatch(words)
     except KeyboardInterrupt:
         print("shoal: interrupted.", file=sys.stderr)
+        if as_command:
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)  # threads that compile or train are not waited for: files survive a kill
         return INTERRUPTED
     except BrokenPipeError:  # `shoal envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -87,8 +97,9 @@ def _dispatch(words: list[str]) -> int:
     if command.wakes_jax and "jax" not in sys.modules and not _only_help(name, words):
         from shoal.train.host import prepare
 
-        cache, threads = "--no-cache" not in words, _number_after("--threads", words)
-        prepare(cache=cache, threads=threads, small_loop=_small_loop(name, words))
+        if name == "bench" and value_after("--device", words) == "cpu":
+            os.environ["JAX_PLATFORMS"] = "cpu"  # JAX takes the best there is otherwise
+        prepare(cache="--no-cache" not in words, threads=_threads(words), small_loop=_small_loop(name, words))
     function = getattr(importlib.import_module(command.module), command.function)
     return function([word for word in words if word != "--no-cache"]) or 0
 
@@ -105,7 +116,7 @@ def _help() -> str:
 def _small_loop(name: str, words: list[str]) -> int:
     from shoal.train.host import SMALL_LOOP, STEPPING_LOOP
 
-    without_network = name == "bench" and "mlp" not in words
+    without_network = name == "bench" and value_after("--policy", words) != "mlp"
     return STEPPING_LOOP if without_network else SMALL_LOOP
 
 
@@ -113,16 +124,18 @@ def _only_help(name: str, words: list[str]) -> bool:
     return name in ("train", "bsuite") and words[:1] in ([], ["--help"], ["-h"])
 
 
-def _number_after(option: str, words: list[str]) -> int:
-    for word, value in itertools.pairwise([*words, ""]):
-        if word.startswith(option):
-            text = word.partition("=")[2] or value
-            return int(text) if text.isdigit() else 0
-    return 0
+def _threads(words: list[str]) -> int:
+    """What `--threads` asks for; 0 where it asks for nothing, or for what the command will refuse."""
+    try:
+        return max(whole_number(value_after("--threads", words) or "0"), 0)
+    except argparse.ArgumentTypeError:
+        return 0
 
 
 def _is_mistake(error: Exception) -> bool:
-    """Whether shoal itself raised it, on purpose: an error out of another library is a bug, and shows its traceback."""
+    """Whether shoal itself raised it, on purpose, or a file is the reason: any other error is a bug, with traceback."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
         return False
     frames = traceback.extract_tb(error.__traceback__)

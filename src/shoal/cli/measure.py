@@ -36,12 +36,10 @@ def measure(words: list[str]) -> None:
 
     for name in arguments.names:
         ENVS[name].build()  # every mistake before any measurement
+    _check_writable(Path(arguments.out))
 
-    if arguments.device:
-        try:
-            jax.config.update("jax_default_device", jax.local_devices(backend=arguments.device)[0])
-        except RuntimeError:
-            raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.") from None
+    if arguments.device not in (None, jax.default_backend()):  # `main` asked for a CPU, JAX prefers a GPU
+        raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.")
     rows = []
     print(f"{'world':32} {'policy':7} {'envs':>9} {'steps/s':>16} {'compile s':>10} {'reused':>7}")
     for row in bench(arguments.names, policy=arguments.policy, sizes=sizes, seconds=arguments.seconds):
@@ -53,3 +51,12 @@ def measure(words: list[str]) -> None:
         )
     report(rows, Path(arguments.out))
     print(arguments.out)
+
+
+def _check_writable(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a"):  # what is there stays as it is
+        pass
+    if is_new:
+        path.unlink()

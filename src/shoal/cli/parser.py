@@ -1,6 +1,7 @@
 """argparse with the manners of shoal: one line for a mistake, nearest names for an unknown flag. Imports no JAX."""
 
 import argparse
+import itertools
 import math
 from typing import Any
 
@@ -14,9 +15,22 @@ class Parser(argparse.ArgumentParser):
         """Every mistake on the command line is a ValueError; `main` prints it."""
         raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
 
+    def positional(self, name: str, words: list[str]) -> str:
+        """One positional argument, wherever it stands, before the flags `--env.NAME VALUE` of its world are known.
+
+        Empty where it cannot be told from the value of an unknown flag, or is missing: `parse_all` then says so.
+        """
+        plain = _joined_negatives(_without_world(words))
+        try:
+            arguments, left = self.parse_known_args(plain)
+        except ValueError:
+            return ""
+        found, unknown = getattr(arguments, name), [word for word in left if word.startswith("-")]
+        return "" if unknown and plain.index(unknown[0]) < plain.index(found) else found
+
     def parse_all(self, words: list[str]) -> argparse.Namespace:
         """Parse everything, or raise ValueError naming the first flag that is unknown and its neighbors."""
-        arguments, left = self.parse_known_args(_joined_negatives([_hyphened(word) for word in words]))
+        arguments, left = self.parse_known_args(_joined_negatives(words))
         if not left:
             return arguments
         wrong = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
@@ -48,6 +62,15 @@ def whole_number(text: str) -> int:
     return int(number)
 
 
+def value_after(option: str, words: list[str]) -> str:
+    """What was written for an option, before anything is parsed: `--seed 1` or `--seed=1`. Empty if it is missing."""
+    for word, following in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return ""
+
+
 def real_number(text: str) -> float:
     """A number, however written. Raises what argparse reports."""
     try:
@@ -56,10 +79,21 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text} is not a number") from None
 
 
-def _hyphened(word: str) -> str:
+def hyphened(word: str) -> str:
     """`--learning_rate=1e-3` as `--learning-rate=1e-3`: both spellings are understood."""
     option, equals, value = word.partition("=")
     return option.replace("_", "-") + equals + value if option.startswith("--") else word
+
+
+def _without_world(words: list[str]) -> list[str]:
+    """Words without the constants of a world, each with one value, and without a call for help."""
+    kept, before = [], ""
+    for word in words:
+        is_value = before.startswith("--env.") and "=" not in before
+        if not is_value and not word.startswith("--env.") and word not in ("-h", "--help"):
+            kept.append(word)
+        before = "" if is_value else word
+    return kept
 
 
 def _joined_negatives(words: list[str]) -> list[str]:

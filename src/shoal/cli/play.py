@@ -24,10 +24,10 @@ TILE_WORLD_HELP = "arrows walk  p pick up  d drop  space toggle  enter done"
 
 def play(words: list[str]) -> None:
     """Keys become actions, states pictures, until `q`. What names a run is watched instead."""
-    if words and _is_run(words[0]):
-        from shoal.cli.watch import watch
+    from shoal.cli import watch
 
-        return watch(words)
+    if _is_run(watch.options().positional("run", words)):
+        return watch.watch(words)
     env, seed = _world(words)
     game = Game(env, seed)
     with Screen() as screen:
@@ -112,7 +112,7 @@ class Game:
 def _is_run(word: str) -> bool:
     from shoal.train.folder import ZOO_PREFIX
 
-    return word.startswith(ZOO_PREFIX) or (Path(word) / "spec.json").is_file()
+    return word.startswith(ZOO_PREFIX) or (word != "" and (Path(word) / "spec.json").is_file())
 
 
 def keys_of(num_actions: int, is_level: bool) -> Mapping[str, int]:
@@ -142,10 +142,10 @@ def _world(words: list[str]) -> tuple[Any, int]:
     parser.add_argument("env", metavar="ENV", help="the name of an environment, or file.py:Class")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
     flags = []
-    if words and not words[0].startswith("-"):
-        entry = ENVS[words[0]]
+    if name := parser.positional("env", words):
+        entry = ENVS[name]
         flags = flags_of(entry.cls, entry.preset, prefix="env.")
-        add_flags(parser, f"the world {words[0]}", flags)
+        add_flags(parser, f"the world {name}", flags)
     arguments = parser.parse_all(words)
     given = read_flags(arguments, flags)
     several = [*given.sweep, *given.variants]

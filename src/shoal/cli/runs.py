@@ -23,7 +23,7 @@ def evaluate_run(words: list[str]) -> None:
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
     parser.add_argument("--sample", action="store_true", help="only as in training, not greedily")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
-    path, flags = _run_and_world_flags(parser, words)
+    flags = _world_flags(parser, parser.positional("run", words))
     arguments = parser.parse_all(words)
 
     import numpy as np
@@ -37,8 +37,8 @@ def evaluate_run(words: list[str]) -> None:
     given = read_flags(arguments, flags)
     if given.variants:
         raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
-    _, policies = load_policies(path, arguments.which)
-    result = api.load_result(path)
+    _, policies = load_policies(arguments.run, arguments.which)
+    result = api.load_result(arguments.run)
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
@@ -54,7 +54,8 @@ def evaluate_run(words: list[str]) -> None:
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
                 row = [setting_words(world), actions, *score_cells(score_summary(scores))]
                 rows.append([setting, *row] if swept else row)
-    print(f"mean return of {arguments.episodes} episodes, over members ({arguments.which} weights)")
+    weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, whatever is asked for
+    print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights)")
     head = ("world", "actions", *SCORE_HEAD)
     print(table(("setting", *head) if swept else head, rows))
 
@@ -68,13 +69,15 @@ def render(words: list[str]) -> None:
         "shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --out cartpole.gif",
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
-    parser.add_argument("--member", metavar="M", help="only this member of the run")
-    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episode (default 0)")
-    parser.add_argument("--max-steps", type=whole_number, default=0, metavar="N", help="end the episode here")
+    parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
+    parser.add_argument("--which", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
+    parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode here")
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
     arguments = parser.parse_all(words)
+    if arguments.max_steps is not None and arguments.max_steps < 1:
+        raise ValueError(f"--max-steps {arguments.max_steps} must be at least 1.")
 
     from shoal.train.folder import locate
 
@@ -100,10 +103,12 @@ def plot(words: list[str]) -> None:
     )
     arguments = parser.parse_all(words)
 
+    from shoal.train.folder import RunFolder
     from shoal.viz.curves import plot_run, plot_runs
 
     if len(arguments.runs) == 1:
-        print(plot_run(arguments.runs[0], arguments.out, arguments.x))
+        is_exported = RunFolder(arguments.runs[0]).policy.is_dir()
+        print(plot_run(arguments.runs[0], arguments.out or ("curves.png" if is_exported else None), arguments.x))
     else:
         print(plot_runs(arguments.runs, arguments.out or "curves.png", arguments.x))
 
@@ -142,6 +147,9 @@ def compare_runs(words: list[str]) -> None:
         )
     else:
         print("no setting and seed is in both, so nothing can be paired")
+    for label, count in zip("AB", found["dropped"], strict=True):
+        if count:
+            print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
     print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
 
 
@@ -161,9 +169,13 @@ def export(words: list[str]) -> None:
     arguments = parser.parse_all(words)
 
     from shoal.train.export import export as write
+    from shoal.train.folder import ZOO_PREFIX
 
     member = "best" if arguments.member == "best" else member_number(arguments.member)
-    path = write(arguments.run, arguments.out or f"{Path(arguments.run)}-policy", member, arguments.which)
+    beside = str(Path(arguments.run))
+    if beside.startswith(ZOO_PREFIX):  # not into the package
+        beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
+    path = write(arguments.run, arguments.out or f"{beside}-policy", member, arguments.which)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 
@@ -207,30 +219,33 @@ def _parser(name: str, usage: str, description: str, examples: str) -> Parser:
     )
 
 
-def _run_and_world_flags(parser: Parser, words: list[str]) -> tuple[str, list]:
-    """Add flags for the constants of the world that a run was made in, when the run comes first."""
-    if not words or words[0].startswith("-"):
-        return "", []
+def _world_flags(parser: Parser, run: str) -> list:
+    """Add flags for the constants of the world that a run was made in; none where no run is named."""
+    if not run:
+        return []
     from shoal.cli.fields import add_flags, flags_of
     from shoal.core.registry import ENVS
     from shoal.train.folder import RunFolder
+    from shoal.train.policy import check_complete
 
-    spec = RunFolder(words[0]).read_spec()
+    folder = RunFolder(run)
+    spec = folder.read_spec()
+    check_complete(folder)
     flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
     add_flags(parser, f"the world {spec.env}", flags)
-    return words[0], flags
+    return flags
 
 
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
     if member == "all":
         return policies
-    return policies[result.ranking(which)[0] if member == "best" else member_number(member)]
+    return policies[result.ranking(which)[0] if member == "best" else member_number(member, ", `best` or `all`")]
 
 
-def member_number(text: str) -> int:
-    """The number that was given for `--member`. Raises ValueError for anything else."""
+def member_number(text: str, others: str = " or `best`") -> int:
+    """The number that was given for `--member`, which may also be `others`. Raises ValueError for anything else."""
     if not text.lstrip("-").isdigit():
-        raise ValueError(f"--member {text} is unknown: give a number, `best` or `all`.")
+        raise ValueError(f"--member {text} is unknown: give a number{others}.")
     return int(text)
 
 
@@ -238,20 +253,23 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
     from shoal import api
     from shoal.core.keys import make_key
     from shoal.train.policy import load_policies
-    from shoal.viz.videos import draw_members, film
+    from shoal.viz.videos import camera_for, draw_members, film
 
+    which, greedy = arguments.which or "last", not arguments.sample
     result = api.load_result(arguments.what)
-    ranking = result.ranking(arguments.which)
-    plan, policies = load_policies(arguments.what, arguments.which)
-    is_exported = (result.folder / "policy").is_dir()
+    ranking = result.ranking(which)
+    plan, policies = load_policies(arguments.what, which)
+    horizon = arguments.max_steps or plan.horizon
+    is_exported = bool(result.exported)
     if arguments.member is None and not arguments.out and not is_exported:
-        return draw_members(plan, policies.weights, ranking, result.folder / "videos")
+        camera = camera_for(plan, horizon, greedy)
+        key = None if arguments.seed is None else make_key(arguments.seed)
+        return draw_members(plan, policies.weights, ranking, result.folder / "videos", camera, key)
     member = ranking[0] if arguments.member in (None, "best") else member_number(arguments.member)
     policy = policies[member]
     beside = f"{result.spec.env}.gif" if is_exported else result.folder / "videos" / f"member-{member}.gif"
     out = Path(arguments.out or beside)
-    horizon = arguments.max_steps or plan.horizon
-    return [film(policy, make_key(arguments.seed), horizon, out, policy.name, greedy=not arguments.sample)]
+    return [film(policy, make_key(arguments.seed or 0), horizon, out, policy.name, greedy)]
 
 
 def _film_chance(arguments: argparse.Namespace) -> Path:
@@ -263,8 +281,11 @@ def _film_chance(arguments: argparse.Namespace) -> Path:
 
     if Path(arguments.what).exists() and ":" not in arguments.what:
         raise FileNotFoundError(f"{arguments.what} is not a run folder: it has no spec.json.")
+    for option in ("member", "which", "sample"):
+        if getattr(arguments, option):
+            raise ValueError(f"--{option} is for a run; {arguments.what} is a world, filmed under random actions.")
     world = make(arguments.what)
     horizon = arguments.max_steps or min(int(world.max_steps or 500), 500)
     policy = Policy(Chance(world.action_space), None, to_arrays(world), "random actions")
     out = Path(arguments.out or f"{arguments.what.rpartition(':')[2]}.gif")
-    return film(policy, make_key(arguments.seed), horizon, out, "random actions", greedy=False)
+    return film(policy, make_key(arguments.seed or 0), horizon, out, "random actions", greedy=False)

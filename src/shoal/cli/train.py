@@ -46,6 +46,8 @@ def train(words: list[str]) -> int:
     agent, env = map(_absolute, [*names, "", ""][:2])
     parser, flags = _full_parser(agent, env, rest)
     arguments = parser.parse_all(rest)
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ValueError(f"--threads {arguments.threads} must be at least 1; leave it out for one a core.")
     given = {kind: read_flags(arguments, found) for kind, found in flags.items()}
     options = {name: getattr(arguments, name) for name in SPEC_OPTIONS if getattr(arguments, name) is not None}
     if arguments.resume:
@@ -121,12 +123,15 @@ def _full_parser(agent: str, env: str, rest: list[str]) -> tuple[Parser, dict[st
 
 def _names_of_run(rest: list[str], agent: str, env: str) -> tuple[str, str]:
     from shoal.train.folder import RunFolder
+    from shoal.train.policy import check_complete
 
     word = next(i for i, w in enumerate(rest) if w.startswith("--resume"))
     path = rest[word].partition("=")[2] or (rest[word + 1] if len(rest) > word + 1 else "")
     if not path:
         return agent, env
-    spec = RunFolder(path).read_spec()
+    folder = RunFolder(path)
+    spec = folder.read_spec()
+    check_complete(folder)
     return agent or spec.agent, env or spec.env
 
 
@@ -182,14 +187,15 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
     root = Path(arguments.root or "runs")
+    stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
+    base = root / arguments.name if arguments.name else unused_path(root, stem)
+    folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
+    _check_folders(folders)
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
         print(describe(plans, root))
         return 0
-    stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
-    base = root / arguments.name if arguments.name else unused_path(root, stem)
-    folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
     results = []
     for job, folder in zip(jobs, folders, strict=True):
         result = _run(arguments, job, folder)
@@ -199,6 +205,14 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     if len(results) > 1:
         _print_table(tasks, results)
     return 0
+
+
+def _check_folders(folders: list[Any]) -> None:
+    """Every mistake before the first run: the last one's would come after hours."""
+    for number, folder in enumerate(folders):
+        folder.check_unused()
+        if folder.path in [other.path for other in folders[:number]]:
+            raise ValueError(f"two runs would be written to {folder.path}: name each value once.")
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:

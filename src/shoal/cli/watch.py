@@ -63,7 +63,8 @@ class Watched(Game):
         return "space stops and goes on"
 
 
-def _arguments(words: list[str]) -> argparse.Namespace:
+def options() -> Parser:
+    """What may be said about a policy to watch."""
     parser = Parser(
         prog="shoal play",
         usage="shoal play RUN [options]",
@@ -78,7 +79,11 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--speed", type=whole_number, default=15, metavar="N", help="steps a second (default 15)")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
-    arguments = parser.parse_all(words)
+    return parser
+
+
+def _arguments(words: list[str]) -> argparse.Namespace:
+    arguments = options().parse_all(words)
     if arguments.speed < 1:
         raise ValueError(f"--speed {arguments.speed} must be at least 1 step a second.")
     return arguments

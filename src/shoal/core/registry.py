@@ -19,6 +19,9 @@ from shoal.core.errors import unknown_field, unknown_name
 Cls = TypeVar("Cls", bound=type)
 
 
+HALLMARKS = {"agent": "bind", "env": "transition"}  # what a class must have to be of a kind
+
+
 class Entry(NamedTuple):
     """A registered name: what to build, and the fields it presets."""
 
@@ -125,6 +128,10 @@ class Registry(Mapping[str, Entry]):
         found = getattr(module, attribute)
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise ValueError(f"{path} is no {self.kind}: name a class that has @struct above it.")
+        needed = HALLMARKS.get(self.kind)
+        if needed and not hasattr(found, needed):
+            others = [f" but an {kind}" for kind, mark in HALLMARKS.items() if hasattr(found, mark)]
+            raise ValueError(f"{path} is no {self.kind}{''.join(others)}: it has no `{needed}`.")
         return Entry(path, found, {})
 
 

@@ -246,6 +246,18 @@ def misfit(space: Space, x: Any, name: str = "it") -> str | None:
     return None
 
 
+def alike(one: Space, other: Space) -> bool:
+    """Whether elements of two spaces have the same structure, shapes, dtypes and choices; bounds may differ."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (Tuple, Dict)) and isinstance(other, (Tuple, Dict)):
+        mine, theirs = _parts(one), _parts(other)
+        return mine.keys() == theirs.keys() and all(alike(part, theirs[name]) for name, part in mine.items())
+    if isinstance(one, Box) and isinstance(other, Box):
+        return (one.shape, one.dtype) == (other.shape, other.dtype)
+    return one == other
+
+
 def only_boxes(space: Any) -> bool:
     """Whether every part of a space holds numbers, none a choice."""
     if isinstance(space, (Tuple, Dict)):

@@ -23,17 +23,20 @@ def export(run: Path | str, out: Path | str, member: int | str = "best", which: 
     """Write one member's policy to the folder `out` and return it.
 
     `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). Raises FileExistsError
-    where there is a run already, and ValueError for a run with parts that no file can hold.
+    where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for one with parts
+    that no file can hold.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec) + RunFolder(run).only_in_python():
         raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
+    if not (result.folder / "summary.json").is_file():
+        raise FileNotFoundError(f"{run} is not finished: `shoal train --resume {run}` ends it, then export it.")
     chosen = result.ranking(which)[0] if member == "best" else member
     if not isinstance(chosen, int) or not 0 <= chosen < len(result.members):
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
     plan, policies = load_policies(run, which)
     folder = RunFolder(out)
-    folder.create()
+    folder.create("--out", "--out")
     about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     checkpoint.save(folder.policy, weights, about)
@@ -68,14 +71,19 @@ def _curves_of(result: Result, member: int) -> dict[str, np.ndarray]:
 def _summary_of(result: Result, member: int) -> dict[str, Any]:
     whole = result.summary
     one = {**whole["per_member"][member], "member": 0}
-    score = {"members": 1, "mean": one["last"], "min": one["last"], "max": one["last"]}
+    score = _score(one["last"])
     setting = whole["settings"][member // result.spec.seeds]["setting"]
     kept = ("agent", "env", "steps_per_member", "episodes_per_evaluation")
     return {
         **{name: whole[name] for name in kept},
         "members": 1,
         "last": score,
-        "best": {**score, "mean": one["best"], "min": one["best"], "max": one["best"]},
+        "best": _score(one["best"]),
         "settings": [{"setting": setting, **score}],
         "per_member": [one],
     }
+
+
+def _score(value: float | None) -> dict[str, Any]:
+    """The score of one member; null where it was never evaluated."""
+    return {"members": 0} if value is None else {"members": 1, "mean": value, "min": value, "max": value}

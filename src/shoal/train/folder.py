@@ -12,6 +12,8 @@ import platform
 import subprocess
 import sys
 import time
+import zipfile
+import zlib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -42,22 +44,35 @@ class RunFolder:
         self.figures = self.path / "figures"
         self.videos = self.path / "videos"
 
-    def create(self) -> None:
-        """Make the folder. Raises FileExistsError if a run is in it, PermissionError if it cannot be written."""
+    def create(self, named_by: str = "--name", lies_in: str = "--root") -> None:
+        """Make the folder, which two options name and place.
+
+        Raises FileExistsError if a run is in it, PermissionError if it cannot be written.
+        """
+        self.check_unused(named_by)
+        self.check_writable(f"Choose another {lies_in}.")
+
+    def check_unused(self, named_by: str = "--name") -> None:
+        """Raise FileExistsError where there is a run, an exported policy or a file already."""
+        if self.policy.is_dir():
+            raise FileExistsError(f"{self.path} already holds an exported policy: choose another {named_by}.")
         if (self.path / "spec.json").exists():
             raise FileExistsError(
                 f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
-                f"or choose another --name."
+                f"or choose another {named_by}."
             )
         if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
+            raise FileExistsError(f"{self.path} is a file: choose another {named_by} for the folder.")
+
+    def check_writable(self, advice: str = "") -> None:
+        """Make the folder where there is none. Raises PermissionError, with the advice, if it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. {advice}".strip()) from error
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
@@ -65,11 +80,18 @@ class RunFolder:
         self.replace(name, lambda path: path.write_text(text + "\n"))
 
     def read_json(self, name: str) -> Any:
-        """Read one JSON file. Raises FileNotFoundError naming the run if there is none."""
+        """Read one JSON file. Raises FileNotFoundError naming the run if there is none, ValueError if it is damaged."""
         path = self.path / name
         if not path.is_file():
             raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.")
-        return json.loads(path.read_text())
+        try:
+            return json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
+
+    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Read one file of arrays. Raises FileNotFoundError if there is none, ValueError for a damaged one."""
+        return read_arrays(self.path / name)
 
     def read_spec(self) -> RunSpec:
         """What was asked for."""
@@ -94,6 +116,15 @@ class RunFolder:
         beside = target.with_name(f".{target.name}.partial")
         write(beside)
         os.replace(beside, target)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz by name. Raises FileNotFoundError, and ValueError for a file that is damaged."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
 
 
 def locate(path: Path | str) -> Path:

@@ -26,7 +26,7 @@ from shoal.train.placement import is_key
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
 from shoal.train.records import Records, score_summary
-from shoal.train.spec import opaque_fields
+from shoal.train.spec import opaque_fields, plain
 
 
 class Programs(NamedTuple):
@@ -80,9 +80,11 @@ class Run:
                 self._chunk()
                 if stop.is_set() and self.updates_done < self.plan.updates:
                     raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}")
-        summary = self.summary()
-        self.folder.write_json("summary.json", summary)
-        self.reporter.finished(summary)
+            summary = self.summary()
+            self.folder.write_json("summary.json", summary)
+            self.reporter.finished(summary)
+            if stop.is_set():  # others may be waiting behind this run
+                raise Stopped(f"stopped when all was trained. To draw it: shoal train --resume {self.folder.path}")
         return summary
 
     def summary(self) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class Run:
             "last": score_summary(last),
             "best": score_summary(np.where(np.isfinite(self.best_return), self.best_return, np.nan)),
             "settings": [
-                {"setting": setting, **score_summary(last[i * seeds : (i + 1) * seeds])}
+                {"setting": plain(setting), **score_summary(last[i * seeds : (i + 1) * seeds])}
                 for i, setting in enumerate(self.plan.settings)
             ],
             "per_member": [
@@ -153,7 +155,7 @@ class Run:
         parts = []
         clock = (np.int32(self.updates_done), np.int32(updates))
         for wave, span in enumerate(self.plan.waves):
-            done = self.plan.placement.call(self.programs.train, self._on_device(wave, span), clock)
+            done = self._call(self.programs.train, self._on_device(wave, span), clock)
             self._keep(wave, [member for member, _ in done])
             parts.append(self._host(span, [(metrics, member.alive) for member, metrics in done]))
         return _joined(parts)
@@ -164,7 +166,7 @@ class Run:
         parts = []
         for wave, span in enumerate(self.plan.waves):
             mine = (*self._on_device(wave, span), self._spread(self.plan.seed_index, span))
-            parts.append(self._host(span, self.plan.placement.call(self.programs.evaluate, mine, (key,))))
+            parts.append(self._host(span, self._call(self.programs.evaluate, mine, (key,))))
         evaluation, policy = _joined(parts)
         self._keep_best(evaluation, policy)
         self.last_evaluation, self.last_policy = evaluation, policy
@@ -233,7 +235,7 @@ class Run:
         self.members = [None] * len(plan.waves)
         for wave, span in enumerate(plan.waves):
             mine = [self._spread(x, span) for x in (plan.agent, plan.env, plan.seed_index)]
-            self._keep(wave, plan.placement.call(self.programs.begin, mine, (self.key,)))
+            self._keep(wave, self._call(self.programs.begin, mine, (self.key,)))
         return self.members
 
     def _restore(self) -> None:
@@ -260,6 +262,9 @@ class Run:
         self.best_policy = checkpoint.restore(self.folder.best, like)
 
     # Moving members between host and device.
+
+    def _call(self, program: Any, mine: Any, shared: Any) -> list[Any]:
+        return self.plan.placement.call(program, mine, shared, in_threads=True)
 
     def _on_device(self, wave: int, span: slice) -> tuple[list[Any], list[Any], list[Any]]:
         members = self.members[wave]
@@ -301,7 +306,10 @@ class Run:
 
 @contextmanager
 def stop_requests(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main thread it is never set."""
+    """An event that Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main thread it is never set.
+
+    Calls that run already end by themselves, and a script that ends waits for them; the `shoal` command does not.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

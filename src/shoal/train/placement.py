@@ -111,17 +111,25 @@ class Placement(NamedTuple):
 
         return everywhere
 
-    def call(self, program: Any, mine: Sequence[list[Any]], shared: Sequence[Any] = ()) -> list[Any]:
-        """Run a compiled program for everyone: `mine` are lists from `spread`, `shared` is the same for all."""
+    def call(
+        self, program: Any, mine: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
+    ) -> list[Any]:
+        """Run a compiled program for everyone: `mine` are lists from `spread`, `shared` is the same for all.
+
+        `in_threads` leaves the caller's thread free for Ctrl-C, even where there is a single call to make.
+        """
 
         def one(args: tuple) -> Any:
             return jax.block_until_ready(program(*args, *shared))
 
         calls = list(zip(*mine, strict=True))
-        if self.workers == 1 or len(calls) == 1:
+        if not in_threads and (self.workers == 1 or len(calls) == 1):
             return [one(args) for args in calls]
-        with ThreadPoolExecutor(self.workers) as pool:
+        pool = ThreadPoolExecutor(self.workers)
+        try:
             return list(pool.map(one, calls))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # all is done, or the user will not wait
 
 
 def place(

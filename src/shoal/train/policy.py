@@ -140,6 +140,12 @@ def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = Non
     """A run's folder, and its plan made again. Raises ValueError naming what only Python can provide."""
     folder = RunFolder(path)
     spec = folder.read_spec()
+    check_complete(folder, agent, env)
+    return folder, make_plan(without(spec, folder.only_in_python()), agent, env)
+
+
+def check_complete(folder: RunFolder, agent: Agent | None = None, env: Env | None = None) -> None:
+    """Raise ValueError where a run has what only Python can provide, and no value that brings it."""
     for kind, given, prefixed in (("agent", agent, False), ("env", env, True)):
         opaque = [name for name in folder.only_in_python() if (name.split(".")[0] == "env") == prefixed]
         if opaque and given is None:
@@ -147,7 +153,6 @@ def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = Non
                 f"{folder.path} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
                 f"give {kind}= as it was given to train."
             )
-    return folder, make_plan(without(spec, folder.only_in_python()), agent, env)
 
 
 def without(spec: RunSpec, opaque: list[str]) -> RunSpec:

@@ -8,6 +8,7 @@ import numpy as np
 from jax.tree_util import SequenceKey
 
 from shoal.rollout.demonstrations import Demonstrations
+from shoal.train.folder import read_arrays
 
 PARTS = ("obs", "action", "mask")
 
@@ -35,11 +36,10 @@ def load_demonstrations(path: Path | str) -> Demonstrations:
         raise FileNotFoundError(f"{path} does not exist: `shoal record RUN --out {path}` writes one.")
     parts: dict[str, Any] = dict.fromkeys(PARTS)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for name in file.files:
-                _put(parts, name.split("/"), file[name])
-    except (OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} holds no demonstrations: {error}.") from error
+        for name, array in read_arrays(Path(path)).items():
+            _put(parts, name.split("/"), array)
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} holds no demonstrations: {error}") from error
     if parts["obs"] is None or parts["action"] is None or set(parts) != set(PARTS):
         raise ValueError(f"{path} holds no demonstrations: it has {', '.join(parts)}, not obs and action.")
     return Demonstrations(**{part: _with_tuples(tree) for part, tree in parts.items()})

@@ -58,8 +58,7 @@ class Records:
         self = cls(members)
         if records == 0:
             return self
-        with np.load(folder.path / "curves.npz", allow_pickle=False) as file:
-            self.columns = {name: list(file[name][:records]) for name in file.files}
+        self.columns = {name: list(rows[:records]) for name, rows in folder.read_arrays("curves.npz").items()}
         lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
         folder.replace("metrics.jsonl", lambda path: path.write_text("".join(lines[:records])))
         return self

@@ -36,11 +36,14 @@ class Result:
     @cached_property
     def curves(self) -> dict[str, np.ndarray]:
         """Every recorded quantity: `env_steps` and `wall_seconds` [records], the rest [records, M]."""
-        path = self.folder / "curves.npz"
-        if not path.is_file():
+        if not (self.folder / "curves.npz").is_file():
             raise FileNotFoundError(f"{self.folder} has no curves yet: its first chunk was never finished.")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return self._files.read_arrays("curves.npz")
+
+    @property
+    def exported(self) -> dict[str, Any]:
+        """Where an exported policy comes from: run, member, and which weights; nothing for a run."""
+        return self._files.read_json("provenance.json").get("exported", {}) if self._files.policy.is_dir() else {}
 
     @property
     def settings(self) -> list[dict[str, Any]]:

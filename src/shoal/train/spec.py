@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct, static_fields
 
 PLAIN = (str, bool, int, float, type(None))
+ENDLESS = ("inf", "-inf", "nan")  # numbers that JSON has no word for
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 
 
@@ -56,8 +58,8 @@ class RunSpec:
             raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; what only Python can hold (functions, networks) appears by name."""
-        return _plain(dataclasses.asdict(self))
+        """JSON-ready; what only Python can hold (functions, networks) appears by name, and `inf` as a string."""
+        return plain(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":
@@ -67,7 +69,8 @@ class RunSpec:
             if name not in known:
                 raise TypeError(f"a run has no field {name!r}.{did_you_mean(name, known)}")
         nested = {k: {n: _tuples(v) for n, v in data[k].items()} for k in ("fields", "env_fields") if k in data}
-        return cls(**{**data, **nested})
+        swept = {k: {n: list(_tuples(v)) for n, v in data[k].items()} for k in ("sweep", "env_sweep") if k in data}
+        return cls(**{**data, **nested, **swept})
 
     def settings(self) -> list[dict[str, Any]]:
         """Every combination of swept values, in order; environment fields are written `env.name`."""
@@ -144,11 +147,14 @@ def _flat(spec: RunSpec) -> dict[str, Any]:
     return flat
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What was given as JSON can hold it: `inf`, which JSON lacks, as a string that `RunSpec.from_json` reads back."""
     if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
     if isinstance(value, PLAIN):
         return value
     return getattr(value, "__qualname__", repr(value))
@@ -161,7 +167,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(_tuples(v) for v in value)
+    return float(value) if value in ENDLESS else value
 
 
 def _equal(a: Any, b: Any) -> bool:

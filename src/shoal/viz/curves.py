@@ -5,8 +5,6 @@ figure alive. The format follows the file's suffix: .png, .svg or .pdf.
 """
 
 import itertools
-import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from shoal.ops.statistics import iqm_band
+from shoal.train.folder import RunFolder, locate, read_arrays
 
 # Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")
@@ -58,21 +57,22 @@ def plot_run(folder: str | Path, out: str | Path | None = None, x: str = "steps"
 
     `x` is "steps" or "wall"; `target` draws a line to reach. Returns where the figure lies.
     """
-    spec = _spec(Path(folder))
-    out = out or Path(folder) / "figures" / "learning_curves.png"
-    return learning_curves(_curves(Path(folder), x), out, X_AXES[x][1], _title(spec), target)
+    folder = locate(folder)
+    spec = _spec(folder)
+    out = out or folder / "figures" / "learning_curves.png"
+    return learning_curves(_curves(folder, x), out, X_AXES[x][1], _title(spec), target)
 
 
 def plot_runs(folders: Sequence[str | Path], out: str | Path, x: str = "steps", target: Any = None) -> Path:
     """Learning curves of several runs in one figure, named after their folders. Returns where the figure lies."""
     if not folders:
         raise ValueError("there is no run to plot: give at least one run folder.")
-    curves = []
-    for folder in map(Path, folders):
+    curves, folders = [], [locate(folder) for folder in folders]
+    for folder in folders:
         mine = _curves(folder, x)
         names = [f"{folder.name}, {c.label}" if len(mine) > 1 else folder.name for c in mine]
         curves += [curve._replace(label=name) for name, curve in zip(names, mine, strict=True)]
-    titles = {_title(_spec(Path(folder))) for folder in folders}
+    titles = {_title(_spec(folder)) for folder in folders}
     return learning_curves(curves, out, X_AXES[x][1], titles.pop() if len(titles) == 1 else "", target)
 
 
@@ -118,7 +118,7 @@ def plot_sweep(folder: str | Path, out: str | Path | None = None) -> Path:
 
     Raises ValueError for a run that sweeps more or fewer than two.
     """
-    folder = Path(folder)
+    folder = locate(folder)
     spec, arrays = _spec(folder), _arrays(folder)
     axes = _swept(spec)
     if len(axes) != 2:
@@ -290,18 +290,14 @@ def _arrays(folder: Path) -> dict[str, np.ndarray]:
     path = folder / "curves.npz"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no curves.npz: it is not a run folder, or nothing is recorded yet.")
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in ("env_steps", "wall_seconds", "train_return", "eval_return")}
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
+    found = read_arrays(path)
+    if missing := [name for name in ("env_steps", "wall_seconds", "train_return", "eval_return") if name not in found]:
+        raise ValueError(f"{path} is damaged or was not written by shoal: it has no {missing[0]}.")
+    return found
 
 
 def _spec(folder: Path) -> dict[str, Any]:
-    path = folder / "spec.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} is not a run folder: it has no spec.json.")
-    return json.loads(path.read_text())
+    return RunFolder(folder).read_json("spec.json")
 
 
 def _swept(spec: Mapping[str, Any]) -> dict[str, list[Any]]:

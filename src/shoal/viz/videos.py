@@ -39,11 +39,11 @@ class Camera:
         return jax.vmap(one)(actor, weights, env)
 
 
-def camera_for(plan: Plan) -> Camera:
+def camera_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> Camera:
     """A camera for the members of a run: three of them where there are as many, otherwise one."""
     shown = slice(0, 3 if plan.members >= 3 else 1)
     actor, env = jax.tree.map(lambda x: x[shown], (plan.agent, plan.env))
-    return Camera(actor, env, plan.horizon)
+    return Camera(actor, env, horizon or plan.horizon, greedy)
 
 
 def video_key(plan: Plan) -> Key:
@@ -89,15 +89,18 @@ def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
 
 
 def draw_members(
-    plan: Plan, weights: Any, ranking: list[int], folder: Path, camera: Camera | None = None
+    plan: Plan, weights: Any, ranking: list[int], folder: Path, camera: Camera | None = None, key: Key | None = None
 ) -> list[Path]:
-    """GIFs of the best, median and worst member of a population, from the weights [M] of all."""
+    """GIFs of the best, median and worst member of a population, from the weights [M] of all.
+
+    `key` is consumed; by default the run's own is.
+    """
     _check_picture(plan.env)
     shown = cast(ranking)
     rows = np.asarray(list(shown.values()))
     actor, env, seen = jax.tree.map(lambda x: x[rows], (plan.agent, plan.env, weights))
     camera = camera or camera_for(plan)
-    episodes = jax.tree.map(np.asarray, camera.record(actor, seen, env, video_key(plan)))
+    episodes = jax.tree.map(np.asarray, camera.record(actor, seen, env, video_key(plan) if key is None else key))
     names = plan.member_names()
     return [
         draw(

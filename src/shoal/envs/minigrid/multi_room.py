@@ -21,8 +21,8 @@ from shoal.grid.retry import retry
 
 SMALLEST = 4  # cells to a side of the smallest room, walls included
 PROPOSALS = 8  # for a room after the first, before the whole chain is given up
-# How much of a grid rooms of the average size may cover. Measured: at 0.73 no chain is found in 16,384 proposals, at 0.6
-# nearly always one is; MiniGrid's ids have 0.03 to 0.35.
+# How much of a grid rooms of the average size may cover. Measured: at 0.73 no chain is found in 16,384 proposals, at
+# 0.6 nearly always one is; MiniGrid's ids have 0.03 to 0.35.
 MOST_COVERED = 2 / 3
 RIGHT, DOWN, LEFT, UP = range(4)
 
@@ -87,9 +87,9 @@ class MultiRoom(Level):
         covered = self.max_rooms * ((SMALLEST + self.max_room_size) / 2 - 1) ** 2 / (self.width * self.height)
         if covered > MOST_COVERED:
             raise ValueError(
-                f"max_rooms={self.max_rooms} of the average size would cover {covered:.0%} of {self.width} x {self.height} "
-                "cells, where chains of rooms are practically never found: more than two thirds. Take fewer or smaller "
-                "rooms, or a larger grid."
+                f"max_rooms={self.max_rooms} of the average size would cover {covered:.0%} of {self.width} x "
+                f"{self.height} cells, where chains of rooms are practically never found: more than two thirds. Take "
+                "fewer or smaller rooms, or a larger grid."
             )
 
     @property
