@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Struct, is_concrete, static_fields, struct
+from shoal.core.struct import Struct, hyper_fields, is_concrete, static_fields, struct
 
 AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
 
@@ -103,8 +103,9 @@ def check_counts(agent: Agent, *names: str) -> None:
 
 def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
     """Raise ValueError where a field was given a value although it changes nothing, for a `reason`."""
+    fields = {**hyper_fields(agent), **static_fields(agent)}
     for name in names:
-        given, default = getattr(agent, name), agent.__dataclass_fields__[name].default
+        given, default = getattr(agent, name), fields[name].default
         if np.any(np.asarray(given) != default) if is_concrete(given) else isinstance(given, str) and given != default:
             raise ValueError(f"{name}={given} changes nothing {reason}: leave it out.")
 
