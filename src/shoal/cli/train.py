@@ -267,7 +267,7 @@ def report(result: Any) -> str:
         f"{summary['eval_seconds']:.1f} evaluating",
     ]
     if dead:
-        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss was not finite")
+        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a number was not finite")
     return "\n".join([*lines, f"{result.folder}"])
 
 

@@ -199,7 +199,7 @@ class Run:
             if m not in self._known_dead:
                 self._known_dead.add(int(m))
                 self.reporter.message(
-                    f"member {m} ({names[m]}) stopped: its loss is not finite. Its last good weights are kept; "
+                    f"member {m} ({names[m]}) stopped: its numbers are not finite. Its last good weights are kept; "
                     f"the others go on."
                 )
 
