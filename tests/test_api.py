@@ -381,6 +381,12 @@ def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=FIELDS, **OPTIONS, **SILENT)
 
 
+def test_a_mistake_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="num_steps"):
+        shoal.train("ppo", "CartPole-v1", fields={"num_steps": 0}, root=tmp_path / "runs", **SILENT)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_unknown_option_is_answered_with_the_nearest():
     with pytest.raises(TypeError, match="train has no field 'evaluation'. Did you mean evaluations"):
         shoal.train("ppo", "CartPole-v1", evaluation=3)

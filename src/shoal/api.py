@@ -28,7 +28,7 @@ from shoal.rollout.evaluate import Evaluation
 from shoal.rollout.evaluate import evaluate as evaluate_one
 from shoal.rollout.rollout import Rollout
 from shoal.tracking.reporter import Reporter
-from shoal.train.folder import RunFolder, unused_path
+from shoal.train.folder import RunFolder, new_path
 from shoal.train.host import keep_programs
 from shoal.train.loop import Run
 from shoal.train.plan import Plan, make_plan
@@ -107,12 +107,13 @@ def train(
     """
     given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
     if resume is not None:
-        job, files = job_to_resume(resume, agent, env, given), RunFolder(resume)
+        job, plan, files = job_to_resume(resume, agent, env, given), None, RunFolder(resume)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
-        files = RunFolder(folder or (Path(root) / name if name else unused_path(Path(root), run_name(job.spec))))
+        plan = job.plan(devices, memory_limit_gb)  # every mistake before a folder is made
+        files = RunFolder(folder or (Path(root) / name if name else new_path(Path(root), run_name(job.spec))))
     if cache:
         keep_programs()
     return run_job(
@@ -121,6 +122,7 @@ def train(
         resume=resume is not None,
         figures=figures,
         reporter=_reporter(progress),
+        plan=plan,
         devices=devices,
         memory_limit_gb=memory_limit_gb,
     )
@@ -163,12 +165,13 @@ def run_job(
     resume: bool = False,
     figures: bool = True,
     reporter: Reporter | None = None,
+    plan: Plan | None = None,
     devices: int = 0,
     memory_limit_gb: float = 0,
 ) -> Result:
-    """Run a job in a folder to its end, then draw it."""
+    """Run a job in a folder to its end, then draw it. `plan` is its plan, where it was made already."""
     reporter = reporter or Reporter()
-    plan = job.plan(devices, memory_limit_gb)
+    plan = plan or job.plan(devices, memory_limit_gb)
     if not resume:
         folder.create()
     studio = _Studio(plan, folder, reporter) if figures else None

@@ -177,7 +177,7 @@ def _tasks(agent: str, envs: list[str], options: dict, given: dict, preset: str 
 
 def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     from shoal import api
-    from shoal.train.folder import RunFolder, unused_path
+    from shoal.train.folder import RunFolder, new_path
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
@@ -188,7 +188,7 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
         print(describe(plans, root))
         return 0
     stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
-    base = root / arguments.name if arguments.name else unused_path(root, stem)
+    base = root / arguments.name if arguments.name else new_path(root, stem)
     folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
     results = []
     for job, folder in zip(jobs, folders, strict=True):

@@ -44,11 +44,7 @@ class RunFolder:
 
     def create(self) -> None:
         """Make the folder. Raises FileExistsError if a run is in it, PermissionError if it cannot be written."""
-        if (self.path / "spec.json").exists():
-            raise FileExistsError(
-                f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
-                f"or choose another --name."
-            )
+        self.check_unused()
         if self.path.exists() and not self.path.is_dir():
             raise FileExistsError(f"{self.path} is a file: choose another --name for the run folder.")
         try:
@@ -57,7 +53,15 @@ class RunFolder:
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+            raise _not_writable(self.path, error) from error
+
+    def check_unused(self) -> None:
+        """Raise FileExistsError if a run is in the folder."""
+        if (self.path / "spec.json").exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run. Continue it with `shoal train --resume {self.path}`, "
+                f"or choose another --name."
+            )
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
@@ -113,13 +117,21 @@ def zoo() -> list[str]:
     return sorted(str(path.parent.relative_to(ZOO)) for path in ZOO.rglob("spec.json"))
 
 
-def unused_path(root: Path, stem: str) -> Path:
-    """`root/stem`, or `root/stem-2`, ... : the first that does not exist."""
+def new_path(root: Path, stem: str) -> Path:
+    """Make `root/stem`, or `root/stem-2`, ... : the first that does not exist, which no other process gets as well.
+
+    Raises PermissionError if it cannot be made.
+    """
     path, n = root / stem, 1
-    while path.exists():
-        n += 1
-        path = root / f"{stem}-{n}"
-    return path
+    while True:
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            n += 1
+            path = root / f"{stem}-{n}"
+        except OSError as error:
+            raise _not_writable(path, error) from error
 
 
 def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
@@ -152,6 +164,10 @@ def json_ready(data: Any) -> Any:
     if isinstance(data, float) and not np.isfinite(data):
         return None
     return data
+
+
+def _not_writable(path: Path, error: OSError) -> PermissionError:
+    return PermissionError(f"{path} cannot be written: {error.strerror}. Choose another --root.")
 
 
 def _version(package: str) -> str:

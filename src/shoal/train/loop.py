@@ -21,6 +21,7 @@ from shoal.core.keys import make_key, stream
 from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
+from shoal.train.claim import claimed
 from shoal.train.folder import RunFolder, provenance
 from shoal.train.placement import is_key
 from shoal.train.plan import Plan
@@ -63,7 +64,16 @@ class Run:
         self._known_dead: set[int] = set()
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
-        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved."""
+        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved.
+
+        Raises FileExistsError where another run is at work in the folder, or a new one would be the second in it.
+        """
+        with claimed(self.folder.path):
+            if not resume:
+                self.folder.check_unused()  # again: one may have come and gone since the folder was made
+            return self._to_the_end(resume)
+
+    def _to_the_end(self, resume: bool) -> dict[str, Any]:
         started = time.perf_counter()
         self.programs = self._compile()
         self.members = self._begin()
