@@ -1,6 +1,8 @@
 """The Python face: training, loading, acting, rolling out, resuming, and what bad input gets."""
 
+import json
 import os
+import shutil
 import signal
 
 import jax
@@ -411,6 +413,28 @@ def test_a_foreign_checkpoint_is_refused(result, tmp_path):
         (other.folder / path.name).write_text(path.read_text())
     with pytest.raises(CheckpointError, match="belongs to something else"):
         shoal.load(other.folder)
+
+
+def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(result.folder, copy)
+    spec = (copy / "spec.json").read_text()
+    (copy / "spec.json").write_text(spec.replace("0.001", "0.002"))
+    for use in (shoal.load, lambda folder: shoal.load(folder, which="best"), lambda f: shoal.train(resume=f, **SILENT)):
+        with pytest.raises(CheckpointError, match="belongs to something else: its leaves fit, but it is of a run"):
+            use(copy)
+    (copy / "spec.json").write_text(json.dumps(dict(reversed(json.loads(spec).items()))))
+    assert shoal.load(copy, 0).name == "learning_rate=0.001 seed=0"
+
+
+def test_a_run_that_is_resumed_in_a_changed_world_says_so(tmp_path, monkeypatch):
+    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "r", **OPTIONS, **SILENT)
+    assert json.loads((made.folder / "provenance.json").read_text())["env_revision"] == 1
+    assert checkpoint.read_about(checkpoint.newest(made.folder / "checkpoints"))["env_revision"] == 1
+    monkeypatch.setattr(Poisoned, "revision", 2)
+    listener = Listener()
+    shoal.train(env=Poisoned(), resume=made.folder, progress=listener, figures=False)
+    assert [text for text in listener.heard if "is in revision 2 and was in revision 1 when this run began" in text]
 
 
 # Presets.

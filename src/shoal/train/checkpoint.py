@@ -19,12 +19,15 @@ import numpy as np
 from shoal.core.errors import CheckpointError
 from shoal.core.keys import IMPLEMENTATIONS
 
-FORMAT = 1
+FORMAT = 2
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
 
-def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
-    """Write a pytree of arrays and JSON-ready facts `about` it. Replaces a checkpoint of the same name."""
+def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
+    """Write a pytree of arrays, the hash of the spec that it belongs to, and JSON-ready facts `about` it.
+
+    Replaces a checkpoint of the same name.
+    """
     temporary = directory.with_name(directory.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -35,6 +38,7 @@ def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
     manifest = {
         "format": FORMAT,
         "sha256": _sha256(temporary / ARRAYS),
+        "spec": spec,
         "leaves": leaf_table(tree),
         "about": about,
     }
@@ -55,14 +59,20 @@ def read_about(directory: Path) -> dict[str, Any]:
     return _read_manifest(_whole(directory))["about"]
 
 
-def restore(directory: Path, like: Any) -> Any:
+def restore(directory: Path, like: Any, spec: str) -> Any:
     """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
 
-    Raises CheckpointError, in one line, for a damaged checkpoint and for one of something else.
+    Raises CheckpointError, in one line, for a damaged checkpoint and for one of something else: of other leaves, or of
+    a run with another `spec`.
     """
     directory = _whole(directory)
     manifest = _read_manifest(directory)
     _compare(manifest["leaves"], leaf_table(like), directory)
+    if manifest["spec"] != spec:
+        raise CheckpointError(
+            f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
+            f"spec.json (SHA-256 {manifest['spec'][:8]} there, {spec[:8]} here)."
+        )
     if _sha256(directory / ARRAYS) != manifest["sha256"]:
         raise CheckpointError(f"checkpoint {directory} is damaged: {ARRAYS} does not match the hash in its manifest.")
     with np.load(directory / ARRAYS, allow_pickle=False) as file:

@@ -6,6 +6,7 @@ summary.json       per-member and overall scores checkpoints/      the last stat
 figures/ videos/   drawn from the above
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,11 @@ class RunFolder:
     def read_spec(self) -> RunSpec:
         """What was asked for."""
         return RunSpec.from_json(self.read_json("spec.json"))
+
+    @cached_property
+    def spec_hash(self) -> str:
+        """What tells the checkpoints of this run from those of a run that was asked for something else."""
+        return hash_of(self.read_json("spec.json"))
 
     def only_in_python(self) -> list[str]:
         """Fields of the spec that the file holds by name only (`train.spec.opaque_fields`)."""
@@ -149,6 +156,11 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
         "commit": _commit(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
+
+
+def hash_of(data: Any) -> str:
+    """SHA-256 of data as JSON, in whatever order its parts are."""
+    return hashlib.sha256(json.dumps(json_ready(data), sort_keys=True).encode()).hexdigest()
 
 
 def json_ready(data: Any) -> Any:

@@ -79,6 +79,7 @@ class Run:
         self.members = self._begin()
         if resume:
             self._restore()
+            self._report_revision()
             if changed := self.folder.made_otherwise(self._provenance()):
                 self.reporter.message(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
         else:
@@ -188,19 +189,20 @@ class Run:
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
         about = {"returns": self.best_return.tolist(), "updates": self.updates_done}
-        checkpoint.save(self.folder.best, self.best_policy, about)
+        checkpoint.save(self.folder.best, self.best_policy, self.folder.spec_hash, about)
 
     def _save(self, record: int) -> None:
         members = self._all_members()
         about = {
             "updates": self.updates_done,
+            "env_revision": self.plan.env.revision,
             "records": record + 1,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "best_return": self.best_return.tolist(),
         }
         target = self.folder.checkpoints / f"step-{self.updates_done:012d}"
-        checkpoint.save(target, members, about)
+        checkpoint.save(target, members, self.folder.spec_hash, about)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _report_dead(self, alive: np.ndarray) -> None:
@@ -212,6 +214,14 @@ class Run:
                     f"member {m} ({names[m]}) stopped: its numbers are not finite. Its last good weights are kept; "
                     f"the others go on."
                 )
+
+    def _report_revision(self) -> None:
+        was, now = self.folder.read_json("provenance.json")["env_revision"], self.plan.env.revision
+        if was != now:
+            self.reporter.message(
+                f"{self.plan.spec.env} is in revision {now} and was in revision {was} when this run began: what it "
+                f"does has changed, and the curves go on with the change"
+            )
 
     # Setting up.
 
@@ -252,7 +262,7 @@ class Run:
             self.folder.replace("metrics.jsonl", lambda path: path.write_text(""))
             return
         about = checkpoint.read_about(found)
-        members = checkpoint.restore(found, self._all_members())
+        members = checkpoint.restore(found, self._all_members(), self.folder.spec_hash)
         for wave, span in enumerate(self.plan.waves):
             mine = jax.tree.map(lambda x, s=span: x[s], members)
             self.members[wave] = mine if len(self.plan.waves) > 1 else self.plan.placement.spread(mine)
@@ -267,7 +277,7 @@ class Run:
             return
         agent = self.plan.agent
         like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
-        self.best_policy = checkpoint.restore(self.folder.best, like)
+        self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)
 
     # Moving members between host and device.
 
@@ -302,7 +312,7 @@ class Run:
         place = self.plan.placement
         devices = list(place.mesh.devices.flat) if place.mesh else jax.local_devices()[:1]
         made = provenance(place.block, place.workers, devices)
-        return {**made, "only_in_python": opaque_fields(self.plan.spec)}
+        return {**made, "env_revision": self.plan.env.revision, "only_in_python": opaque_fields(self.plan.spec)}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])
