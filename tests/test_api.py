@@ -427,6 +427,43 @@ def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp
     assert shoal.load(copy, 0).name == "learning_rate=0.001 seed=0"
 
 
+def flip_a_bit(folder):
+    file = checkpoint.newest(folder / "checkpoints") / "arrays.npz"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def drop_a_record(folder, kept=3):
+    with np.load(folder / "curves.npz") as file:
+        curves = {name: file[name][:kept] for name in file.files}
+    np.savez(folder / "curves.npz", **curves)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(flip_a_bit, "does not match the hash in its manifest"), (drop_a_record, "curves.npz has 3 records, and its run")],
+)
+def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage, said, result, tmp_path):
+    copy, listener = tmp_path / "copy", Listener()
+    shutil.copytree(result.folder, copy)
+    damage(copy)
+    shoal.train(resume=copy, progress=listener, figures=False)
+    assert [text for text in listener.heard if said in text and text.endswith("Going on from the checkpoint before it")]
+    assert_same_bits(copy, result.folder)
+    for name, curve in shoal.load_result(copy).curves.items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(curve, result.curves[name], err_msg=name)
+
+
+def test_a_run_without_an_undamaged_checkpoint_is_refused_in_words(result, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(result.folder, copy)
+    drop_a_record(copy, kept=2)
+    with pytest.raises(CheckpointError, match="curves.npz has 2 records, and its run's checkpoint was made after 3"):
+        shoal.train(resume=copy, **SILENT)
+
+
 def test_a_run_that_is_resumed_in_a_changed_world_says_so(tmp_path, monkeypatch):
     made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "r", **OPTIONS, **SILENT)
     assert json.loads((made.folder / "provenance.json").read_text())["env_revision"] == 1

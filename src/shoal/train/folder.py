@@ -13,7 +13,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import did_you_mean
+from shoal.train.disk import replace
 from shoal.train.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -99,12 +100,9 @@ class RunFolder:
             changed += [f"{name} {was.get(name)!r}, now {now[name]!r}" for name in now if was.get(name) != now[name]]
         return changed
 
-    def replace(self, name: str, write: Any) -> None:
+    def replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file beside its place, then move it there."""
-        target = self.path / name
-        beside = target.with_name(f".{target.name}.partial")
-        write(beside)
-        os.replace(beside, target)
+        replace(self.path / name, write)
 
 
 def locate(path: Path | str) -> Path:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Metrics
+from shoal.core.errors import DamagedError
 from shoal.core.keys import make_key, stream
 from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
@@ -257,16 +259,24 @@ class Run:
         return self.members
 
     def _restore(self) -> None:
-        found = checkpoint.newest(self.folder.checkpoints)
-        if found is None:
-            self.folder.replace("metrics.jsonl", lambda path: path.write_text(""))
-            return
+        """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""
+        kept = checkpoint.complete(self.folder.checkpoints)
+        for found in kept:
+            try:
+                return self._restore_from(found)
+            except DamagedError as error:
+                if found == kept[-1]:
+                    raise
+                self.reporter.message(f"{error} Going on from the checkpoint before it")
+        self.records = Records.load(self.folder, self.plan.members, 0)
+
+    def _restore_from(self, found: Path) -> None:
         about = checkpoint.read_about(found)
         members = checkpoint.restore(found, self._all_members(), self.folder.spec_hash)
+        self.records = Records.load(self.folder, self.plan.members, about["records"])
         for wave, span in enumerate(self.plan.waves):
             mine = jax.tree.map(lambda x, s=span: x[s], members)
             self.members[wave] = mine if len(self.plan.waves) > 1 else self.plan.placement.spread(mine)
-        self.records = Records.load(self.folder, self.plan.members, about["records"])
         self.updates_done = about["updates"]
         self.train_seconds, self.eval_seconds = about["train_seconds"], about["eval_seconds"]
         self.best_return = np.asarray(about["best_return"], float)
