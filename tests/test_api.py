@@ -448,6 +448,12 @@ def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=FIELDS, **OPTIONS, **SILENT)
 
 
+def test_a_mistake_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="num_steps"):
+        shoal.train("ppo", "CartPole-v1", fields={"num_steps": 0}, root=tmp_path / "runs", **SILENT)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_unknown_option_is_answered_with_the_nearest():
     with pytest.raises(TypeError, match="train has no field 'evaluation'. Did you mean evaluations"):
         shoal.train("ppo", "CartPole-v1", evaluation=3)
@@ -472,6 +478,65 @@ def test_a_foreign_checkpoint_is_refused(result, tmp_path):
         (other.folder / path.name).write_text(path.read_text())
     with pytest.raises(CheckpointError, match="belongs to something else"):
         shoal.load(other.folder)
+
+
+def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(result.folder, copy)
+    spec = (copy / "spec.json").read_text()
+    (copy / "spec.json").write_text(spec.replace("0.001", "0.002"))
+    for use in (shoal.load, lambda folder: shoal.load(folder, which="best"), lambda f: shoal.train(resume=f, **SILENT)):
+        with pytest.raises(CheckpointError, match="belongs to something else: its leaves fit, but it is of a run"):
+            use(copy)
+    (copy / "spec.json").write_text(json.dumps(dict(reversed(json.loads(spec).items()))))
+    assert shoal.load(copy, 0).name == "learning_rate=0.001 seed=0"
+
+
+def flip_a_bit(folder):
+    file = checkpoint.newest(folder / "checkpoints") / "arrays.npz"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def drop_a_record(folder, kept=3):
+    with np.load(folder / "curves.npz") as file:
+        curves = {name: file[name][:kept] for name in file.files}
+    np.savez(folder / "curves.npz", **curves)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(flip_a_bit, "does not match the hash in its manifest"), (drop_a_record, "curves.npz has 3 records, and its run")],
+)
+def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage, said, result, tmp_path):
+    copy, listener = tmp_path / "copy", Listener()
+    shutil.copytree(result.folder, copy)
+    damage(copy)
+    shoal.train(resume=copy, progress=listener, figures=False)
+    assert [text for text in listener.heard if said in text and text.endswith("Going on from the checkpoint before it")]
+    assert_same_bits(copy, result.folder)
+    for name, curve in shoal.load_result(copy).curves.items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(curve, result.curves[name], err_msg=name)
+
+
+def test_a_run_without_an_undamaged_checkpoint_is_refused_in_words(result, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(result.folder, copy)
+    drop_a_record(copy, kept=2)
+    with pytest.raises(CheckpointError, match="curves.npz has 2 records, and its run's checkpoint was made after 3"):
+        shoal.train(resume=copy, **SILENT)
+
+
+def test_a_run_that_is_resumed_in_a_changed_world_says_so(tmp_path, monkeypatch):
+    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "r", **OPTIONS, **SILENT)
+    assert json.loads((made.folder / "provenance.json").read_text())["env_revision"] == 1
+    assert checkpoint.read_about(checkpoint.newest(made.folder / "checkpoints"))["env_revision"] == 1
+    monkeypatch.setattr(Poisoned, "revision", 2)
+    listener = Listener()
+    shoal.train(env=Poisoned(), resume=made.folder, progress=listener, figures=False)
+    assert [text for text in listener.heard if "is in revision 2 and was in revision 1 when this run began" in text]
 
 
 # Presets.

@@ -30,7 +30,7 @@ from shoal.rollout.evaluate import Evaluation
 from shoal.rollout.evaluate import evaluate as evaluate_one
 from shoal.rollout.rollout import Rollout
 from shoal.tracking.reporter import Reporter
-from shoal.train.folder import RunFolder, unused_path
+from shoal.train.folder import RunFolder, new_path
 from shoal.train.host import keep_programs
 from shoal.train.loop import Run
 from shoal.train.plan import Plan, make_plan
@@ -114,11 +114,12 @@ def train(
         _refuse_on_resume(
             resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
         )
-        job, files = job_to_resume(resume, agent, env, given), RunFolder(resume)
+        job, plan, files = job_to_resume(resume, agent, env, given), None, RunFolder(resume)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
+        plan = job.plan(devices, memory_limit_gb)  # every mistake before a folder is made
         files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
     if cache:
         keep_programs()
@@ -128,6 +129,7 @@ def train(
         resume=resume is not None,
         figures=figures,
         reporter=_reporter(progress),
+        plan=plan,
         devices=devices,
         memory_limit_gb=memory_limit_gb,
     )
@@ -172,12 +174,13 @@ def run_job(
     resume: bool = False,
     figures: bool = True,
     reporter: Reporter | None = None,
+    plan: Plan | None = None,
     devices: int = 0,
     memory_limit_gb: float = 0,
 ) -> Result:
-    """Run a job in a folder to its end, then draw it."""
+    """Run a job in a folder to its end, then draw it. `plan` is its plan, where it was made already."""
     reporter = reporter or Reporter()
-    plan = job.plan(devices, memory_limit_gb)
+    plan = plan or job.plan(devices, memory_limit_gb)
     if plan.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
         raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
     if resume:
@@ -435,7 +438,7 @@ def _refuse_on_resume(path: Path | str, **given: Any) -> None:
 
 
 def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
-    return root / name if name else unused_path(root, run_name(spec))
+    return root / name if name else new_path(root, run_name(spec))
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:

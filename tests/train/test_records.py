@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from shoal.core.agent import Metrics
+from shoal.core.errors import DamagedError
 from shoal.rollout.episodes import EpisodeStats
+from shoal.train.folder import RunFolder
 from shoal.train.records import Records
 
 
@@ -31,3 +34,35 @@ def test_means_weigh_every_episode_alike_and_are_missing_where_none_ended():
     np.testing.assert_array_equal(curves["train_length"], [[2.0, np.nan], [4.0, np.nan], [np.nan, np.nan]])
     np.testing.assert_array_equal(curves["episodes"], [[3, 0], [4, 0], [0, 0]])
     assert [line.get("train_return", {}).get("mean") for line in lines] == [4.0, 3.0, None]
+
+
+def write_records(folder, count):
+    """Records of two members, the first of which never ends an episode."""
+    records, alive = Records(2), np.array([True, True])
+    for i in range(count):
+        metrics = Metrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
+        records.save(folder, records.append(100 * (i + 1), 0.5 * i, metrics, alive, None))
+
+
+def test_lines_are_written_anew_from_the_curves(tmp_path):
+    folder, lines = RunFolder(tmp_path), tmp_path / "metrics.jsonl"
+    write_records(folder, 3)
+    before = lines.read_text().splitlines()
+    lines.unlink()
+    records = Records.load(folder, 2, 2)
+    assert lines.read_text().splitlines() == before[:2] and len(records) == 2
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"half of something"])
+def test_curves_that_cannot_be_read_are_said_in_words(content, tmp_path):
+    curves = tmp_path / "curves.npz"
+    if content is not None:
+        curves.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"curves.npz is damaged or missing"):
+        Records.load(RunFolder(tmp_path), 2, 1)
+
+
+def test_fewer_records_than_the_checkpoint_are_refused(tmp_path):
+    write_records(RunFolder(tmp_path), 2)
+    with pytest.raises(DamagedError, match=r"curves.npz has 2 records, and its run's checkpoint was made after 3"):
+        Records.load(RunFolder(tmp_path), 2, 3)

@@ -178,11 +178,11 @@ def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argpar
 
 
 def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program], jobs: list[Any]) -> int:
-    from shoal.train.folder import RunFolder, unused_path
+    from shoal.train.folder import RunFolder, new_path
     from shoal.train.loop import Stopped
 
     root = Path(arguments.root)
-    folder = RunFolder(root / arguments.name if arguments.name else unused_path(root, f"bsuite-{agent}"))
+    folder = RunFolder(root / arguments.name if arguments.name else new_path(root, f"bsuite-{agent}"))
     if (folder.path / "programs").exists() or (folder.path / "scores.json").exists():
         raise FileExistsError(f"{folder.path} already holds an agent's bsuite: choose another --name.")
     folder.create()

@@ -182,20 +182,22 @@ def _tasks(agent: str, envs: list[str], options: dict, given: dict, preset: str 
 
 def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     from shoal import api
-    from shoal.train.folder import RunFolder, unused_path
+    from shoal.train.folder import new_path
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
     root = Path(arguments.root or "runs")
     stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
-    base = root / arguments.name if arguments.name else unused_path(root, stem)
-    folders = [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
-    _check_folders(folders)
+    for folder in _folders(tasks, root / (arguments.name or stem)):  # the last one's mistake would come after hours
+        if arguments.name:
+            folder.check_unused()
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
         print(describe(plans, root))
         return 0
+    base = root / arguments.name if arguments.name else new_path(root, stem)
+    folders = _folders(tasks, base)
     results = []
     for job, folder in zip(jobs, folders, strict=True):
         result = _run(arguments, job, folder)
@@ -207,12 +209,17 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     return 0
 
 
-def _check_folders(folders: list[Any]) -> None:
-    """Every mistake before the first run: the last one's would come after hours."""
-    for number, folder in enumerate(folders):
-        folder.check_unused()
-        if folder.path in [other.path for other in folders[:number]]:
-            raise ValueError(f"two runs would be written to {folder.path}: name each value once.")
+def _folders(tasks: list[Task], base: Path) -> list[Any]:
+    """A run folder for each task. Raises ValueError where two would share one."""
+    from shoal.train.folder import RunFolder
+
+    if len(tasks) == 1:
+        return [RunFolder(base)]
+    names = [task.label.replace("/", "-") for task in tasks]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"two runs would be written to {base / name}: name each value once.")
+    return [RunFolder(base / name) for name in names]
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:
@@ -281,7 +288,7 @@ def report(result: Any) -> str:
         f"{summary['eval_seconds']:.1f} evaluating",
     ]
     if dead:
-        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss was not finite")
+        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a number was not finite")
     return "\n".join([*lines, f"{result.folder}"])
 
 

@@ -23,6 +23,10 @@ class CheckpointError(ValueError):
     """A checkpoint that is damaged, incomplete, or belongs to something else."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint, or the records that go with it, whose files are not what was written: an older one may be whole."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
     """The error for an unregistered name: `kind 'name' is not registered. Did you mean ...?`."""
     return UnknownNameError(f"{kind} {name!r} is not registered.{did_you_mean(name, known)} {hint}".strip())

@@ -16,37 +16,41 @@ from typing import Any
 import jax
 import numpy as np
 
-from shoal.core.errors import CheckpointError
+from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS
+from shoal.train.disk import flush
 
-FORMAT = 1
+FORMAT = 2
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
 
-def save(directory: Path, tree: Any, about: dict[str, Any]) -> None:
-    """Write a pytree of arrays and JSON-ready facts `about` it. Replaces a checkpoint of the same name."""
+def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
+    """Write a pytree of arrays, the hash of the spec that it belongs to, and JSON-ready facts `about` it.
+
+    Replaces a checkpoint of the same name.
+    """
     temporary = directory.with_name(directory.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
     with open(temporary / ARRAYS, "wb") as file:
         np.savez(file, **arrays)
-        _flush(file)
     manifest = {
         "format": FORMAT,
         "sha256": _sha256(temporary / ARRAYS),
+        "spec": spec,
         "leaves": leaf_table(tree),
         "about": about,
     }
-    with open(temporary / MANIFEST, "w") as file:
-        json.dump(manifest, file, indent=1)
-        _flush(file)
+    (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    for written in (temporary / ARRAYS, temporary / MANIFEST, temporary):
+        flush(written)
     retired = _retired(directory)
     if directory.exists():
         shutil.rmtree(retired, ignore_errors=True)
         os.rename(directory, retired)
     os.rename(temporary, directory)
-    _flush_directory(directory.parent)
+    flush(directory.parent)
     shutil.rmtree(retired, ignore_errors=True)
 
 
@@ -55,16 +59,22 @@ def read_about(directory: Path) -> dict[str, Any]:
     return _read_manifest(_whole(directory))["about"]
 
 
-def restore(directory: Path, like: Any) -> Any:
+def restore(directory: Path, like: Any, spec: str) -> Any:
     """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
 
-    Raises CheckpointError, in one line, for a damaged checkpoint and for one of something else.
+    Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: of other
+    leaves, or of a run with another `spec`.
     """
     directory = _whole(directory)
     manifest = _read_manifest(directory)
     _compare(manifest["leaves"], leaf_table(like), directory)
+    if manifest["spec"] != spec:
+        raise CheckpointError(
+            f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
+            f"spec.json (SHA-256 {manifest['spec'][:8]} there, {spec[:8]} here)."
+        )
     if _sha256(directory / ARRAYS) != manifest["sha256"]:
-        raise CheckpointError(f"checkpoint {directory} is damaged: {ARRAYS} does not match the hash in its manifest.")
+        raise DamagedError(f"checkpoint {directory} is damaged: {ARRAYS} does not match the hash in its manifest.")
     with np.load(directory / ARRAYS, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     structure = jax.tree.structure(like)
@@ -73,13 +83,19 @@ def restore(directory: Path, like: Any) -> Any:
 
 def newest(directory: Path) -> Path | None:
     """The latest complete checkpoint in a directory of them, or None."""
-    found = sorted(p for p in directory.glob("step-*") if not p.suffix and (p / MANIFEST).is_file())
-    return found[-1] if found else None
+    found = complete(directory)
+    return found[0] if found else None
+
+
+def complete(directory: Path) -> list[Path]:
+    """The checkpoints in a directory of them, the latest first. Whether they are whole is for `restore` to say."""
+    found = [p for p in directory.glob("step-*") if not p.suffix and (p / MANIFEST).is_file()]
+    return sorted(found, reverse=True)
 
 
 def keep_newest(directory: Path, count: int) -> None:
     """Delete all but the latest `count` checkpoints of a directory."""
-    for old in sorted(directory.glob("step-*"))[:-count]:
+    for old in complete(directory)[count:]:
         shutil.rmtree(old)
 
 
@@ -131,7 +147,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         with zipfile.ZipFile(directory / ARRAYS) as file:
             file.namelist()
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
+        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{directory} is not a checkpoint of this version of shoal (format {FORMAT}).")
     if missing := [name for name in ("sha256", "leaves", "about") if name not in manifest]:
@@ -155,16 +171,3 @@ def _say(entry: Any) -> str:
 def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _flush_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from shoal.train import checkpoint
-from shoal.train.folder import RunFolder
+from shoal.train.folder import RunFolder, hash_of
 from shoal.train.plan import Plan
 from shoal.train.policy import load_policies
 from shoal.train.result import Result
@@ -39,13 +39,14 @@ def export(run: Path | str, out: Path | str, member: int | str = "best", which: 
     folder.create("--out", "--out")
     about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
-    checkpoint.save(folder.policy, weights, about)
+    spec = _spec_of(plan, chosen).to_json()
+    checkpoint.save(folder.policy, weights, hash_of(spec), about)
     np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
     made = RunFolder(run).read_json("provenance.json")
     argv = [Path(made["argv"][0]).name, *made["argv"][1:]]  # what was called, not where it lay
     folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
     folder.write_json("summary.json", _summary_of(result, chosen))
-    folder.write_json("spec.json", _spec_of(plan, chosen).to_json())  # last: with it the folder holds a policy
+    folder.write_json("spec.json", spec)  # last: with it the folder holds a policy
     return folder.path
 
 

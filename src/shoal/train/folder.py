@@ -6,6 +6,7 @@ summary.json       per-member and overall scores checkpoints/      the last stat
 figures/ videos/   drawn from the above
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -14,7 +15,8 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import did_you_mean
+from shoal.train.disk import replace
 from shoal.train.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -72,7 +75,7 @@ class RunFolder:
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. {advice}".strip()) from error
+            raise _not_writable(self.path, error, advice) from error
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
@@ -97,6 +100,11 @@ class RunFolder:
         """What was asked for."""
         return RunSpec.from_json(self.read_json("spec.json"))
 
+    @cached_property
+    def spec_hash(self) -> str:
+        """What tells the checkpoints of this run from those of a run that was asked for something else."""
+        return hash_of(self.read_json("spec.json"))
+
     def only_in_python(self) -> list[str]:
         """Fields of the spec that the file holds by name only (`train.spec.opaque_fields`)."""
         return self.read_json("provenance.json").get("only_in_python", [])
@@ -110,12 +118,9 @@ class RunFolder:
             changed += [f"{name} {was.get(name)!r}, now {now[name]!r}" for name in now if was.get(name) != now[name]]
         return changed
 
-    def replace(self, name: str, write: Any) -> None:
+    def replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file beside its place, then move it there."""
-        target = self.path / name
-        beside = target.with_name(f".{target.name}.partial")
-        write(beside)
-        os.replace(beside, target)
+        replace(self.path / name, write)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -144,13 +149,21 @@ def zoo() -> list[str]:
     return sorted(str(path.parent.relative_to(ZOO)) for path in ZOO.rglob("spec.json"))
 
 
-def unused_path(root: Path, stem: str) -> Path:
-    """`root/stem`, or `root/stem-2`, ... : the first that does not exist."""
+def new_path(root: Path, stem: str) -> Path:
+    """Make `root/stem`, or `root/stem-2`, ... : the first that does not exist, which no other process gets as well.
+
+    Raises PermissionError if it cannot be made.
+    """
     path, n = root / stem, 1
-    while path.exists():
-        n += 1
-        path = root / f"{stem}-{n}"
-    return path
+    while True:
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            n += 1
+            path = root / f"{stem}-{n}"
+        except OSError as error:
+            raise _not_writable(path, error) from error
 
 
 def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
@@ -170,6 +183,11 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
     }
 
 
+def hash_of(data: Any) -> str:
+    """SHA-256 of data as JSON, in whatever order its parts are."""
+    return hashlib.sha256(json.dumps(json_ready(data), sort_keys=True).encode()).hexdigest()
+
+
 def json_ready(data: Any) -> Any:
     """Arrays as lists, NumPy numbers as Python's, NaN and infinities as null (JSON has none)."""
     if isinstance(data, Mapping):
@@ -183,6 +201,10 @@ def json_ready(data: Any) -> Any:
     if isinstance(data, float) and not np.isfinite(data):
         return None
     return data
+
+
+def _not_writable(path: Path, error: OSError, advice: str = "Choose another --root.") -> PermissionError:
+    return PermissionError(f"{path} cannot be written: {error.strerror}. {advice}".strip())
 
 
 def _version(package: str) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Metrics
+from shoal.core.errors import DamagedError
 from shoal.core.keys import make_key, stream
 from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
+from shoal.train.claim import claimed
 from shoal.train.folder import RunFolder, provenance
 from shoal.train.placement import is_key
 from shoal.train.plan import Plan
@@ -63,12 +66,22 @@ class Run:
         self._known_dead: set[int] = set()
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
-        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved."""
+        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved.
+
+        Raises FileExistsError where another run is at work in the folder, or a new one would be the second in it.
+        """
+        with claimed(self.folder.path):
+            if not resume:
+                self.folder.check_unused()  # again: one may have come and gone since the folder was made
+            return self._to_the_end(resume)
+
+    def _to_the_end(self, resume: bool) -> dict[str, Any]:
         started = time.perf_counter()
         self.programs = self._compile()
         self.members = self._begin()
         if resume:
             self._restore()
+            self._report_revision()
             if changed := self.folder.made_otherwise(self._provenance()):
                 self.reporter.message(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
         else:
@@ -180,19 +193,20 @@ class Run:
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
         about = {"returns": self.best_return.tolist(), "updates": self.updates_done}
-        checkpoint.save(self.folder.best, self.best_policy, about)
+        checkpoint.save(self.folder.best, self.best_policy, self.folder.spec_hash, about)
 
     def _save(self, record: int) -> None:
         members = self._all_members()
         about = {
             "updates": self.updates_done,
+            "env_revision": self.plan.env.revision,
             "records": record + 1,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "best_return": self.best_return.tolist(),
         }
         target = self.folder.checkpoints / f"step-{self.updates_done:012d}"
-        checkpoint.save(target, members, about)
+        checkpoint.save(target, members, self.folder.spec_hash, about)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _report_dead(self, alive: np.ndarray) -> None:
@@ -201,9 +215,17 @@ class Run:
             if m not in self._known_dead:
                 self._known_dead.add(int(m))
                 self.reporter.message(
-                    f"member {m} ({names[m]}) stopped: its loss is not finite. Its last good weights are kept; "
+                    f"member {m} ({names[m]}) stopped: its numbers are not finite. Its last good weights are kept; "
                     f"the others go on."
                 )
+
+    def _report_revision(self) -> None:
+        was, now = self.folder.read_json("provenance.json")["env_revision"], self.plan.env.revision
+        if was != now:
+            self.reporter.message(
+                f"{self.plan.spec.env} is in revision {now} and was in revision {was} when this run began: what it "
+                f"does has changed, and the curves go on with the change"
+            )
 
     # Setting up.
 
@@ -239,16 +261,24 @@ class Run:
         return self.members
 
     def _restore(self) -> None:
-        found = checkpoint.newest(self.folder.checkpoints)
-        if found is None:
-            self.folder.replace("metrics.jsonl", lambda path: path.write_text(""))
-            return
+        """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""
+        kept = checkpoint.complete(self.folder.checkpoints)
+        for found in kept:
+            try:
+                return self._restore_from(found)
+            except DamagedError as error:
+                if found == kept[-1]:
+                    raise
+                self.reporter.message(f"{error} Going on from the checkpoint before it")
+        self.records = Records.load(self.folder, self.plan.members, 0)
+
+    def _restore_from(self, found: Path) -> None:
         about = checkpoint.read_about(found)
-        members = checkpoint.restore(found, self._all_members())
+        members = checkpoint.restore(found, self._all_members(), self.folder.spec_hash)
+        self.records = Records.load(self.folder, self.plan.members, about["records"])
         for wave, span in enumerate(self.plan.waves):
             mine = jax.tree.map(lambda x, s=span: x[s], members)
             self.members[wave] = mine if len(self.plan.waves) > 1 else self.plan.placement.spread(mine)
-        self.records = Records.load(self.folder, self.plan.members, about["records"])
         self.updates_done = about["updates"]
         self.train_seconds, self.eval_seconds = about["train_seconds"], about["eval_seconds"]
         self.best_return = np.asarray(about["best_return"], float)
@@ -259,7 +289,7 @@ class Run:
             return
         agent = self.plan.agent
         like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
-        self.best_policy = checkpoint.restore(self.folder.best, like)
+        self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)
 
     # Moving members between host and device.
 
@@ -297,7 +327,7 @@ class Run:
         place = self.plan.placement
         devices = list(place.mesh.devices.flat) if place.mesh else jax.local_devices()[:1]
         made = provenance(place.block, place.workers, devices)
-        return {**made, "only_in_python": opaque_fields(self.plan.spec)}
+        return {**made, "env_revision": self.plan.env.revision, "only_in_python": opaque_fields(self.plan.spec)}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

@@ -127,12 +127,13 @@ def load_policies(
     like = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
     if which == "best" or folder.policy.is_dir():
         shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
-        weights = checkpoint.restore(folder.policy if folder.policy.is_dir() else folder.best, shapes)
+        weights = checkpoint.restore(folder.policy if folder.policy.is_dir() else folder.best, shapes, folder.spec_hash)
     else:
         found = checkpoint.newest(folder.checkpoints)
         if found is None:
             raise CheckpointError(f"{folder.path} has no checkpoint yet: its first chunk was never finished.")
-        weights = jax.vmap(type(plan.agent).policy_state)(plan.agent, checkpoint.restore(found, like).state)
+        members = checkpoint.restore(found, like, folder.spec_hash)
+        weights = jax.vmap(type(plan.agent).policy_state)(plan.agent, members.state)
     return plan, Policies(plan.agent, weights, plan.env, plan.member_names())
 
 

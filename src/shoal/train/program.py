@@ -33,8 +33,9 @@ def train_chunk(
 ) -> tuple[Member, Metrics]:
     """`updates` updates of one member: (member, episodes summed and losses averaged over them; NaN: nothing learned).
 
-    An update whose losses are not finite is undone, and the member rests from then on: its state stays the last good
-    one. `updates` is traced, so that chunks of any length share one program.
+    An update is undone where its losses or the policy that it leaves are not finite, and the member rests from then on:
+    its state stays the last good one, and nothing more is counted. `updates` is traced, so that chunks of any length
+    share one program.
     """
     update = jax.jit(type(agent).update)  # traced once, for its shapes and for the loop
     shapes = jax.eval_shape(update, agent, member.state, env, clock)[1]
@@ -44,18 +45,18 @@ def train_chunk(
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
         state, metrics = update(agent, member.state, env, clock + i)
-        alive = member.alive & all_finite(metrics.losses)
-        kept = _where(alive, state, member.state)
+        # Losses are those of before the last gradient step: only the policy shows what that one did.
+        alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
         losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
-        total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
-        return Member(kept, alive), total
+        with_this = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
+        return Member(_where(alive, state, member.state), alive), _where(alive, with_this, total)
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, nothing))
     return member, total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
 
 
-def _where(alive: Bool[Array, ""], new: AgentState, old: AgentState) -> AgentState:
-    """The new state of a member that lives. A replay is always the new one: a choice would copy it, and a member that
+def _where(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
+    """The new values of a member that lives. A replay is always the new one: a choice would copy it, and a member that
     rests never reads it again."""
 
     def choose(new: Any, old: Any) -> Any:
@@ -74,6 +75,7 @@ def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[
     return run
 
 
-def all_finite(losses: Any) -> Bool[Array, ""]:
+def all_finite(tree: Any) -> Bool[Array, ""]:
     """Whether every number is finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(losses)]))
+    numbers = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(x)) for x in numbers], bool))

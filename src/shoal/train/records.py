@@ -1,14 +1,16 @@
 """Records: the curves of a run, kept in memory as [records, M] and on disk after every chunk."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.core.agent import Metrics
+from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollout.evaluate import Evaluation
-from shoal.train.folder import RunFolder, json_ready
+from shoal.train.folder import RunFolder, json_ready, read_arrays
 
 
 class Records:
@@ -49,18 +51,21 @@ class Records:
                 np.savez(file, **columns)
 
         folder.replace("curves.npz", write)
-        with open(folder.path / "metrics.jsonl", "a") as file:
-            file.write(json.dumps(json_ready(line)) + "\n")
+        with open(folder.path / "metrics.jsonl", "a") as file:  # not flushed: `load` writes it anew from the curves
+            file.write(_as_text(line))
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int) -> "Records":
-        """The first `records` rows of a run, for resuming; later ones, and their lines, are dropped."""
+        """The first `records` rows of a run, for resuming; `metrics.jsonl` is written anew from them.
+
+        Raises DamagedError for curves that cannot be read, or have fewer rows.
+        """
         self = cls(members)
-        if records == 0:
-            return self
-        self.columns = {name: list(rows[:records]) for name, rows in folder.read_arrays("curves.npz").items()}
-        lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
-        folder.replace("metrics.jsonl", lambda path: path.write_text("".join(lines[:records])))
+        if records:
+            self.columns = _read_columns(folder.path / "curves.npz", records)
+        rows = ({name: column[i] for name, column in self.columns.items()} for i in range(records))
+        text = "".join(_as_text(_line(row)) for row in rows)
+        folder.replace("metrics.jsonl", lambda path: path.write_text(text))
         return self
 
 
@@ -105,6 +110,21 @@ def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.n
         "eval_return": np.asarray(evaluation.episode_return).mean(axis=1),
         "eval_length": np.asarray(evaluation.episode_length).mean(axis=1),
     }
+
+
+def _read_columns(path: Path, records: int) -> dict[str, list[np.ndarray]]:
+    try:
+        columns = {name: list(rows[:records]) for name, rows in read_arrays(path).items()}
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged or missing, and its run cannot go on without it: {error}.") from error
+    rows = min((len(column) for column in columns.values()), default=0)
+    if rows < records:
+        raise DamagedError(f"{path} has {rows} records, and its run's checkpoint was made after {records}.")
+    return columns
+
+
+def _as_text(line: dict[str, Any]) -> str:
+    return json.dumps(json_ready(line)) + "\n"
 
 
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:

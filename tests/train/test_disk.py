@@ -1,0 +1,44 @@
+"""What is on the disk when a run says that it is saved."""
+
+import os
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.core.agent import Metrics
+from shoal.rollout.episodes import EpisodeStats
+from shoal.train import checkpoint
+from shoal.train.folder import RunFolder
+from shoal.train.records import Records
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="flushes nothing there")
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """The files and folders that were flushed, by what stays theirs under another name."""
+    seen = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: seen.add(os.fstat(handle).st_ino))
+    return lambda path: path.stat().st_ino in seen
+
+
+def test_files_of_a_run_are_flushed_with_their_names(flushed, tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_json("spec.json", {"agent": "ppo"})
+    assert flushed(tmp_path / "spec.json") and flushed(tmp_path)
+
+
+def test_curves_are_flushed(flushed, tmp_path):
+    records = Records(1)
+    nothing = jax.tree.map(lambda x: np.asarray(x)[None], EpisodeStats.zero())
+    records.save(RunFolder(tmp_path), records.append(1, 1.0, Metrics(nothing, {}), np.array([True]), None))
+    assert flushed(tmp_path / "curves.npz") and flushed(tmp_path)
+
+
+def test_a_checkpoint_is_flushed_with_the_names_in_it(flushed, tmp_path):
+    saved = tmp_path / "step-1"
+    checkpoint.save(saved, {"x": np.zeros(2)}, "spec", {})
+    for path in (saved / checkpoint.ARRAYS, saved / checkpoint.MANIFEST, saved, tmp_path):
+        assert flushed(path), path

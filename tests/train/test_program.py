@@ -1,0 +1,81 @@
+"""The program of one member: what is kept, and what is counted, when its numbers are not finite any more."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Int
+
+from shoal.core.agent import Agent, Metrics
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.struct import Number, Struct, hyper, struct
+from shoal.rollout.episodes import EpisodeStats
+from shoal.train.program import begin, train_chunk
+
+
+@struct
+class SteepState(Struct):
+    """One weight."""
+
+    age: Int[Array, ""]
+    weight: Float[Array, ""]
+
+
+@struct
+class Steep(Agent):
+    """Descends exp(4 w), whose slope of 4 exp(4 w) leaves float32 before its value does: at w = 22 and not at 21."""
+
+    start: Number = hyper(0.0)
+
+    def bind(self, env):
+        return self
+
+    def init(self, key, env):
+        return SteepState(jnp.int32(0), jnp.float32(self.start))
+
+    def update(self, state, env, clock):
+        loss, slope = jax.value_and_grad(lambda w: jnp.exp(4 * w))(state.weight)
+        one_episode = EpisodeStats.of(jnp.array([True]), jnp.array([1.0]), jnp.array([2]))
+        state = state.replace(age=state.age + 1, weight=state.weight - slope)
+        return state, Metrics(one_episode, {"loss": loss})
+
+    def policy_state(self, state):
+        return state.weight
+
+    def act(self, state, obs, carry, key, greedy, mask=None):
+        return jnp.int32(0), carry
+
+    @property
+    def steps_per_update(self):
+        return 2
+
+
+def train(start, updates):
+    """A member that began with a weight, and its metrics, after one chunk."""
+    agent, env = Steep(start=start), make("CartPole-v1")
+    member = begin(agent, env, jnp.int32(0), make_key(0))
+    return jax.jit(train_chunk)(member, agent, env, jnp.int32(0), jnp.int32(updates))
+
+
+@pytest.mark.parametrize("updates", [1, 5])
+def test_a_gradient_that_overflows_is_undone_although_its_loss_is_finite(updates):
+    member, metrics = train(22.0, updates)
+    assert np.exp(88) < np.finfo(np.float32).max < 4 * np.exp(88)
+    assert not member.alive and member.state.weight == 22.0 and member.state.age == 0
+    assert np.isnan(metrics.losses["loss"])
+
+
+def test_a_member_that_rests_counts_nothing_more():
+    _, metrics = train(22.0, 5)
+    assert metrics.episodes.count == 0 and metrics.episodes.return_sum == 0
+    member, metrics = train(0.0, 5)
+    assert member.alive and member.state.age == 5 and metrics.episodes.count == 5
+    np.testing.assert_allclose(metrics.losses["loss"], np.mean(np.exp(4 * _descent(5))), rtol=1e-6)
+
+
+def _descent(updates):
+    weights = [0.0]
+    for _ in range(updates - 1):
+        weights.append(weights[-1] - 4 * np.exp(4 * weights[-1]))
+    return np.array(weights)
