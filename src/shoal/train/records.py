@@ -114,7 +114,7 @@ def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.n
 
 def _read_columns(path: Path, records: int) -> dict[str, list[np.ndarray]]:
     try:
-        columns = {name: list(rows[:records]) for name, rows in read_arrays(path).items()}
+        columns = {name: [np.asarray(row) for row in rows[:records]] for name, rows in read_arrays(path).items()}
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} is damaged or missing, and its run cannot go on without it: {error}.") from error
     rows = min((len(column) for column in columns.values()), default=0)
