@@ -19,6 +19,8 @@ SMALL_LOOP = 100_000
 # Where no network is in the loop, as when environments are stepped with random actions, much larger ones gain.
 STEPPING_LOOP = 4_000_000
 
+UNKNOWN_MEMORY = 8 * 2**30  # taken to be there where nobody says; `--memory-limit-gb` does
+
 
 def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
     """Keep compiled programs, size the thread pool and make small loops fast. Call it before JAX is imported.
@@ -71,6 +73,13 @@ def usable_cores() -> int:
     """Cores that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def host_bytes() -> int:
+    """Memory of this machine; `UNKNOWN_MEMORY` on Windows, which does not say it to Python."""
+    if not hasattr(os, "sysconf"):
+        return UNKNOWN_MEMORY
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cache_dir() -> Path:

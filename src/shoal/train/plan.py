@@ -5,7 +5,6 @@ Every mistake a user can make is found here, in seconds, and said in their words
 
 import dataclasses
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import fill_caps, is_concrete, static_fields
+from shoal.train.host import host_bytes
 from shoal.train.placement import Placement, place
 from shoal.train.program import Member, begin
 from shoal.train.recording import load_demonstrations
@@ -120,8 +120,7 @@ def available_bytes() -> int:
     """Memory of the first device that a run may plan with: 80 % of what is there."""
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
-    total = stats["bytes_limit"] if stats else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(0.8 * total)
+    return int(0.8 * (stats["bytes_limit"] if stats else host_bytes()))
 
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
