@@ -378,6 +378,38 @@ def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
 
 
 @struct
+class Late(Poisoned):
+    """Rewards that are NaN from the tenth step on, which evaluations reach and short trainings do not."""
+
+    max_steps: Number | None = 50
+
+    def transition(self, state, action, noise):
+        reward = jnp.where(state.time >= 10, jnp.nan, 1.0).astype(jnp.float32)
+        return state, reward, jnp.bool_(False), {}
+
+
+def test_a_resumed_run_keeps_the_same_policy_of_a_member_that_never_scored(tmp_path):
+    agent, options = PPO(**{**FIELDS, "num_steps": 2}), {**OPTIONS, "steps": 32, "figures": False}
+    straight = shoal.train(agent, Late(), folder=tmp_path / "straight", progress=False, **options)
+    assert straight.summary["per_member"][0] == {
+        "member": 0,
+        "name": "seed=0",
+        "last": None,
+        "best": None,
+        "alive": True,
+    }
+    with pytest.raises(Stopped):
+        shoal.train(agent, Late(), folder=tmp_path / "r", progress=Interrupt(after=2), **options)
+    about = checkpoint.read_about(checkpoint.newest(tmp_path / "r" / "checkpoints"))
+    assert about["best_return"] == [None]  # JSON has no infinities
+    resumed = shoal.train(env=Late(), resume=tmp_path / "r", **SILENT)
+    for left, right in zip(
+        *(jax.tree.leaves(run.policy(0, "best").weights) for run in (straight, resumed)), strict=True
+    ):
+        np.testing.assert_array_equal(left, right)
+
+
+@struct
 class Smudged(Poisoned):
     """Has a picture that cannot be drawn."""
 

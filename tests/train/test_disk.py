@@ -1,5 +1,6 @@
 """What is on the disk when a run says that it is saved."""
 
+import errno
 import os
 import sys
 
@@ -42,3 +43,21 @@ def test_a_checkpoint_is_flushed_with_the_names_in_it(flushed, tmp_path):
     checkpoint.save(saved, {"x": np.zeros(2)}, "spec", {})
     for path in (saved / checkpoint.ARRAYS, saved / checkpoint.MANIFEST, saved, tmp_path):
         assert flushed(path), path
+
+
+def test_a_manifest_is_json(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        checkpoint.save(tmp_path / "step-1", {"x": np.zeros(2)}, "spec", {"best": -np.inf})
+
+
+def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkeypatch):
+    for n in range(3):
+        checkpoint.save(tmp_path / f"step-{n}", {"x": np.zeros(2)}, "spec", {})
+
+    def in_use(*args, **kwargs):
+        raise OSError(errno.ENOTEMPTY, "Directory not empty")
+
+    with monkeypatch.context() as nfs:
+        nfs.setattr(os, "rmdir", in_use)
+        checkpoint.keep_newest(tmp_path, 2)
+    assert [path.name for path in checkpoint.complete(tmp_path)] == ["step-2", "step-1"]

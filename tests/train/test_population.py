@@ -1,6 +1,7 @@
 """A member's numbers belong to it: not to its neighbors, the devices, the memory or how often it is evaluated."""
 
 import dataclasses
+import os
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
 from shoal.train.loop import Run
 from shoal.train.placement import SMALLEST_BLOCK, place
-from shoal.train.plan import make_plan
+from shoal.train.plan import available_bytes, make_plan
 from shoal.train.spec import RunSpec
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
@@ -143,6 +144,11 @@ def test_a_world_of_no_numbers_is_trained_like_any_other(train):
     plan, _, curves = train(env="Blackjack-v1", seeds=3)
     assert jax.tree.leaves(plan.env) == []
     assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()
+
+
+def test_a_system_that_does_not_say_its_memory_is_planned_for_all_the_same(monkeypatch):
+    monkeypatch.delattr(os, "sysconf")
+    assert available_bytes() == int(0.8 * 8 * 2**30)
 
 
 def test_one_member_too_large_for_memory_is_refused():

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from shoal.cli.parser import Parser
-from shoal.train.host import DEADLOCK_GUARD_THREADS, usable_cores
+from shoal.train.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
 
 DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
@@ -69,7 +69,7 @@ def _version(package: str) -> str:
 
 
 def _memory() -> str:
-    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory"
+    return f"{host_bytes() / 2**30:.0f} GiB of memory"
 
 
 def _cache(directory: str | None) -> str:

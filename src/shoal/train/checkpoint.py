@@ -42,7 +42,7 @@ def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
         "leaves": leaf_table(tree),
         "about": about,
     }
-    (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
     for written in (temporary / ARRAYS, temporary / MANIFEST, temporary):
         flush(written)
     retired = _retired(directory)
@@ -94,9 +94,9 @@ def complete(directory: Path) -> list[Path]:
 
 
 def keep_newest(directory: Path, count: int) -> None:
-    """Delete all but the latest `count` checkpoints of a directory."""
+    """Delete all but the latest `count` checkpoints of a directory, as far as the file system lets them go."""
     for old in complete(directory)[count:]:
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)  # NFS keeps what a reader has open; the training goes on
 
 
 def leaf_table(tree: Any) -> dict[str, list]:

@@ -3,9 +3,12 @@
 Everything already set in the environment is honored. Only `keep_programs`, which comes later, imports JAX.
 """
 
+import math
 import os
 import sys
 from pathlib import Path
+
+from shoal.train.limits import memory_limit, processor_limit
 
 # jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool and batched LAPACK calls (`qr`,
 # `solve`) meet in one program. shoal has none, and a larger pool slows training, so this many is only advised to those
@@ -18,6 +21,8 @@ DEADLOCK_GUARD_THREADS = 16
 SMALL_LOOP = 100_000
 # Where no network is in the loop, as when environments are stepped with random actions, much larger ones gain.
 STEPPING_LOOP = 4_000_000
+
+UNKNOWN_MEMORY = 8 * 2**30  # taken to be there where nobody says; `--memory-limit-gb` does
 
 
 def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
@@ -68,9 +73,17 @@ def keep_programs() -> None:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Cores that this process may run on, or whose time its job may take."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return math.ceil(min(cores, processor_limit()))
+
+
+def host_bytes() -> int:
+    """Memory of this machine, or that its job may take; `UNKNOWN_MEMORY` on Windows, which does not say."""
+    if not hasattr(os, "sysconf"):
+        return UNKNOWN_MEMORY
+    return int(min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), memory_limit()))
 
 
 def cache_dir() -> Path:

@@ -24,7 +24,7 @@ from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
 from shoal.train import checkpoint
 from shoal.train.claim import claimed
-from shoal.train.folder import RunFolder, provenance
+from shoal.train.folder import RunFolder, json_ready, provenance
 from shoal.train.placement import is_key
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
@@ -60,7 +60,6 @@ class Run:
         self.eval_seconds = 0.0
         self.best_return = np.full(plan.members, -np.inf)
         self.best_policy: Any = None
-        self.last_evaluation: Evaluation | None = None
         self.last_policy: Any = None
         self.members: list[Any] = []  # a population per wave, on the device when there is only one wave
         self._known_dead: set[int] = set()
@@ -182,7 +181,7 @@ class Run:
             parts.append(self._host(span, self._call(self.programs.evaluate, mine, (key,))))
         evaluation, policy = _joined(parts)
         self._keep_best(evaluation, policy)
-        self.last_evaluation, self.last_policy = evaluation, policy
+        self.last_policy = policy
         self.eval_seconds += time.perf_counter() - begun
         return evaluation
 
@@ -192,7 +191,7 @@ class Run:
         self.best_return = np.where(better, score, self.best_return)
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
-        about = {"returns": self.best_return.tolist(), "updates": self.updates_done}
+        about = {"returns": json_ready(self.best_return), "updates": self.updates_done}
         checkpoint.save(self.folder.best, self.best_policy, self.folder.spec_hash, about)
 
     def _save(self, record: int) -> None:
@@ -203,7 +202,7 @@ class Run:
             "records": record + 1,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
-            "best_return": self.best_return.tolist(),
+            "best_return": json_ready(self.best_return),
         }
         target = self.folder.checkpoints / f"step-{self.updates_done:012d}"
         checkpoint.save(target, members, self.folder.spec_hash, about)
@@ -281,12 +280,12 @@ class Run:
             self.members[wave] = mine if len(self.plan.waves) > 1 else self.plan.placement.spread(mine)
         self.updates_done = about["updates"]
         self.train_seconds, self.eval_seconds = about["train_seconds"], about["eval_seconds"]
-        self.best_return = np.asarray(about["best_return"], float)
+        self.best_return = np.asarray([-np.inf if best is None else best for best in about["best_return"]])
         self._restore_best(members)
 
     def _restore_best(self, members: Any) -> None:
-        if not np.isfinite(self.best_return).any():
-            return
+        if not any(record < len(self.records) for record in self.plan.eval_records):
+            return  # none was evaluated yet
         agent = self.plan.agent
         like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
         self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)

@@ -158,6 +158,12 @@ def place(
     return Placement(members, members, 1, mesh)
 
 
+def accelerators(devices: int = 0) -> int:
+    """How many devices with memory of their own a run spreads over; 1 on CPUs, whose cores share theirs."""
+    seen = jax.local_devices()
+    return 1 if seen[0].platform == "cpu" else min(devices or len(seen), len(seen))
+
+
 def is_key(x: Any) -> bool:
     """Whether an array holds typed random keys."""
     return jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)

@@ -5,7 +5,6 @@ Every mistake a user can make is found here, in seconds, and said in their words
 
 import dataclasses
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import fill_caps, is_concrete, static_fields
-from shoal.train.placement import Placement, place
+from shoal.train.host import host_bytes
+from shoal.train.placement import Placement, accelerators, place
 from shoal.train.program import Member, begin
 from shoal.train.recording import load_demonstrations
 from shoal.train.spec import RunSpec
@@ -90,7 +90,7 @@ def make_plan(
     agents = [a.replace(**fixed) for a in agents]
     boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
     member_bytes = estimate_member_bytes(_numpy(agents[0]), _numpy(worlds[0]))
-    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit or available_bytes())
+    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
     largest = max(w.stop - w.start for w in waves)
     return Plan(
         spec=spec,
@@ -117,11 +117,10 @@ def estimate_member_bytes(agent: Agent, env: Env) -> int:
 
 
 def available_bytes() -> int:
-    """Memory of the first device that a run may plan with: 80 % of what is there."""
+    """Memory that a run may plan with on a device, or on the whole host where that is a CPU: 80 % of what is there."""
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
-    total = stats["bytes_limit"] if stats else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(0.8 * total)
+    return int(0.8 * (stats["bytes_limit"] if stats else host_bytes()))
 
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
@@ -205,12 +204,13 @@ def _eval_records(records: int, evaluations: int) -> list[int]:
     return [round(records * (e + 1) / evaluations) - 1 for e in range(evaluations)]
 
 
-def _waves(members: int, member_bytes: int, limit: int) -> list[slice]:
-    fitting = limit // member_bytes
+def _waves(members: int, member_bytes: int, limit: int, devices: int) -> list[slice]:
+    """Whole members on each of the devices, or no more than a given limit holds on all of them together."""
+    fitting = limit // member_bytes if limit else available_bytes() // member_bytes * devices
     if fitting < 1:
         raise ValueError(
-            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the {limit / 2**20:.0f} MiB at hand: "
-            f"use fewer environments or steps per update."
+            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the "
+            f"{(limit or available_bytes()) / 2**20:.0f} MiB at hand: use fewer environments or steps per update."
         )
     count = math.ceil(members / fitting)
     size = math.ceil(members / count)
