@@ -120,6 +120,7 @@ def train(
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
         plan = job.plan(devices, memory_limit_gb)  # every mistake before a folder is made
+        check_block(plan)
         files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
     if cache:
         keep_programs()
@@ -181,8 +182,6 @@ def run_job(
     """Run a job in a folder to its end, then draw it. `plan` is its plan, where it was made already."""
     reporter = reporter or Reporter()
     plan = plan or job.plan(devices, memory_limit_gb)
-    if plan.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
-        raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
     if resume:
         folder.check_writable()
     else:
@@ -429,6 +428,12 @@ def _given(
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     plain = {"steps": steps, "seeds": seeds, **options}
     return {k: v for k, v in plain.items() if v is not None} | {k: dict(v) for k, v in parts.items() if v}
+
+
+def check_block(plan: Plan) -> None:
+    """Raise ValueError for a block size where there are no blocks. A run that was made on a CPU may go on there."""
+    if plan.spec.block and plan.placement.mesh:
+        raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
 
 
 def _refuse_on_resume(path: Path | str, **given: Any) -> None:

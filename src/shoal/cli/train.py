@@ -186,6 +186,8 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
+    for plan in plans:
+        api.check_block(plan)
     root = Path(arguments.root or "runs")
     stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
     for folder in _folders(tasks, root / (arguments.name or stem)):  # the last one's mistake would come after hours
