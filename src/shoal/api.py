@@ -33,8 +33,9 @@ from shoal.tracking.reporter import Reporter
 from shoal.train.folder import RunFolder, new_path
 from shoal.train.host import keep_programs
 from shoal.train.loop import Run
-from shoal.train.plan import Plan, make_plan
+from shoal.train.plan import Plan, default_horizon, make_plan
 from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run, without
+from shoal.train.records import member_scores
 from shoal.train.result import Result
 from shoal.train.spec import RunSpec, differences, spec_for
 
@@ -248,7 +249,7 @@ def evaluate(
         policy = load_policies(policy)[1]
     many = isinstance(policy, Policies)
     world = _world(policy, env, env_fields or {})
-    horizon = max_steps or _time_limit(world)
+    horizon = max_steps or default_horizon([world])
     key = stream(make_key(seed), "evaluate")
     run = _evaluate_many if many else _evaluate_one
     result = run(policy.actor, policy.weights, world, key, episodes, horizon, greedy)
@@ -601,17 +602,11 @@ def _check_same_spaces(policy: Policy | Policies, world: Env) -> None:
             raise ValueError(f"the policy was trained with {kind} {there}; {type(world).__name__} has {here}.")
 
 
-def _time_limit(world: Env) -> int:
-    return 1_000 if world.max_steps is None else int(np.max(np.asarray(world.max_steps)))
-
-
 def _scores(run: Result, metric: str) -> dict[str, float]:
     """Return of every member that has a finite one, by setting and by what its random numbers derive from."""
-    returns = run.curves["eval_return"]
-    seen = returns[~np.isnan(returns).all(axis=1)]
-    if not len(seen):
+    values = member_scores(run.curves, metric)
+    if np.isnan(values).all():
         raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
-    values = seen[-1] if metric == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
     if not np.isfinite(values).any():
         raise ValueError(f"{run.folder} has no finite score to compare.")
     luck = f"{run.spec.prng} {run.spec.seed}"

@@ -9,7 +9,7 @@ from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.rollout.episodes import EpisodeStats
 from shoal.train.folder import RunFolder
-from shoal.train.records import Records
+from shoal.train.records import Records, member_scores
 
 
 def members(*episodes):
@@ -66,3 +66,11 @@ def test_fewer_records_than_the_checkpoint_are_refused(tmp_path):
     write_records(RunFolder(tmp_path), 2)
     with pytest.raises(DamagedError, match=r"curves.npz has 2 records, and its run's checkpoint was made after 3"):
         Records.load(RunFolder(tmp_path), 2, 3)
+
+
+def test_one_rule_for_what_a_member_scored():
+    nan = np.nan
+    returns = np.array([[1.0, 5.0, nan], [nan, nan, nan], [2.0, nan, nan], [nan, nan, nan]])
+    np.testing.assert_array_equal(member_scores({"eval_return": returns}), [2.0, nan, nan])  # not the last record
+    np.testing.assert_array_equal(member_scores({"eval_return": returns}, "best"), [2.0, 5.0, nan])
+    np.testing.assert_array_equal(member_scores({"eval_return": returns[1:2]}, "best"), [nan, nan, nan])

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckError
 from shoal.core.keys import Key, make_key
-from shoal.core.spaces import Discrete, Space, explain, misfit, zeros
+from shoal.core.spaces import Discrete, Space, explain, misfit, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
 
 REAL_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # between one compilation of a float computation and another
@@ -220,7 +220,7 @@ def _one_step(
     state, key = carry
     key, k_act, k_step = jax.random.split(key, 3)
     mask = env.action_mask(state)
-    action = _random_action(spaces.action_space, mask, k_act)
+    action = random_action(spaces.action_space, mask, k_act)
     obs, after, reward, terminated, truncated, info = env.step(k_step, state, action)
     seen = {
         "obs": obs,
@@ -236,12 +236,6 @@ def _one_step(
     following = env.carry_over(after, fresh)
     state = jax.tree.map(lambda new, old: jnp.where(terminated | truncated, new, old), following, after)
     return (state, key), seen
-
-
-def _random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
-    if mask is None or not isinstance(space, Discrete):
-        return space.sample(key)
-    return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(space.dtype)
 
 
 def _nudged(env: Env) -> Env:

@@ -258,6 +258,13 @@ def alike(one: Space, other: Space) -> bool:
     return one == other
 
 
+def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
+    """A uniform action, of those that a mask allows where there is one. `key` is consumed."""
+    if mask is None or not isinstance(space, Discrete):
+        return space.sample(key)
+    return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(space.dtype)
+
+
 def only_boxes(space: Any) -> bool:
     """Whether every part of a space holds numbers, none a choice."""
     if isinstance(space, (Tuple, Dict)):

@@ -28,7 +28,7 @@ from shoal.train.folder import RunFolder, json_ready, provenance
 from shoal.train.placement import is_key
 from shoal.train.plan import Plan
 from shoal.train.program import begin, evaluator, train_chunk
-from shoal.train.records import Records, score_summary
+from shoal.train.records import Records, member_scores, score_summary
 from shoal.train.spec import opaque_fields, plain
 
 
@@ -102,7 +102,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Scores of the last weights and of the best, overall, per setting and per member, and the time it took."""
         curves = self.records.arrays()
-        last = curves["eval_return"][-1]
+        last = member_scores(curves)
         names, seeds = self.plan.member_names(), self.plan.spec.seeds
         return {
             "agent": self.plan.spec.agent,

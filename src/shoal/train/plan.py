@@ -5,6 +5,7 @@ Every mistake a user can make is found here, in seconds, and said in their words
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def make_plan(
         updates=updates,
         boundaries=boundaries,
         eval_records=_eval_records(len(boundaries), spec.evaluations),
-        horizon=spec.eval_max_steps or _horizon(worlds),
+        horizon=spec.eval_max_steps or default_horizon(worlds),
         member_bytes=member_bytes,
         waves=waves,
         placement=place(largest, spec.block, devices, members_per_call=bound.members_per_call),
@@ -121,6 +122,12 @@ def available_bytes() -> int:
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
     return int(0.8 * (stats["bytes_limit"] if stats else host_bytes()))
+
+
+def default_horizon(worlds: Sequence[Env]) -> int:
+    """Steps after which an evaluation ends an episode: the longest time limit, or 1,000 where there is none."""
+    limits = [w.max_steps for w in worlds if w.max_steps is not None and is_concrete(w.max_steps)]
+    return int(max(np.max(np.asarray(x)) for x in limits)) if limits else DEFAULT_HORIZON
 
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
@@ -165,11 +172,6 @@ def _strictest(worlds: list[Env]) -> Env:
     # Sizes that depend on the time limit must hold for the shortest one.
     limits = [w.max_steps for w in worlds if w.max_steps is not None]
     return worlds[0].replace(max_steps=min(limits)) if len({float(x) for x in limits}) > 1 else worlds[0]
-
-
-def _horizon(worlds: list[Env]) -> int:
-    limits = [w.max_steps for w in worlds if w.max_steps is not None and is_concrete(w.max_steps)]
-    return int(max(np.max(np.asarray(x)) for x in limits)) if limits else DEFAULT_HORIZON
 
 
 def _population(values: list[Any], seeds: int) -> Any:

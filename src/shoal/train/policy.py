@@ -14,7 +14,7 @@ from shoal.core.agent import Actor, Agent
 from shoal.core.env import Env, Key
 from shoal.core.errors import CheckpointError
 from shoal.core.keys import make_key
-from shoal.core.spaces import Discrete, Space, misfit
+from shoal.core.spaces import Space, misfit, random_action
 from shoal.core.struct import static, struct
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder
@@ -96,9 +96,7 @@ class Chance(Actor):
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
         """A uniform action. `key` is consumed."""
         del state, obs, greedy
-        if mask is None or not isinstance(self.space, Discrete):
-            return self.space.sample(key), carry
-        return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(self.space.dtype), carry
+        return random_action(self.space, mask, key), carry
 
 
 @struct

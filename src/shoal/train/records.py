@@ -69,6 +69,15 @@ class Records:
         return self
 
 
+def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndarray:
+    """[M]: what each member had at the last evaluation, or the best of all (`which="best"`); NaN where it has none."""
+    returns = curves["eval_return"]
+    evaluated = returns[~np.isnan(returns).all(axis=1)]
+    if not len(evaluated):
+        return np.full(returns.shape[1], np.nan)
+    return evaluated[-1] if which == "last" else np.fmax.reduce(evaluated)
+
+
 def score_summary(scores: np.ndarray) -> dict[str, float]:
     """Mean, 5th percentile, extremes and interquartile mean with its 95 % bootstrap interval, of one score a member.
 

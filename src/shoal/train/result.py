@@ -11,6 +11,7 @@ from shoal.core.env import Env
 from shoal.core.errors import need
 from shoal.train.folder import RunFolder
 from shoal.train.policy import Policies, Policy, load_policies
+from shoal.train.records import member_scores
 from shoal.train.spec import RunSpec
 
 
@@ -75,12 +76,7 @@ class Result:
 
     def ranking(self, which: str = "last") -> list[int]:
         """Members from best to worst, by their last evaluation or by their best; those never evaluated come last."""
-        returns = self.curves["eval_return"]
-        evaluated = ~np.isnan(returns).all(axis=1)
-        if not evaluated.any():
-            return list(range(returns.shape[1]))
-        seen = returns[evaluated]
-        score = seen[-1] if which == "last" else np.where(np.isnan(seen), -np.inf, seen).max(axis=0)
+        score = member_scores(self.curves, which)
         return np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable").tolist()
 
     def to_frame(self) -> Any:
