@@ -66,13 +66,17 @@ class Job(NamedTuple):
     agent: Agent | None = None
     env: Env | None = None
 
-    def plan(self, devices: int = 0, memory_limit_gb: float = 0) -> Plan:
+    def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
         """Everything the run needs to know. Raises ValueError or TypeError for what cannot work; compiles nothing."""
         if not math.isfinite(memory_limit_gb):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is no size; 0 means all there is.")
-        return make_plan(
-            self.spec, self.agent, self.env, devices=devices, memory_limit=round(memory_limit_gb * 1024**3)
-        )
+        limit = round(memory_limit_gb * 1024**3)
+        plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
+        if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
+            raise ValueError(
+                f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
+            )
+        return plan
 
 
 def train(
@@ -121,7 +125,6 @@ def train(
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
         plan = job.plan(devices, memory_limit_gb)  # every mistake before a folder is made
-        check_block(plan)
         files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
     if cache:
         keep_programs()
@@ -182,7 +185,7 @@ def run_job(
 ) -> Result:
     """Run a job in a folder to its end, then draw it. `plan` is its plan, where it was made already."""
     reporter = reporter or Reporter()
-    plan = plan or job.plan(devices, memory_limit_gb)
+    plan = plan or job.plan(devices, memory_limit_gb, resume=resume)
     if resume:
         folder.check_writable()
     else:
@@ -429,12 +432,6 @@ def _given(
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     plain = {"steps": steps, "seeds": seeds, **options}
     return {k: v for k, v in plain.items() if v is not None} | {k: dict(v) for k, v in parts.items() if v}
-
-
-def check_block(plan: Plan) -> None:
-    """Raise ValueError for a block size where there are no blocks. A run that was made on a CPU may go on there."""
-    if plan.spec.block and plan.placement.mesh:
-        raise ValueError(f"block={plan.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out.")
 
 
 def _refuse_on_resume(path: Path | str, **given: Any) -> None:

@@ -176,6 +176,8 @@ def _tasks(agent: str, envs: list[str], options: dict, given: dict, preset: str 
         }
         words = [f"{k}={v}" for k, v in chosen.items()]
         label = ",".join([env, *words] if len(envs) > 1 else words)
+        if label in [task.label for task in tasks]:
+            raise ValueError(f"{label} is asked for twice, and two runs cannot share a folder: name each value once.")
         tasks.append(Task(agent, env, {**options, **parts}, label))
     return tasks
 
@@ -186,12 +188,10 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
-    for plan in plans:
-        api.check_block(plan)
     root = Path(arguments.root or "runs")
     stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
-    for folder in _folders(tasks, root / (arguments.name or stem)):  # the last one's mistake would come after hours
-        if arguments.name:
+    if arguments.name:
+        for folder in _folders(tasks, root / arguments.name):
             folder.check_unused()
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
@@ -212,16 +212,9 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
 
 
 def _folders(tasks: list[Task], base: Path) -> list[Any]:
-    """A run folder for each task. Raises ValueError where two would share one."""
     from shoal.train.folder import RunFolder
 
-    if len(tasks) == 1:
-        return [RunFolder(base)]
-    names = [task.label.replace("/", "-") for task in tasks]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise ValueError(f"two runs would be written to {base / name}: name each value once.")
-    return [RunFolder(base / name) for name in names]
+    return [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:
@@ -241,7 +234,8 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
-        print(describe([job.plan(arguments.devices, arguments.memory_limit_gb)], Path(arguments.resume).parent))
+        plan = job.plan(arguments.devices, arguments.memory_limit_gb, resume=True)
+        print(describe([plan], Path(arguments.resume).parent))
         return 0
     return 0 if _run(arguments, job, RunFolder(arguments.resume), resume=True) is not None else 130
 
