@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -422,6 +423,26 @@ def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
     made = shoal.train(PPO(**FIELDS), Smudged(), folder=tmp_path / "p", progress=listener, **OPTIONS)
     assert made.summary["members"] == 1
     assert [text for text in listener.heard if "failed with ZeroDivisionError('no ink')" in text]
+
+
+def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
+    from shoal import api
+
+    trained = threading.Event()
+
+    class Watch(Listener):
+        def record(self, done, line, steps_per_second, seconds_left):
+            trained.set()
+
+    def prepare(self):
+        assert trained.wait(60)  # forever, were it waited for before the first record
+        raise ZeroDivisionError("no camera")
+
+    monkeypatch.setattr(api._Studio, "_prepare", prepare)
+    listener = Watch()
+    made = shoal.train("ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=listener, **OPTIONS)
+    assert made.summary["members"] == 1 and (made.folder / "figures" / "learning_curves.png").is_file()
+    assert [text for text in listener.heard if "failed with ZeroDivisionError('no camera')" in text]
 
 
 @pytest.mark.parametrize(

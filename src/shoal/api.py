@@ -369,9 +369,9 @@ class _Studio(Reporter):
     def compiled(self, seconds: float) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(1) as pool:
-            self._camera = pool.submit(self._prepare)
-            pool.shutdown(wait=False)
+        pool = ThreadPoolExecutor(1)
+        self._camera = pool.submit(self._prepare)
+        pool.shutdown(wait=False)  # training begins meanwhile
         self.heard_by.compiled(seconds)
 
     def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
@@ -388,15 +388,15 @@ class _Studio(Reporter):
         from shoal.viz.curves import plot_run
         from shoal.viz.videos import draw_members
 
-        camera = self._camera.result()
         try:
             plot_run(self.folder.path)
         except ValueError as error:  # a run so short that nothing has ended in it is whole all the same
             self.message(f"no learning curve: {error}")
-        if camera is None:
-            self.message(f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)")
-            return
         try:
+            camera = self._camera.result()
+            if camera is None:
+                self.message(f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)")
+                return
             draw_members(self.plan, run.policies(), Result(self.folder.path).ranking(), self.folder.videos, camera)
         except Exception as error:  # whatever the user's own `render` raises; the run is whole, and its table follows
             again = f"`shoal render {self.folder.path} --debug` shows where"

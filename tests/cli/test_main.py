@@ -283,10 +283,14 @@ def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words
 def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
     (tmp_path / "file").touch()
     assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
-    answer = refused(capsys, "bench", "CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json")
-    assert "file: File exists" in answer and "steps/s" not in capsys.readouterr().out
-    for name, content in (("half.npz", b"PK"), ("empty.npz", b"")):
-        Path(name).write_bytes(content)
+    words = ["CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json"]
+    status, out, err = say(capsys, "bench", *words)
+    assert status == 2 and "file: File exists" in err and "steps/s" not in out  # said before anything is measured
+    Path("half.npz").write_bytes(b"PK")
+    Path("empty.npz").touch()
+    with open("array.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    for name in ("half.npz", "empty.npz", "array.npz"):
         said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
         assert f"{name} holds no demonstrations" in said
 

@@ -1,5 +1,6 @@
 """What every run leaves behind about itself."""
 
+import json
 from importlib import metadata
 
 import jax
@@ -10,6 +11,7 @@ import shoal
 from shoal.ops.statistics import iqm
 from shoal.train.folder import RunFolder, provenance
 from shoal.train.records import score_summary
+from shoal.train.spec import RunSpec, differences, opaque_fields, spec_for
 
 
 @pytest.fixture
@@ -29,6 +31,14 @@ def test_a_package_that_was_never_installed_is_recorded_as_unknown(never_install
     packages = provenance(1, 1, [])["packages"]
     assert packages["shoal"] == "unknown" and packages["numpy"] == np.__version__
     assert shoal.__version__ == "unknown"
+
+
+def test_numbers_of_numpy_and_infinity_are_read_back():
+    fields, sweep = {"learning_rate": np.float32(0.5)}, {"clip": [np.float32(0.25), np.float32(np.inf)]}
+    spec = spec_for("ppo", "CartPole-v1", fields=fields, sweep=sweep, env_fields={"x_threshold": -np.inf})
+    read = RunSpec.from_json(json.loads(json.dumps(spec.to_json(), allow_nan=False)))
+    assert read.fields == {"learning_rate": 0.5} and read.env_fields == {"x_threshold": -np.inf}
+    assert read.sweep == {"clip": [0.25, np.inf]} and differences(spec, read) == opaque_fields(spec) == []
 
 
 def test_one_member_has_no_interval_and_two_have():

@@ -149,6 +149,8 @@ def _flat(spec: RunSpec) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """What was given as JSON can hold it: `inf`, which JSON lacks, as a string that `RunSpec.from_json` reads back."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -163,7 +165,7 @@ def plain(value: Any) -> Any:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_is_plain(v) for v in value)
-    return isinstance(value, PLAIN)
+    return isinstance(value, (*PLAIN, np.generic))
 
 
 def _tuples(value: Any) -> Any:
