@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 from shoal.core.keys import make_key
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell
 from shoal.grid.layout import (
+    between,
     choose,
     column,
     distinct,
@@ -113,3 +114,11 @@ def test_rectangles_are_cut_off_at_the_border():
 def test_colors_are_uniform():
     colors = jax.vmap(random_color)(keys(6000))
     assert chisquare(np.bincount(colors, minlength=len(COLORS))).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("low, high", [(0, 1), (2, 5), (1, 19), (0, 256)])
+def test_numbers_between_bounds_are_uniform_and_keep_to_them(low, high):
+    draw = jax.jit(lambda keys, low, high: jax.vmap(lambda key: between(key, low, high))(keys))
+    numbers = np.asarray(draw(keys(), jnp.int32(low), jnp.int32(high)))
+    assert numbers.min() >= low and numbers.max() < high
+    assert high - low == 1 or chisquare(np.bincount(numbers - low, minlength=high - low)).pvalue > 1e-3
