@@ -31,6 +31,11 @@ def test_means_weigh_every_episode_alike_and_are_missing_where_none_ended():
     ]
     curves = records.arrays()
     np.testing.assert_array_equal(curves["train_return"], [[4.0, np.nan], [3.0, np.nan], [np.nan, np.nan]])
+    np.testing.assert_allclose(
+        curves["train_return_std"], [[np.sqrt(38 / 3), np.nan], [np.sqrt(12.5), np.nan], [np.nan, np.nan]]
+    )
+    np.testing.assert_array_equal(curves["train_return_min"], [[1.0, np.nan], [0.0, np.nan], [np.nan, np.nan]])
+    np.testing.assert_array_equal(curves["train_return_max"], [[9.0, np.nan], [9.0, np.nan], [np.nan, np.nan]])
     np.testing.assert_array_equal(curves["train_length"], [[2.0, np.nan], [4.0, np.nan], [np.nan, np.nan]])
     np.testing.assert_array_equal(curves["episodes"], [[3, 0], [4, 0], [0, 0]])
     assert [line.get("train_return", {}).get("mean") for line in lines] == [4.0, 3.0, None]

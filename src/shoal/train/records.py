@@ -102,13 +102,17 @@ def score_summary(scores: np.ndarray) -> dict[str, float]:
 def _episode_columns(episodes: Any) -> dict[str, np.ndarray]:
     count = np.asarray(episodes.count)
     some = np.maximum(count, 1)
-    mean = np.where(count > 0, episodes.return_sum / some, np.nan)
-    return {
+    mean = np.asarray(episodes.return_sum, np.float64) / some
+    variance = np.maximum(np.asarray(episodes.return_square_sum, np.float64) / some - mean**2, 0)
+    found = {
         "train_return": mean,
-        "train_length": np.where(count > 0, episodes.length_sum / some, np.nan),
-        "episodes": count,
-        "resets_reused": np.asarray(episodes.resets_reused),
+        "train_return_std": np.sqrt(variance),
+        "train_return_min": episodes.return_min,
+        "train_return_max": episodes.return_max,
+        "train_length": episodes.length_sum / some,
     }
+    columns = {name: np.where(count > 0, value, np.nan) for name, value in found.items()}
+    return columns | {"episodes": count, "resets_reused": np.asarray(episodes.resets_reused)}
 
 
 def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.ndarray]:
