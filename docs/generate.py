@@ -14,10 +14,12 @@ from shoal.agents.presets import presets
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS, Entry, ranges
 from shoal.core.struct import hyper_fields, static_fields
+from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
+SHARED = (Level, Bandit)  # bases whose pages those of their worlds refer to
 NOTICE = "*Made by `docs/generate.py`: change the code, then run `make docs`.*"
 SUITES = {
     "classic": (
@@ -75,8 +77,9 @@ def environments() -> str:
     parts = ["# Environments", NOTICE, _names(worlds)]
     taken = Counter(cls.__name__ for cls in worlds)
     for cls, entries in worlds.items():
-        if issubclass(cls, Level) and "## Level" not in "\n".join(parts):
-            parts.append(_world("Level", Level, []))
+        for base in SHARED:
+            if issubclass(cls, base) and (page := _world(base.__name__, base, [])) not in parts:
+                parts.append(page)
         name = cls.__name__ if taken[cls.__name__] == 1 else f"{cls.__name__} ({_family(cls)})"
         parts.append(_world(name, cls, entries))
     parts += ["## Probes", "Tiny worlds with known answers, each of which breaks one kind of mistake in an agent."]
@@ -167,8 +170,9 @@ def _from_to(first: str, last: str) -> str:
 def _prose(cls: type) -> str:
     # Labels such as "Reward: ..." begin paragraphs of their own.
     text = inspect.getdoc(cls) or ""
-    if cls is not Level:
-        text = text.replace("`Level`", "[`Level`](#level)")
+    for base in SHARED:
+        if cls is not base:
+            text = text.replace(f"`{base.__name__}`", f"[`{base.__name__}`](#{base.__name__.lower()})")
     labels = r"^(Action|Observation|Reward|Start|End|Noise|Differences?[\w ]*): *"
     return re.sub(r"\n{3,}", "\n\n", re.sub(labels, r"\n**\1.** ", text, flags=re.M))
 
