@@ -251,10 +251,10 @@ def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
 
 
 def test_memory_remembers_within_an_episode():
-    fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1, "memory_size": 4}
+    fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1}
     scores = {}
-    for memory in ("none", "gru", "lstm"):
-        agent, env = bound("Probe-Memory-v0", episode_steps=5, memory=memory, **fields)
+    for memory, size in (("none", {}), ("gru", {"memory_size": 4}), ("lstm", {"memory_size": 4})):
+        agent, env = bound("Probe-Memory-v0", episode_steps=5, memory=memory, **fields, **size)
 
         @jax.jit
         def train(key, agent=agent, env=env):
@@ -330,7 +330,11 @@ def test_weight_decay_is_a_cost_of_large_weights():
         ({"population_size": 7}, ValueError, "population_size=7: Population size must be even"),
         ({"population_size": 0}, ValueError, "population_size=0 must be at least 1"),
         ({"episode_steps": -1}, ValueError, "episode_steps=-1 must not be negative"),
-        ({"strategy": "Sep_CMA_ES", "learning_rate": 0.1}, ValueError, "learning_rate=0.1 changes nothing in the strategy Sep_CMA"),
+        (
+            {"strategy": "Sep_CMA_ES", "learning_rate": 0.1},
+            ValueError,
+            "rate=0.1 changes nothing in the strategy Sep_CMA",
+        ),
         ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 changes nothing in the strategy SNES"),
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),
         ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE leaves no choice of antithetic sampling"),

@@ -19,7 +19,6 @@ from shoal.train import checkpoint
 
 DISCOUNT = 0.9
 QUICK = {
-    "memory_size": 16,
     "learning_rate": 1e-2,
     "discount": DISCOUNT,
     "gae_lambda": 1.0,
@@ -36,7 +35,8 @@ CELLS = ["gru", "lstm"]
 
 def bound(env, **fields):
     env = make(env) if isinstance(env, str) else env
-    return to_arrays(PPO(**{**QUICK, **fields}).bind(env)), to_arrays(env)
+    size = {"memory_size": 16} if "memory" in fields else {}
+    return to_arrays(PPO(**{**QUICK, **size, **fields}).bind(env)), to_arrays(env)
 
 
 def learn(agent, env, updates=200):
