@@ -119,24 +119,21 @@ def train(
         _refuse_on_resume(
             resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
         )
-        job, plan, files = job_to_resume(resume, agent, env, given), None, RunFolder(resume)
+        job = job_to_resume(resume, agent, env, given)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(agent, env, preset=preset, **given)
-        plan = job.plan(devices, memory_limit_gb)  # every mistake before a folder is made
-        files = RunFolder(folder or _new_folder(Path(root or "runs"), name, job.spec))
+    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made
     if cache:
         keep_programs()
     return run_job(
         job,
-        files,
+        plan,
+        RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec)),
         resume=resume is not None,
         figures=figures,
         reporter=_reporter(progress),
-        plan=plan,
-        devices=devices,
-        memory_limit_gb=memory_limit_gb,
     )
 
 
@@ -174,18 +171,15 @@ def make_job(
 
 def run_job(
     job: Job,
+    plan: Plan,
     folder: RunFolder,
     *,
     resume: bool = False,
     figures: bool = True,
     reporter: Reporter | None = None,
-    plan: Plan | None = None,
-    devices: int = 0,
-    memory_limit_gb: float = 0,
 ) -> Result:
-    """Run a job in a folder to its end, then draw it. `plan` is its plan, where it was made already."""
+    """Run a job in a folder, as planned, to its end; then draw it."""
     reporter = reporter or Reporter()
-    plan = plan or job.plan(devices, memory_limit_gb, resume=resume)
     if resume:
         folder.check_writable()
     else:

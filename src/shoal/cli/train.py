@@ -201,8 +201,8 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     base = root / arguments.name if arguments.name else new_path(root, stem)
     folders = _folders(tasks, base)
     results = []
-    for job, folder in zip(jobs, folders, strict=True):
-        result = _run(arguments, job, folder)
+    for job, plan, folder in zip(jobs, plans, folders, strict=True):
+        result = _run(arguments, job, plan, folder)
         if result is None:
             return 130
         results.append(result)
@@ -231,16 +231,16 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
         parts = {f"{prefix}fields": given[kind].fixed, f"{prefix}sweep": {**given[kind].sweep, **given[kind].variants}}
         asked |= {name: values for name, values in parts.items() if values}
     job = api.job_to_resume(arguments.resume, agent or None, env or None, asked)
+    plan = job.plan(arguments.devices, arguments.memory_limit_gb, resume=True)
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
 
-        plan = job.plan(arguments.devices, arguments.memory_limit_gb, resume=True)
         print(describe([plan], Path(arguments.resume).parent))
         return 0
-    return 0 if _run(arguments, job, RunFolder(arguments.resume), resume=True) is not None else 130
+    return 0 if _run(arguments, job, plan, RunFolder(arguments.resume), resume=True) is not None else 130
 
 
-def _run(arguments: argparse.Namespace, job: Any, folder: Any, resume: bool = False) -> Any:
+def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume: bool = False) -> Any:
     """One run with its report on standard output. None when the user stopped it."""
     from shoal import api
     from shoal.tracking.reporter import Reporter
@@ -255,12 +255,11 @@ def _run(arguments: argparse.Namespace, job: Any, folder: Any, resume: bool = Fa
     try:
         result = api.run_job(
             job,
+            plan,
             folder,
             resume=resume,
             figures=not arguments.no_figures,
             reporter=reporter,
-            devices=arguments.devices,
-            memory_limit_gb=arguments.memory_limit_gb,
         )
     except Stopped as stopped:
         print(f"shoal: {stopped}", file=sys.stderr)

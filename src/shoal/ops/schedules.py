@@ -33,7 +33,8 @@ def whole(number: Number) -> Int[Array, ""]:
 def passed(age: Int[Array, ""], steps_per_update: int, every: Number) -> Int[Array, ""]:
     """How many multiples of `every` the update at this age reaches.
 
-    floor((age + 1) s / e) - floor(age s / e), reduced modulo e first so that it holds when age times s is beyond int32.
+    floor((age + 1) s / e) - floor(age s / e), reduced modulo e first: exact at any age where e times s mod e is below
+    2^32, and otherwise for the first 2^32 steps.
     """
     period = jnp.maximum(whole(every), 1)
     wide, surplus = period.astype(jnp.uint32), (steps_per_update % period).astype(jnp.uint32)

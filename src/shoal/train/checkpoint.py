@@ -150,7 +150,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{directory} is not a checkpoint of this version of shoal (format {FORMAT}).")
-    if missing := [name for name in ("sha256", "leaves", "about") if name not in manifest]:
+    if missing := [name for name in ("sha256", "spec", "leaves", "about") if name not in manifest]:
         raise CheckpointError(f"checkpoint {directory} is damaged: its manifest has no {missing[0]}.")
     return manifest
 

@@ -219,8 +219,8 @@ class Run:
                 )
 
     def _report_revision(self) -> None:
-        was, now = self.folder.read_json("provenance.json")["env_revision"], self.plan.env.revision
-        if was != now:
+        now = self.plan.env.revision
+        if (was := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
             self.reporter.message(
                 f"{self.plan.spec.env} is in revision {now} and was in revision {was} when this run began: what it "
                 f"does has changed, and the curves go on with the change"
