@@ -413,6 +413,11 @@ def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
     assert "../nothing is not a run folder" in refused(capsys, "eval", "--episodes", "2", "../nothing")
 
 
+@pytest.mark.parametrize("words", [["--env.gravity", "5"], ["--env.gravity=5", "--episodes", "2"]])
+def test_eval_misses_a_run_that_is_not_there(words, capsys):
+    assert "required: RUN" in refused(capsys, "eval", *words)
+
+
 def test_an_unknown_flag_before_the_run_is_named(run, capsys):
     assert "unknown flag --gravity" in refused(capsys, "eval", "--gravity", "5", run)
     assert "unknown flag --gravity. Did you mean --env.gravity?" in refused(capsys, "eval", run, "--gravity", "-5")

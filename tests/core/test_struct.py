@@ -173,6 +173,14 @@ def test_subclasses_keep_the_checks_above_them():
         Narrower(rate=0.7)
 
 
+def test_an_attribute_may_not_hide_an_inherited_field():
+    with pytest.raises(TypeError, match="Wide.width stands in the place of a field of Settings.*`width: int = ...`"):
+
+        @struct
+        class Wide(Settings):
+            width = 9
+
+
 @pytest.mark.parametrize(
     ("ranges", "says"),
     [

@@ -18,13 +18,16 @@ class Parser(argparse.ArgumentParser):
     def positional(self, name: str, words: list[str]) -> str:
         """One positional argument, wherever it stands, before the flags `--env.NAME VALUE` of its world are known.
 
-        Empty where it cannot be told from the value of an unknown flag, or is missing: `parse_all` then says so.
+        Empty where it cannot be told from the value of an unknown flag, and where `parse_all` will find a mistake. But
+        a missing one is refused here if there are such flags, for `parse_all` would take the value of one for it.
         """
         plain = _joined_negatives(_without_world(words))
         try:
             arguments, left = self.parse_known_args(plain)
         except ValueError:
-            return ""
+            if {"-h", "--help"} & set(words) or not any(word.startswith("--env.") for word in words):
+                return ""
+            raise
         found, unknown = getattr(arguments, name), [word for word in left if word.startswith("-")]
         return "" if unknown and plain.index(unknown[0]) < plain.index(found) else found
 

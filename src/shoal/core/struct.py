@@ -6,6 +6,7 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 """
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
@@ -91,7 +92,10 @@ def struct(cls: Cls) -> Cls:
     together again, so checks may look at concrete numbers and leaves may be anything while JAX is at work. A class may
     add checks of its own in `__post_init__`; those of its bases run before them. Two values are equal only when they
     are the same object: compare leaves.
+
+    Raises TypeError for an attribute without an annotation in the place of an inherited field.
     """
+    _check_no_field_hidden(cls)
     own_check = cls.__dict__.get("__post_init__")
     inherited = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
 
@@ -191,6 +195,18 @@ def is_concrete(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic, np.ndarray)) or (
         isinstance(value, jax.Array) and not isinstance(value, Tracer)
     )
+
+
+def _check_no_field_hidden(cls: type) -> None:
+    """A dataclass would take `size = 9` for no field at all, and go on with the default it inherited."""
+    for base in cls.__bases__:
+        for field in dataclasses.fields(base) if dataclasses.is_dataclass(base) else ():
+            if field.name in cls.__dict__ and field.name not in inspect.get_annotations(cls):
+                kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", field.type)
+                raise TypeError(
+                    f"{cls.__name__}.{field.name} stands in the place of a field of {base.__name__}, which would keep "
+                    f"its default. Write it with its type, as in `{field.name}: {kind} = ...`."
+                )
 
 
 def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
