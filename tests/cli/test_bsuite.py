@@ -9,6 +9,7 @@ import pytest
 from shoal.cli.bsuite import _chosen
 from shoal.cli.main import main
 from shoal.envs.bsuite.experiments import EXPERIMENTS
+from shoal.train.loop import Run, Stopped
 
 TINY = ["--num-steps", "16", "--hidden", "8"]
 
@@ -45,8 +46,36 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
     assert "bandit_noise" in out and "a part" in out and "4 of 20" in out and "20 of 10,000" in out
     before = (folder / "scores.json").read_bytes()
     assert main(["bsuite", "ppo", "--experiments", "catch", "--quick", "--name", "bsuite-ppo", *TINY]) == 2
-    assert "already holds an agent's bsuite: choose another --name" in capsys.readouterr().err
+    answer = capsys.readouterr().err
+    assert "already holds an agent's bsuite. Continue it with `shoal bsuite --resume runs/bsuite-ppo`" in answer
     assert (folder / "scores.json").read_bytes() == before
+
+
+def test_a_stopped_run_goes_on_to_the_same_logs(tmp_path, capsys, monkeypatch):
+    words = ["bsuite", "ppo", "--experiments", "bandit,bandit_noise", "--quick", "--episodes-scale", "0.01", *TINY]
+    assert main([*words, "--no-figures", "--name", "whole"]) == 0
+    chunks, chunk = [], Run._chunk
+
+    def stops_in_the_sixth(run):
+        chunks.append(run)
+        if len(chunks) == 6:  # four records a program: in the middle of the second one
+            raise Stopped
+        chunk(run)
+
+    monkeypatch.setattr(Run, "_chunk", stops_in_the_sixth)
+    capsys.readouterr()
+    assert main([*words, "--no-figures", "--name", "parts"]) == 130
+    assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().out
+    assert main(["bsuite", "--resume", "runs/parts"]) == 0
+    assert len(chunks) == 6 + 3  # the first program is whole, the second has one of its four records
+    whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
+    logs = sorted(path.name for path in (whole / "logs").iterdir())
+    assert len(logs) == 8 and logs == sorted(path.name for path in (parts / "logs").iterdir())
+    assert all((whole / "logs" / name).read_bytes() == (parts / "logs" / name).read_bytes() for name in logs)
+    spec = json.loads((parts / "programs" / "bandit-0-19" / "spec.json").read_text())
+    (parts / "programs" / "bandit-0-19" / "spec.json").write_text(json.dumps({**spec, "seed": 9}))
+    assert main(["bsuite", "--resume=runs/parts"]) == 2
+    assert "was begun by another version of shoal" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_programs_and_steps(tmp_path, capsys):
@@ -72,6 +101,9 @@ def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
         (["ppo", "--experiments", "catsh"], "experiment 'catsh' is not registered. Did you mean catch"),
         (["ppo", "--episodes-scale", "0"], "must be above 0, and at most 1"),
         (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
+        (["ppo", "--resume", "runs/x"], "--resume continues a folder as it is: write nothing else"),
+        (["--resume"], "--resume continues a folder as it is"),
+        (["--resume", "runs/x"], "runs/x holds no agent's bsuite: it has no bsuite.json"),
         (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),
         (["ppo", "--experiments", "catch", "--num-minibatches", "3"], "does not divide"),
     ],

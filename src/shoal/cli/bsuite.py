@@ -3,6 +3,8 @@
 bsuite lets an agent play a number of episodes in one world at a time. So every member here has one environment, and
 takes steps for as many episodes as bsuite asks for, were they all as long as can be: shorter episodes leave steps over,
 in which it learns on, and which are not logged. Logs are those that bsuite would have written, at the same episodes.
+
+Each program is a run of its own in the folder, so one that was stopped goes on from its last checkpoint.
 """
 
 import argparse
@@ -12,14 +14,16 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import Parser, real_number, whole_number
+from shoal.cli.parser import Parser, real_number, value_after, whole_number
 
 EXAMPLES = """examples:
   shoal bsuite ppo --quick
   shoal bsuite ppo --experiments catch,bandit,memory_len
   shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
   shoal bsuite ppo --dry-run
+  shoal bsuite --resume runs/bsuite-ppo
 """
+REQUEST = "bsuite.json"  # what was asked for, in the folder
 QUICK_SETTINGS, QUICK_SCALE = 4, 0.05
 
 
@@ -34,6 +38,10 @@ class Program(NamedTuple):
 
 def bsuite(words: list[str]) -> int:
     """Run the command. Returns 130 when the user stopped it."""
+    path = ""
+    if any(word.partition("=")[0] == "--resume" for word in words) and not {"-h", "--help"} & set(words):
+        path = _alone(words)
+        words = _asked_for(path)
     agent = words[0] if words and not words[0].startswith("-") else ""
     rest = words[1:] if agent else words
     if not agent and ("-h" in rest or "--help" in rest):
@@ -59,7 +67,24 @@ def bsuite(words: list[str]) -> int:
     if arguments.dry_run:
         print(_plan_table(programs))
         return 0
-    return _run_all(agent, arguments, programs, jobs)
+    return _run_all(words, arguments, programs, jobs, path)
+
+
+def _alone(words: list[str]) -> str:
+    """The folder to continue, as it is. Raises ValueError where anything else is asked for."""
+    path = value_after("--resume", words)
+    if not path or path.startswith("-") or len(words) > 2 - ("=" in words[0]):
+        raise ValueError("--resume continues a folder as it is: write nothing else, as in `shoal bsuite --resume RUN`.")
+    return path
+
+
+def _asked_for(path: str) -> list[str]:
+    from shoal.train.folder import RunFolder
+
+    folder = RunFolder(path)
+    if not (folder.path / REQUEST).is_file():
+        raise FileNotFoundError(f"{path} holds no agent's bsuite: it has no {REQUEST}.")
+    return folder.read_json(REQUEST)["words"]
 
 
 def _parser() -> Parser:
@@ -95,6 +120,7 @@ def _parser() -> Parser:
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="the base of every random number")
     parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default bsuite-AGENT)")
     parser.add_argument("--root", default="runs", metavar="DIR", help="where run folders lie (default runs)")
+    parser.add_argument("--resume", metavar="RUN", help="continue a folder bit for bit; nothing else may be given")
     parser.add_argument("--no-figures", action="store_true", help="draw no radar")
     parser.add_argument("--dry-run", action="store_true", help="print programs, episodes and steps; compile nothing")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
@@ -177,27 +203,35 @@ def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argpar
     return job, job.plan()
 
 
-def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program], jobs: list[Any]) -> int:
+def _run_all(
+    words: list[str], arguments: argparse.Namespace, programs: list[Program], jobs: list[Any], resumed: str
+) -> int:
     from shoal.train.folder import RunFolder, new_path
     from shoal.train.loop import Stopped
 
-    root = Path(arguments.root)
-    folder = RunFolder(root / arguments.name if arguments.name else new_path(root, f"bsuite-{agent}"))
-    if (folder.path / "programs").exists() or (folder.path / "scores.json").exists():
-        raise FileExistsError(f"{folder.path} already holds an agent's bsuite: choose another --name.")
-    folder.create()
+    root, agent = Path(arguments.root), words[0]
+    named = root / arguments.name if arguments.name else None
+    folder = RunFolder(resumed or named or new_path(root, f"bsuite-{agent}"))
+    if not resumed:
+        if (folder.path / REQUEST).exists():
+            raise FileExistsError(
+                f"{folder.path} already holds an agent's bsuite. Continue it with `shoal bsuite --resume "
+                f"{folder.path}`, or choose another --name."
+            )
+        folder.create()
+        folder.write_json(REQUEST, {"words": words})
     logs: dict[str, dict[int, Any]] = {}
     costs: dict[str, list[float]] = {}
     begun = time.perf_counter()
     for number, (program, (job, plan)) in enumerate(zip(programs, jobs, strict=True), 1):
         print(f"[{number}/{len(programs)}] {_label(program)}: {program.steps:,} steps of {plan.members} members")
-        started = time.perf_counter()
         try:
-            found = _train(plan, RunFolder(folder.path / "programs" / _label(program).replace("/", "-")), program)
+            found, seconds = _train(
+                plan, RunFolder(folder.path / "programs" / _label(program).replace("/", "-")), program
+            )
         except Stopped:
-            print(f"stopped in {_label(program)}; what is finished lies in {folder.path}")
+            print(f"stopped in {_label(program)}. Continue with: shoal bsuite --resume {folder.path}")
             return 130
-        seconds = time.perf_counter() - started
         logs.setdefault(program.experiment, {}).update(found)
         cost = costs.setdefault(program.experiment, [0, 0.0])
         costs[program.experiment] = [cost[0] + program.steps * len(program.indices), cost[1] + seconds]
@@ -208,23 +242,29 @@ def _run_all(agent: str, arguments: argparse.Namespace, programs: list[Program],
     return 0
 
 
-def _train(plan: Any, folder: Any, program: Program) -> dict[int, Any]:
-    """Train the settings of a program and read their logs, by index."""
+def _train(plan: Any, folder: Any, program: Program) -> tuple[dict[int, Any], float]:
+    """Train the settings of a program, or go on with them: (their logs by index, seconds of it all)."""
     import jax
 
     from shoal.envs.bsuite.experiments import EXPERIMENTS
     from shoal.envs.bsuite.logbook import logbooks_in
+    from shoal.train.folder import hash_of
     from shoal.train.loop import Run
 
-    folder.create()
+    begun = (folder.path / "spec.json").exists()
+    if not begun:
+        folder.create()
+    elif folder.spec_hash != hash_of(plan.spec.to_json()):
+        raise ValueError(f"{folder.path} was begun by another version of shoal, with other defaults: start anew.")
     run = Run(plan, folder)
-    run.train()
+    seconds = run.train(resume=begun)["total_seconds"]
     (state,) = logbooks_in(run.states())
     settings = EXPERIMENTS[program.experiment].settings
-    return {
+    logs = {
         index: program.logbook.read(jax.tree.map(lambda x, m=m: x[m, 0], state), settings[index])
         for m, index in enumerate(program.indices)
     }
+    return logs, seconds
 
 
 def _write_csv(path: Path, log: Any) -> None:
