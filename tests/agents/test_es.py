@@ -357,9 +357,10 @@ def test_evosax_is_imported_only_when_an_agent_is_bound():
 def train(tmp_path_factory):
     """Train a few generations and return the final members as host arrays."""
 
-    def run(**changes):
-        fields = {"population_size": 4, "hidden": (4,), "episode_steps": 20, "normalize_observation": True}
-        spec = RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=6 * 80, records=3, evaluations=0, **changes)
+    def run(hidden=4, **changes):
+        fields = {"population_size": 4, "episodes": 2, "hidden": (hidden,), "episode_steps": 20}
+        fields["normalize_observation"] = True
+        spec = RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=6 * 160, records=3, evaluations=0, **changes)
         folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
         folder.create()
         with jax.numpy_dtype_promotion("standard"):
@@ -370,11 +371,22 @@ def train(tmp_path_factory):
     return run
 
 
-def test_a_member_does_not_depend_on_how_many_others_there_are(train):
-    one, three = train(seeds=1), train(seeds=3)
+@pytest.mark.parametrize("hidden", [4, 1000])  # in one kernel, and with products of a library
+def test_a_member_does_not_depend_on_how_many_others_there_are(train, hidden):
+    one, three = train(hidden, seeds=1), train(hidden, seeds=3)
     assert one.keys() == three.keys() and len(one) > 8
     for name in one:
         np.testing.assert_array_equal(one[name][:1], three[name][:1], err_msg=name)
+
+
+@pytest.mark.parametrize(("hidden", "is_large"), [(4, False), (1000, True)])
+def test_many_weights_are_multiplied_by_a_library(hidden, is_large):
+    fields = {"population_size": 4, "episodes": 2, "hidden": (hidden,), "episode_steps": 20}
+    plan = make_plan(RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=160))
+    agent, env = (jax.tree.map(lambda x: x[0], value) for value in (plan.agent, plan.env))
+    lowered = jax.jit(agent.update).lower(jax.eval_shape(agent.init, make_key(0), env), env, jnp.int32(0))
+    compiled = lowered.compile(compiler_options=plan.placement.compiler_options).as_text()
+    assert plan.placement.has_large_loops == is_large == ("ynn_fusion" in compiled)
 
 
 @pytest.mark.parametrize("strategy", ["Open_ES", "SimpleGA"])

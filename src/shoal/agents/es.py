@@ -137,7 +137,7 @@ class ES(Agent):
         evolution = Evolution.named(
             self.strategy,
             self.population_size,
-            sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(bound._weight_shapes)),
+            bound._count_weights(),
             optimizer=self.optimizer,
             shaping=self.shaping,
             antithetic={"default": None, "on": True, "off": False}[self.antithetic],
@@ -149,6 +149,11 @@ class ES(Agent):
     def steps_per_update(self) -> int:
         """The most steps that a generation may take."""
         return self.population_size * self.episodes * self.longest_episode
+
+    @property
+    def weights_per_step(self) -> int:
+        """Those of all candidates."""
+        return self.population_size * self._count_weights()
 
     def init(self, key: Key, env: Env) -> ESState:
         """A search around fresh weights."""
@@ -269,6 +274,9 @@ class ES(Agent):
     @property
     def _weight_shapes(self) -> Any:
         return jax.eval_shape(self._controller.init, make_key(0), self._example())
+
+    def _count_weights(self) -> int:
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self._weight_shapes))
 
     def _unravel(self, flat: Float[Array, "D"]) -> Weights:
         shapes = self._weight_shapes

@@ -78,6 +78,14 @@ class Agent(Actor):
         """
         return 1
 
+    @property
+    def weights_per_step(self) -> int:
+        """Weights that the networks of one member multiply with in a step of its environments, if very many. Static.
+
+        On a CPU a library then computes the products, which is faster, but rules out one kernel for the whole loop.
+        """
+        return 0
+
 
 def check_choices(agent: Agent) -> None:
     """Raise ValueError for a name or a flag that is none of its choices (nor a function of the user's own).

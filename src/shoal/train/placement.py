@@ -19,18 +19,19 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from shoal.train.host import usable_cores
+from shoal.train.host import SMALL_LOOP, usable_cores
 
 MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()
 SMALLEST_BLOCK = 32
-CPU_OPTIONS = {
-    # One call must not split its small kernels over the threads that other members run on: the pieces wait.
-    "xla_cpu_multi_thread_eigen": False,
-    # Small products belong to XLA's own code, not to a library, or a short loop around them cannot be one kernel
-    # (`host.SMALL_LOOP`). Sums stay with the library.
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE",
-}
+# One call must not split its small kernels over the threads that other members run on: the pieces wait.
+ONE_CORE_A_CALL = {"xla_cpu_multi_thread_eigen": False}
+BY_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
+# Small products belong to XLA's own code, not to a library, or a short loop around them cannot be one kernel
+# (`host.SMALL_LOOP`). Sums stay with the library.
+CPU_OPTIONS = {**ONE_CORE_A_CALL, BY_LIBRARY: "LIBRARY_FUSION_TYPE_REDUCE"}
+# Where no loop can be one kernel, the library computes whole layers at once: product, bias and activation.
+CPU_OPTIONS_OF_LARGE_LOOPS = {**ONE_CORE_A_CALL, BY_LIBRARY: "LIBRARY_FUSION_TYPE_DOT"}
 
 
 class Placement(NamedTuple):
@@ -40,6 +41,7 @@ class Placement(NamedTuple):
     block: int
     workers: int
     mesh: Mesh | None = None
+    has_large_loops: bool = False  # on a CPU
 
     @property
     def padded(self) -> int:
@@ -50,7 +52,9 @@ class Placement(NamedTuple):
     @property
     def compiler_options(self) -> dict[str, Any] | None:
         """What the compiler needs to know."""
-        return None if self.mesh else CPU_OPTIONS
+        if self.mesh:
+            return None
+        return CPU_OPTIONS_OF_LARGE_LOOPS if self.has_large_loops else CPU_OPTIONS
 
     def describe(self) -> str:
         """`2 CPU cores, one member at a time on each`."""
@@ -133,13 +137,18 @@ class Placement(NamedTuple):
 
 
 def place(
-    members: int, block: int = 0, devices: int = 0, on_mesh: bool | None = None, members_per_call: int = 1
+    members: int,
+    block: int = 0,
+    devices: int = 0,
+    on_mesh: bool | None = None,
+    members_per_call: int = 1,
+    weights_per_step: int = 0,
 ) -> Placement:
     """A placement for M members.
 
     `block=0` is one member on a CPU, or up to `members_per_call` where the share of every core is `SMALLEST_BLOCK` or
     more (below, one at a time is as fast); accelerators take all at once. `devices=0` is every core or accelerator
-    there is.
+    there is. `weights_per_step`: see `Agent`.
     `on_mesh` forces one way or the other; by default CPUs run blocks. Raises ValueError for more devices than exist.
     """
     seen = jax.local_devices()
@@ -153,7 +162,8 @@ def place(
         share = math.ceil(members / count)
         together = min(members_per_call, share)
         block = min(block or (together if together >= SMALLEST_BLOCK else 1), members)
-        return Placement(members, block, min(count, math.ceil(members / block)))
+        has_large_loops = 4 * weights_per_step > SMALL_LOOP
+        return Placement(members, block, min(count, math.ceil(members / block)), has_large_loops=has_large_loops)
     mesh = Mesh(np.asarray(seen[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
     return Placement(members, members, 1, mesh)
 

@@ -105,7 +105,13 @@ def make_plan(
         horizon=spec.eval_max_steps or default_horizon(worlds),
         member_bytes=member_bytes,
         waves=waves,
-        placement=place(largest, spec.block, devices, members_per_call=bound.members_per_call),
+        placement=place(
+            largest,
+            spec.block,
+            devices,
+            members_per_call=bound.members_per_call,
+            weights_per_step=bound.weights_per_step,
+        ),
     )
 
 
