@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 START = time.perf_counter()
@@ -72,4 +73,4 @@ def report(**numbers: Any) -> None:
         except metadata.PackageNotFoundError:
             continue
     whole = {"process_s": seconds_since_start(), "process_cpu_s": time.process_time()}
-    print(json.dumps({**numbers, **whole, "versions": versions, "argv": sys.argv}))
+    print(json.dumps({**numbers, **whole, "versions": versions, "argv": [Path(sys.argv[0]).name, *sys.argv[1:]]}))
