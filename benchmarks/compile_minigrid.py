@@ -5,10 +5,10 @@
 
 import argparse
 import json
-import time
 from pathlib import Path
 
 from run import machine
+from workers.measure import compile_phases
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "minigrid-compile.json")
@@ -24,20 +24,16 @@ from shoal.core.struct import to_arrays  # noqa: E402
 NUM_ENVS = 2048
 
 
-def compile_seconds(function, *args):
-    """Of the compiler alone, without tracing."""
-    lowered = jax.jit(jax.vmap(function)).lower(*args)
-    begun = time.perf_counter()
-    lowered.compile()
-    return round(time.perf_counter() - begun, 3)
-
-
 def measure(name):
     """Seconds of both programs of one id."""
     env, keys = to_arrays(make(name)), jax.random.split(make_key(0), NUM_ENVS)
     _, state = jax.eval_shape(jax.vmap(env.reset), keys)
     actions = jax.ShapeDtypeStruct((NUM_ENVS,), jnp.int32)
-    seconds = {"reset": compile_seconds(env.reset, keys), "step": compile_seconds(env.step, keys, state, actions)}
+    programs = {"reset": (env.reset, keys), "step": (env.step, keys, state, actions)}
+    seconds = {
+        part: round(compile_phases(jax.vmap(function), *arguments)[1]["compile_s"], 3)
+        for part, (function, *arguments) in programs.items()
+    }
     jax.clear_caches()
     return seconds
 

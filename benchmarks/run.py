@@ -46,7 +46,12 @@ WORLDS = {
     "FourRooms-misc": 500,
     "MetaMaze-misc": 500,
 }
-BANKS = {"Breakout-MinAtar": 30}  # whose games are short: no bank may run empty in a comparison
+BANKS = {  # where games are short: no bank may run empty in a comparison
+    "Breakout-MinAtar": 30,
+    "Seaquest-MinAtar": 20,
+    "SpaceInvaders-MinAtar": 12,
+    "Asterix-MinAtar": 10,
+}
 GYMNAX_SETTINGS = {"DeepSea-bsuite": {"size": 8}}  # where our default is bsuite's and not gymnax's
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
 

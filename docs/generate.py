@@ -36,7 +36,7 @@ SUITES = {
         "The partial view in every step, random actions, automatic resets. NAVIX's view has no occlusion and no hand. "
         "GoToDoor's generator became faster after this table: then 6.82 M steps/s, 55 times NAVIX in the median round "
         "and 36 times in NAVIX's best (`results/minigrid-gotodoor.json`). `reset` and `step` of every id compile in "
-        "2.0 seconds together at most (`benchmarks/compile_minigrid.py`, `results/minigrid-compile.json`).",
+        "1.8 seconds together at most (`benchmarks/compile_minigrid.py`, `results/minigrid-compile.json`).",
     ),
     "minigrid-every": ("Every MiniGrid id", "Against EnvPool's C++ version of it."),
     "ppo": ("PPO on CartPole", "500,000 steps a seed: training alone, and the whole process from start to end."),

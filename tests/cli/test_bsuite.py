@@ -102,6 +102,8 @@ def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
         (["ppo", "--episodes-scale", "0"], "must be above 0, and at most 1"),
         (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
         (["ppo", "--resume", "runs/x"], "--resume continues a folder as it is: write nothing else"),
+        (["ppo", "--resume=runs/x"], "--resume continues a folder as it is: write nothing else"),
+        (["--resume=runs/x", "--quick"], "--resume continues a folder as it is: write nothing else"),
         (["--resume"], "--resume continues a folder as it is"),
         (["--resume", "runs/x"], "runs/x holds no agent's bsuite: it has no bsuite.json"),
         (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),

@@ -73,7 +73,7 @@ def bsuite(words: list[str]) -> int:
 def _alone(words: list[str]) -> str:
     """The folder to continue, as it is. Raises ValueError where anything else is asked for."""
     path = value_after("--resume", words)
-    if not path or path.startswith("-") or len(words) > 2 - ("=" in words[0]):
+    if not path or path.startswith("-") or words not in (["--resume", path], [f"--resume={path}"]):
         raise ValueError("--resume continues a folder as it is: write nothing else, as in `shoal bsuite --resume RUN`.")
     return path
 
