@@ -76,6 +76,32 @@ def test_the_loss_is_the_likelihood_of_the_recorded_actions():
     np.testing.assert_allclose(parts["agreement"], (logits.argmax(1) == rows.action).mean(), rtol=1e-6)
 
 
+def test_how_near_clones_come_is_told_in_the_terms_of_their_actions():
+    agent, env = bound("Pendulum-v1", demonstrations=of_a_pendulum())
+    weights = agent.init(make_key(0), env).weights
+    parts = agent._loss(weights, agent.demonstrations)[1]
+    middle = agent._policy(weights, agent.demonstrations.obs, None).mode()
+    np.testing.assert_allclose(parts["distance"], np.abs(middle - agent.demonstrations.action).mean(), rtol=1e-5)
+    assert "agreement" not in parts
+
+
+def of_a_pendulum():
+    random = np.random.default_rng(0)
+    obs = random.uniform(-1, 1, size=(16, 3)).astype(np.float32)
+    return Demonstrations(obs, random.uniform(-2, 2, size=(16, 1)).astype(np.float32))
+
+
+def test_masks_that_contradict_the_demonstrations_are_refused():
+    given = demonstrations()
+    mask = np.ones((32, 2), bool)
+    bound(demonstrations=given.replace(mask=mask))
+    mask[7, given.action[7]] = False
+    with pytest.raises(ValueError, match="step 7 of the demonstrations took an action that its mask forbids"):
+        bound(demonstrations=given.replace(mask=mask))
+    with pytest.raises(ValueError, match=r"shape \(32, 3\), which does not fit actions Discrete"):
+        bound(demonstrations=given.replace(mask=np.ones((32, 3), bool)))
+
+
 def test_weight_decay_shrinks_weights_beside_the_gradient():
     agent, env = bound(num_batches=1, learning_rate=0.1, horizon=1e9)
     decayed = agent.replace(weight_decay=jnp.float32(0.5))

@@ -184,7 +184,15 @@ def test_keys_are_never_used_twice(name):
 def test_the_policy_alone_acts_like_the_whole_state(name):
     env = make(playable(name))
     agent = bound(name, env)
-    state = agent.init(make_key(0), env)
+
+    @jax.jit
+    def train(key):  # until weights and their targets differ
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, 20, lambda i, s: agent.update(s, env, i)[0], state)
+
+    state = train(make_key(0))
+    if hasattr(agent, "value"):
+        assert jnp.array_equal(*(agent.value(known, seen(env, 1)) for known in (state, agent.policy_state(state))))
     for greedy in (True, False):
         whole = agent.act(state, seen(env, 1), agent.initial_carry(), make_key(1), greedy)
         part = agent.act(agent.policy_state(state), seen(env, 1), agent.initial_carry(), make_key(1), greedy)

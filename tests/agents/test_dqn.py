@@ -130,7 +130,11 @@ def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
 def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started():
     agent, env = bound(num_steps=10, train_frequency=25.0, train_iterations=2.0, learning_starts=50.0)
     state = agent.init(make_key(0), env)
-    due = [int(agent._due(state.replace(age=jnp.int32(age)))) for age in range(10)]
+    update = jax.jit(agent.update)
+    due = []
+    for clock in range(10):
+        state, metrics = update(state, env, jnp.int32(clock))
+        due.append(int(metrics.weight))
     # After 10, 20, ..., 100 steps: multiples of 25 are passed at 30, 50, 80 and 100; those up to 50 do not count.
     assert due == [0, 0, 0, 0, 0, 0, 0, 2, 0, 2]
 
@@ -163,10 +167,10 @@ def test_plain_descent_is_a_choice_within_the_same_program():
     np.testing.assert_allclose(sgd._change(slope, start)[0], slope)
 
 
-def test_an_effective_batch_and_buffer_learn_as_small_ones_do():
+def test_an_effective_batch_learns_as_a_small_one_does():
     # The same program shaped for more: only the samples that count may matter.
     small, env = bound(batch_size=8, buffer_size=100, learning_starts=0.0, train_frequency=10.0)
-    roomy = small.replace(max_batch_size=32, max_buffer_size=100)
+    roomy = small.replace(max_batch_size=32)
     state = jax.jit(small.init)(make_key(0), env)
     weights, target = two_networks(small)
     batch = random_batch(small, 32)
@@ -204,14 +208,14 @@ def test_sizes_follow_from_the_largest_of_a_sweep():
         fill_caps([DQN(batch_size=64, max_batch_size=32)])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
-        {"noisy": True, "double": True, "head": "quantile", "atoms": 8, "epsilon_end": 0.05},
-        {"head": "categorical", "prioritized": True, "n_step": 4, "v_min": -1.0, "v_max": 1.5},
-    ],
-)
+REFINEMENTS = [
+    {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
+    {"noisy": True, "double": True, "head": "quantile", "atoms": 8, "epsilon_end": 0.05},
+    {"head": "categorical", "prioritized": True, "n_step": 4, "v_min": -1.0, "v_max": 1.5},
+]
+
+
+@pytest.mark.parametrize("options", REFINEMENTS)
 def test_refinements_work_together(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
     agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})
@@ -226,6 +230,22 @@ def test_refinements_work_together(options):
         action, _ = agent.act(state, jnp.asarray([cue]), None, make_key(1), True)
         assert action == best
         np.testing.assert_allclose(agent.value(state, jnp.asarray([cue])), 1.0, atol=0.15)
+
+
+@pytest.mark.parametrize("options", REFINEMENTS)
+def test_refinements_work_together_over_many_steps(options):
+    # Values far above the reward of a step: from bootstrapping alone, also at a time limit.
+    fields = {k: v for k, v in QUICK.items() if k != "updates"} | options
+    agent, env = bound("Probe-TimeLimit-v0", **{**fields, **({"v_max": 15.0} if "v_max" in fields else {})})
+
+    @jax.jit
+    def train(key):
+        state = agent.init(key, env)
+        return jax.lax.fori_loop(0, 400, lambda i, s: agent.update(s, env, i)[0], state)
+
+    state = train(make_key(0))
+    for t in range(5):
+        np.testing.assert_allclose(agent.value(state, jnp.asarray([t / 5])), 10.0, atol=1.0)
 
 
 def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
@@ -247,7 +267,7 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
         ("CartPole-v1", {"head": "gaussian"}, ValueError, "head='gaussian' is unknown. Choose one of expected"),
         ("CartPole-v1", {"num_envs": 0}, ValueError, "num_envs=0 must be at least 1"),
         ("CartPole-v1", {"optimizer": "adma"}, ValueError, "Did you mean adam"),
-        ("CartPole-v1", {"buffer_size": 5, "n_step": 5}, ValueError, "buffer_size=5 holds 5 steps .* for n_step=5"),
+        ("CartPole-v1", {"buffer_size": 5, "n_step": 5}, ValueError, "buffer_size=5 holds 5 steps .* for samples of 5"),
         ("CartPole-v1", {"buffer_size": 6, "num_envs": 2, "n_step": 3}, ValueError, "It must be more than 6"),
         ("CartPole-v1", {"head": "categorical", "atoms": 1}, ValueError, "atoms=1 is too few for a categorical head"),
         ("CartPole-v1", {"head": "categorical", "v_min": 100}, ValueError, "v_min=100 must be below v_max=100"),
@@ -268,7 +288,7 @@ def test_smallest_sizes_are_accepted():
     ("name", "values", "words"),
     [
         ("v_max", (10.0, -200.0), "v_min=-100 must be below v_max=-200"),
-        ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for n_step=3"),
+        ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for samples of 3"),
     ],
 )
 def test_what_cannot_work_is_refused_anywhere_in_a_sweep(name, values, words):

@@ -309,6 +309,8 @@ def test_the_policy_is_the_mean_and_not_the_luckiest_candidate():
 def test_schedules_follow_the_member_s_age():
     agent, _ = bound(sigma=0.4, sigma_decay=0.5, sigma_limit=0.15, learning_rate=0.2, learning_rate_decay=0.9)
     np.testing.assert_allclose([agent._sigma(jnp.int32(i)) for i in range(4)], [0.4, 0.2, 0.15, 0.15], rtol=1e-5)
+    without_limit, _ = bound(sigma=0.4, sigma_decay=0.0)
+    np.testing.assert_allclose([without_limit._sigma(jnp.int32(i)) for i in range(3)], [0.4, 4e-4, 4e-4], rtol=1e-5)
     np.testing.assert_allclose([agent._learning_rate(jnp.int32(i)) for i in (0, 2)], [0.2, 0.162], rtol=1e-5)
 
 

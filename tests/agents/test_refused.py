@@ -1,10 +1,17 @@
 """What is given and would change nothing is refused, in words; what matters elsewhere is taken there."""
 
+import jax.numpy as jnp
 import pytest
 
 from shoal.core.registry import AGENTS, make
+from shoal.grid.wrappers import ImgObs, RGBImgPartialObs
 
-CHOICES, NUMBERS = "CartPole-v1", "Pendulum-v1"
+CHOICES, NUMBERS, PICTURES, PARTS = (
+    "CartPole-v1",
+    "Pendulum-v1",
+    "MinAtar/Breakout-v1",
+    RGBImgPartialObs(make("MiniGrid-Empty-5x5-v0")),
+)
 IGNORED = [
     ("ppo", CHOICES, {"noise_correlation": 0.5}, {}, NUMBERS),
     ("ppo", CHOICES, {"log_std_init": -1.0}, {}, NUMBERS),
@@ -13,6 +20,12 @@ IGNORED = [
     ("dqn", CHOICES, {"priority_exponent": 0.5}, {"prioritized": True}, CHOICES),
     ("dqn", CHOICES, {"v_max": 10.0}, {"head": "categorical"}, CHOICES),
     ("dqn", CHOICES, {"atoms": 11}, {"head": "quantile"}, CHOICES),
+    ("dqn", CHOICES, {"kappa": 2.0}, {"loss": "huber"}, CHOICES),
+    ("dqn", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
+    ("c51", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
+    ("a2c", CHOICES, {"clip": 0.1}, {"value_loss": "clipped"}, CHOICES),
+    ("ppo", PICTURES, {"hidden": (512,), "torso": "impala"}, {"torso": "cnn"}, PICTURES),
+    ("ppo", PICTURES, {"activation": "relu", "torso": "impala"}, {}, PARTS),
     ("c51", CHOICES, {"loss": "huber"}, {"head": "expected", "atoms": 51}, CHOICES),
     ("sac", CHOICES, {"entropy_ratio": 0.5}, {}, NUMBERS),
     ("sac", NUMBERS, {"discrete_entropy_ratio": 0.5}, {}, CHOICES),
@@ -29,17 +42,53 @@ IGNORED = [
 def test_fields_that_change_nothing_are_refused_and_taken_where_they_do(name, env, fields, sense, other):
     given = next(iter(fields))
     with pytest.raises(ValueError, match=f"^{given}=.* changes nothing .*: leave it out"):
-        AGENTS[name].build(**fields).bind(make(env))
-    AGENTS[name].build(**{**fields, **sense}).bind(make(other))
+        AGENTS[name].build(**fields).bind(world(env))
+    AGENTS[name].build(**{**fields, **sense}).bind(world(other))
+
+
+def world(env):
+    return make(env) if isinstance(env, str) else env
 
 
 @pytest.mark.parametrize("name", ["ppo", "es"])
 def test_categories_are_not_normalized(name):
-    from shoal.grid.wrappers import ImgObs
-
     with pytest.raises(ValueError, match="arrays of numbers, not images of categories"):
         AGENTS[name].build(normalize_observation=True).bind(ImgObs(make("MiniGrid-Empty-5x5-v0")))
 
 
 def test_a_number_need_not_be_among_those_worth_searching():
     assert AGENTS["dqn"].build(n_step=4).bind(make(CHOICES)).n_step == 4
+
+
+def holding(name, field, value):
+    """An agent that holds what type checks, which run in tests alone, would have refused."""
+    agent = AGENTS[name].build()
+    object.__setattr__(agent, field, value)
+    return agent
+
+
+@pytest.mark.parametrize("field", ["activation", "memory"])
+def test_only_what_is_declared_as_anything_takes_a_function(field):
+    with pytest.raises(ValueError, match=f"{field}=.*tanh.* is unknown. Choose one of"):
+        holding("ppo", field, jnp.tanh).bind(make(CHOICES))
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn", "pqn", "sac", "es"])
+def test_a_number_is_no_list_of_layers(name):
+    with pytest.raises(TypeError, match=r"hidden=64 must be a tuple, such as \(64, 64\)"):
+        holding(name, "hidden", 64).bind(make(CHOICES))
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
+def test_a_buffer_without_room_for_a_sample_is_refused(name):
+    env = make(CHOICES if name == "dqn" else NUMBERS)
+    with pytest.raises(ValueError, match="buffer_size=200 holds 1 steps of each of 256 environments: too few"):
+        AGENTS[name].build(num_envs=256, buffer_size=200).bind(env)
+    AGENTS[name].build(num_envs=256, buffer_size=257).bind(env)
+
+
+def test_samples_are_not_normalized_one_by_one():
+    alone = {"num_envs": 1, "num_steps": 16, "num_minibatches": 16}
+    with pytest.raises(ValueError, match="num_minibatches=16 leaves one sample each, whose normalized advantage is 0"):
+        AGENTS["ppo"].build(**alone).bind(make(CHOICES))
+    AGENTS["ppo"].build(**alone, normalize_advantage=False).bind(make(CHOICES))

@@ -14,6 +14,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import to_arrays
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
+from shoal.rollout.experience import practise
 from worlds import DialedHorizon, Tally
 
 # How it learns the probes of the contract within seconds. The temperature is fixed and small: what the probes promise
@@ -217,7 +218,8 @@ def test_the_target_follows_by_its_share():
     agent, env = bound(num_steps=4, target_mix=0.25, learning_rate=0.0, learning_starts=0.0, policy_delay=100.0)
     state = agent.init(make_key(0), env)
     learner = state.learner.replace(target=jax.tree.map(lambda x: x + 1, state.learner.critics))
-    after, _ = agent._train(learner, state.replay, jnp.int32(1), jnp.int32(4), jnp.int32(1), make_key(1))
+    after, _, due = practise(agent, learner, state.replay, jnp.int32(1), jnp.int32(1), make_key(1))
+    assert due == 4
     for old, new in zip(jax.tree.leaves(learner.critics), jax.tree.leaves(after.target), strict=True):
         np.testing.assert_allclose(new, old + 0.75**4, rtol=1e-4)  # four gradient steps
 

@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.env import episode_limit
+from shoal.core.registry import make
 from shoal.core.spaces import Discrete
+from shoal.core.wrappers import TimeLimit, Trials
 from worlds import Tally
 
 KEY = jax.random.key(2)
@@ -32,9 +35,9 @@ def test_both_flags_may_be_true():
     assert bool(terminated) and bool(truncated)
 
 
-@pytest.mark.parametrize("limit", [0, -5, 2.5, float("inf"), float("nan"), np.array([7, 0])])
+@pytest.mark.parametrize("limit", [2**31, 0, -5, 2.5, float("inf"), float("nan"), np.array([7, 0])])
 def test_a_limit_that_is_no_number_of_steps_is_refused(limit):
-    with pytest.raises(ValueError, match="Tally.max_steps=.* must be a whole number of steps, at least 1"):
+    with pytest.raises(ValueError, match="Tally.max_steps=.* must be a whole number of steps from 1 to 2,147,483,647"):
         Tally(max_steps=limit)
 
 
@@ -114,3 +117,13 @@ def test_hooks_that_are_missing_are_named():
 
     with pytest.raises(TypeError, match="init"):
         Unfinished()
+
+
+def test_an_episode_is_over_at_the_nearer_of_two_ends():
+    freeway = make("MinAtar/Freeway-v1")
+    assert [episode_limit(Tally(max_steps=n)) for n in (3, None, np.array([3, 7]))] == [3, None, 7]
+    assert episode_limit(freeway) == 2501 and episode_limit(freeway.replace(time_limit=10)) == 11
+    assert episode_limit(TimeLimit(freeway, 50)) == 50 and episode_limit(TimeLimit(make("CartPole-v1"), None)) is None
+    assert episode_limit(make("bsuite/cartpole/0")) == 1001
+    assert episode_limit(Trials(TimeLimit(freeway, 50), episodes=3)) == 150
+    assert jax.jit(lambda limit: jnp.int32(episode_limit(Tally(max_steps=limit)) is None))(3)

@@ -1,14 +1,36 @@
 """What off-policy learners share, by hand."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.rollout.experience import batch_shares, gradient_steps_due, steps_of
+from shoal.ops.replay import Steps
+from shoal.rollout.experience import (
+    Seen,
+    batch_shares,
+    critic_loss,
+    empty_replay,
+    gradient_steps_due,
+    practise,
+    steps_of,
+)
 from shoal.rollout.rollout import Rollout
 from worlds import Tally
+
+
+def learner(num_envs, num_steps, starts, frequency, iterations):
+    return SimpleNamespace(
+        num_envs=num_envs,
+        num_steps=num_steps,
+        steps_per_update=num_envs * num_steps,
+        learning_starts=starts,
+        train_frequency=frequency,
+        train_iterations=iterations,
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,14 +44,14 @@ from worlds import Tally
     ],
 )
 def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started(starts, frequency, iterations, expected):
-    numbers = {"starts": starts, "frequency": frequency, "iterations": iterations}
-    numbers = {name: jnp.asarray(x) for name, x in numbers.items()}
-    assert [int(gradient_steps_due(jnp.int32(age), 2, 5, **numbers)) for age in range(8)] == expected
+    agent = learner(2, 5, *map(jnp.asarray, (starts, frequency, iterations)))
+    assert [int(gradient_steps_due(agent, jnp.int32(age))) for age in range(8)] == expected
 
 
 def test_nothing_is_due_before_a_successor_is_there():
-    due = [int(gradient_steps_due(jnp.int32(age), 4, 1, starts=0, frequency=1, iterations=1)) for age in range(3)]
-    assert due == [0, 4, 4]
+    agent = learner(4, 1, starts=0, frequency=1, iterations=1)
+    assert [int(gradient_steps_due(agent, jnp.int32(age))) for age in range(3)] == [0, 4, 4]
+    assert [int(gradient_steps_due(agent, jnp.int32(age), n_step=2)) for age in range(4)] == [0, 0, 4, 4]
 
 
 def test_samples_beyond_the_effective_batch_weigh_nothing():
@@ -39,8 +61,8 @@ def test_samples_beyond_the_effective_batch_weigh_nothing():
 
 
 def test_learning_goes_on_beyond_32_bits():
-    sizes = {"num_envs": 4096, "num_steps": 64, "starts": 1e4, "frequency": 64.0, "iterations": 2.6}
-    assert int(gradient_steps_due(jnp.int32(2**20), **sizes)) == 4096 * 3
+    agent = learner(4096, 64, starts=1e4, frequency=64.0, iterations=2.6)
+    assert int(gradient_steps_due(agent, jnp.int32(2**20))) == 4096 * 3
 
 
 def test_a_rollout_is_stored_with_its_masks_and_true_ends():
@@ -65,3 +87,43 @@ def test_a_rollout_is_stored_with_its_masks_and_true_ends():
     ]
     jax.tree.map(np.testing.assert_array_equal, *zip(*pairs, strict=True))
     assert steps.truncated.any()
+
+
+def test_batches_come_from_the_effective_buffer_alone():
+    # Ten rows of two environments fit, six of the newest rows count, and of them the newest has no successor yet.
+    agent = SimpleNamespace(
+        **vars(learner(2, 2, starts=0, frequency=1, iterations=1)),
+        max_buffer_size=20,
+        buffer_size=12,
+        max_batch_size=64,
+        batch_size=64,
+        discount=0.9,
+        final_rows=0,
+        learn=lambda learner, batch, share, key: (learner.at[batch.seen.obs.astype(jnp.int32)].set(True), {}),
+    )
+    replay = empty_replay(agent, Seen(jnp.zeros(2), None), jnp.int32(0))
+    drawn = jnp.zeros(20, bool)
+    for clock in range(7):  # numbered by row; at clock 6 rows 10 to 13 have taken the place of the first
+        row = jnp.broadcast_to(jnp.arange(2 * clock, 2 * clock + 2, dtype=jnp.float32)[:, None], (2, 2))
+        nothing = jnp.zeros((2, 2))
+        steps = Steps(
+            Seen(row, None),
+            nothing.astype(jnp.int32),
+            nothing,
+            *[nothing.astype(bool)] * 2,
+            Seen(row[:0], None),
+            nothing.astype(jnp.int32),
+        )
+        replay = replay.add(steps, jnp.int32(clock))
+        drawn = jnp.zeros(20, bool)
+        drawn, _, due = practise(agent, drawn, replay, jnp.int32(clock), jnp.int32(clock), make_key(clock))
+    assert int(due) == 4
+    assert np.flatnonzero(drawn).tolist() == [8, 9, 10, 11, 12]
+
+
+def test_the_loss_of_critics_is_summed_over_them_and_averaged_over_samples():
+    worth, target, share = np.asarray([[1.0, 2.0], [3.0, 5.0]]), np.asarray([1.5, 4.0]), np.asarray([0.75, 0.25])
+    loss, logged = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (worth, target, share)))
+    np.testing.assert_allclose(loss, 0.75 * (0.25 + 2.25) + 0.25 * (4 + 1))
+    np.testing.assert_allclose(logged["td_error"], 0.75 * 1.0 + 0.25 * 1.5)
+    np.testing.assert_allclose(logged["worth"], 0.75 * 2.0 + 0.25 * 3.5)

@@ -17,10 +17,10 @@ from jaxtyping import Array, Float, Int
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, explain
+from shoal.core.spaces import Box, Discrete, Space, explain
 from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
-from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.nn.distributions import Distribution, draw_noise, head_size, restricted
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.schedules import linear, progress
 from shoal.rollout.demonstrations import Demonstrations
@@ -139,15 +139,19 @@ class BC(Agent):
     def _loss(self, weights: Weights, rows: Demonstrations) -> tuple[Float[Array, ""], dict[str, Array]]:
         policy = self._policy(weights, rows.obs, rows.mask)
         loss = -jnp.mean(policy.log_prob(rows.action))
-        match = policy.mode() == rows.action
-        agreement = jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))
-        return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), "agreement": agreement}
+        likeliest = policy.mode()
+        if isinstance(self.action_space, Box):
+            told = {"distance": jnp.mean(jnp.abs(likeliest - rows.action))}
+        else:
+            match = likeliest == rows.action
+            told = {"agreement": jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))}
+        return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), **told}
 
     def _policy(self, weights: Weights, obs: Any, mask: Any) -> Distribution:
         policy = self._net.policy(weights, obs)
         if isinstance(self.action_space, Box):
             return policy.replace(log_std=jnp.maximum(policy.log_std, LEAST_LOG_STD))  # type: ignore[union-attr]  # boxes have a scale
-        return policy if mask is None else policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # no box
+        return restricted(policy, mask)
 
     @property
     def _net(self) -> ActorCritic:
@@ -178,3 +182,13 @@ def _check_demonstrations(given: Any, env: Env) -> None:
             one = jax.tree.map(lambda leaf, extreme=extreme: extreme(np.asarray(leaf), axis=0), x)
             if reason := explain(space, one, f"the {side} {what}"):
                 raise ValueError(f"the demonstrations are of another world than this, with {what}s {space}: {reason}.")
+    if given.mask is not None:
+        _check_mask(np.asarray(given.mask), given.action, env.action_space)
+
+
+def _check_mask(mask: np.ndarray, action: Any, space: Space) -> None:
+    if not isinstance(space, Discrete) or mask.shape != (len(action), space.n):
+        raise ValueError(f"the mask of the demonstrations has shape {mask.shape}, which does not fit actions {space}.")
+    allowed = np.take_along_axis(mask, np.asarray(action)[:, None], axis=1)[:, 0]
+    if not allowed.all():
+        raise ValueError(f"step {np.argmin(allowed)} of the demonstrations took an action that its mask forbids.")

@@ -5,13 +5,11 @@ they are declared. The defaults are the hyperparameters of CleanRL's `dqn.py`. D
 the true final observation; samples are drawn with replacement; several environments may share a buffer.
 """
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
@@ -25,11 +23,11 @@ from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.distributional import cross_entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
-from shoal.ops.gradients import clip_norm, follow
+from shoal.ops.gradients import adam, clip_norm, follow
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions, rows_for
 from shoal.ops.schedules import linear, passed, progress
-from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.rollout.experience import Seen, batch_shares, check_buffer, empty_replay, gradient_steps_due, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
@@ -80,7 +78,7 @@ class DQN(Agent):
     buffer_size: Number = hyper(1e4, search=(1e3, 1e5, "log"), valid=(1, 1e9), cap="max_buffer_size")
     learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="steps before the first gradient step")
     train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
     target_period: Number = hyper(
         500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies: one an update at most"
     )
@@ -133,11 +131,14 @@ class DQN(Agent):
             refuse_ignored(self, "without prioritized=True", "priority_exponent", "importance_exponent")
         if self.head != "categorical":
             refuse_ignored(self, "without head='categorical'", "v_min", "v_max")
+        if self.head == "categorical" or (self.head == "expected" and self.loss != "huber"):
+            refuse_ignored(self, "without a Huber loss", "kappa")
         if self.head == "expected":
             refuse_ignored(self, "with head='expected'", "atoms")
         else:
             refuse_ignored(self, f"with head={self.head!r}", "loss")
-        _check_numbers(self)
+        check_buffer(self, self.n_step)
+        _check_support(self)
         (full,) = fill_caps([self])
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
         return full.replace(
@@ -159,14 +160,7 @@ class DQN(Agent):
         worlds = self.rollout.init(env, k_worlds)
         seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
         weights = self._net.init(k_weights, seen.obs)
-        replay = Replay.empty(
-            jax.tree.map(lambda x: x[0], seen),
-            jnp.int32(0),
-            num_envs=self.num_envs,
-            num_steps=self.num_steps,
-            size=self.max_buffer_size,
-            final_rows=self.final_rows,
-        )
+        replay = empty_replay(self, seen, jnp.int32(0))
         return DQNState(
             age=jnp.int32(0),
             key=key,
@@ -186,7 +180,7 @@ class DQN(Agent):
         )
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
-        due = self._due(state)
+        due = gradient_steps_due(self, state.age, self.n_step)
         state, losses = self._train(state, due, clock, k_train)
         state = state.replace(target=self._refreshed(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
@@ -207,7 +201,7 @@ class DQN(Agent):
         return self._mean(self._net(weights, obs, noise))
 
     def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
-        """The expected return of the best action."""
+        """The expected return of the best action, were all allowed."""
         return jnp.max(self.worth(state.weights, obs), axis=-1)
 
     def policy_state(self, state: DQNState) -> DQNPolicy:
@@ -265,10 +259,10 @@ class DQN(Agent):
             k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._draw(state, priorities, k_index, newest, usable)
             batch = state.replay.take(index, self.discount, self.n_step)
-            slope, (error, losses) = gradient(flat, state.target, batch, weight, k_noise)
+            slope, (surprise, losses) = gradient(flat, state.target, batch, weight, k_noise)
             change, optimizer = self._change(clip_norm(slope, self.max_grad_norm), optimizer)
             if priorities is not None:
-                priorities = priorities.learn(index, error, self.priority_exponent, weight > 0)
+                priorities = priorities.learn(index, surprise, self.priority_exponent, weight > 0)
             return flat - self.learning_rate * change, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
 
         nothing = dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
@@ -276,18 +270,6 @@ class DQN(Agent):
         flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
         losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
         return state.replace(weights=unravel(flat), optimizer=optimizer, priorities=priorities), losses
-
-    def _due(self, state: DQNState) -> Int[Array, ""]:
-        """How many gradient steps this update makes."""
-        return gradient_steps_due(
-            state.age,
-            self.num_envs,
-            self.num_steps,
-            starts=self.learning_starts,
-            frequency=self.train_frequency,
-            iterations=self.train_iterations,
-            n_step=self.n_step,
-        )
 
     def _draw(
         self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
@@ -310,10 +292,12 @@ class DQN(Agent):
         out = self._net(weights, batch.seen.obs, self._net.draw_noise(k_online, weights, rows))
         chosen = _pick(out, batch.action)
         after = jax.lax.stop_gradient(self._after(weights, target, batch, k_target))
-        error, loss = self._errors(chosen, after, batch)
-        loss = jnp.sum(weight * loss)
-        worth = jnp.sum(weight * self._mean(chosen))
-        return loss, (error, {"loss": loss, "td_error": jnp.sum(weight * jnp.abs(error)), "worth": worth})
+        surprise, loss = self._errors(chosen, after, batch)
+        worth = self._mean(chosen)
+        error = worth - batch.reward - batch.bootstrap * self._mean(after)
+        logged = {"loss": loss, "td_error": jnp.abs(error), "worth": worth}
+        logged = jax.tree.map(lambda x: jnp.sum(weight * x), logged)
+        return logged["loss"], (surprise, logged)
 
     def _after(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
         """What the target network says of the best action in the next state."""
@@ -328,7 +312,7 @@ class DQN(Agent):
     def _errors(
         self, chosen: Float[Array, "B Z"], after: Float[Array, "B Z"], batch: Transitions
     ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
-        """(what a priority is made of, the loss), of every sample."""
+        """(how surprising, which priorities are made of, and the loss), of every sample."""
         if self.head == "categorical":
             target = project(self._support, jax.nn.softmax(after), batch.reward, batch.bootstrap)
             loss = cross_entropy(chosen, target)
@@ -353,7 +337,7 @@ class DQN(Agent):
 
     @property
     def _adam(self) -> Any:  # optax's own type speaks of trees; here it is one array
-        return optax.scale_by_adam(eps=self.adam_eps)
+        return adam(self.adam_eps)
 
     @property
     def _support(self) -> Float[Array, "Z"]:
@@ -384,14 +368,8 @@ def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "
     return jnp.sum(out * chosen[:, :, None], axis=1)
 
 
-def _check_numbers(agent: DQN) -> None:
-    """Raise ValueError for numbers, of one agent or a population, that do not go together."""
-    held = math.ceil(np.min(agent.buffer_size) / agent.num_envs)
-    if held <= agent.n_step:
-        raise ValueError(
-            f"buffer_size={np.min(agent.buffer_size):g} holds {held} steps of each of {agent.num_envs} environments: "
-            f"too few for n_step={agent.n_step}. It must be more than {agent.n_step * agent.num_envs}."
-        )
+def _check_support(agent: DQN) -> None:
+    """Raise ValueError where the returns of a categorical head, of one agent or a population, are not a range."""
     if agent.head != "categorical":
         return
     if agent.atoms < 2:

@@ -15,13 +15,13 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, episode_limit
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, hyper, is_concrete, static, struct
+from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.controllers import Controller
-from shoal.nn.distributions import distribution, draw_noise, head_size, masked
+from shoal.nn.distributions import distribution, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import check_numbers, default_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
@@ -30,6 +30,7 @@ from shoal.rollout.episodes import EpisodeStats
 from shoal.rollout.rollout import draw_noise as draw_env_noise
 
 Weights = Any
+LEAST_SIGMA = 1e-3  # of the first: below, single precision cannot tell candidates from their mean
 WITHOUT_LIMIT = 1_000  # steps of an episode in a world that never ends it
 
 
@@ -87,7 +88,9 @@ class ES(Agent):
     learning_rate_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor of each generation")
     sigma: Number = hyper(0.1, search=(0.01, 1.0, "log"), valid=(1e-9, 1e3), help="step size at first")
     sigma_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor of each generation")
-    sigma_limit: Number = hyper(0.0, search=(0.0, 0.05), valid=(0, 1e3), help="the step size never falls below")
+    sigma_limit: Number = hyper(
+        0.0, search=(0.0, 0.05), valid=(0, 1e3), help="least step size; at least a thousandth of the first"
+    )
     weight_decay: Number = hyper(0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="cost of the squared weights")
 
     strategy: str = static("Open_ES", help="of evosax: Open_ES, SNES, Sep_CMA_ES, PGPE, SimpleGA, ...")
@@ -290,13 +293,12 @@ class ES(Agent):
         space = self.action_space
         if isinstance(space, Box):
             return _within(space, head, self.squash)
-        policy = distribution(space, head)
-        if mask is not None:
-            policy = policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # no box has one
+        policy = restricted(distribution(space, head), mask)
         return (policy.mode() if noise is None else policy.sample(noise)).astype(space.dtype)
 
     def _sigma(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        return jnp.maximum(self.sigma * self.sigma_decay ** age.astype(jnp.float32), self.sigma_limit)
+        least = jnp.maximum(self.sigma_limit, LEAST_SIGMA * self.sigma)
+        return jnp.maximum(self.sigma * self.sigma_decay ** age.astype(jnp.float32), least)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
         rate = jnp.where(self.learning_rate > 0, self.learning_rate, self.evolution.default_rate)
@@ -378,10 +380,8 @@ def _column(flag: Bool[Array, "N"], x: Array) -> Bool[Array, "N *ones"]:
 
 
 def _longest_episode(env: Env, given: int) -> int:
-    limit = env.max_steps
-    if limit is None or not is_concrete(limit):
-        return given or WITHOUT_LIMIT
-    return min(given or int(np.max(limit)), int(np.max(limit)))
+    limit = episode_limit(env)
+    return given or WITHOUT_LIMIT if limit is None else min(given or limit, limit)
 
 
 def _check_numbers(agent: ES, evolution: Evolution) -> None:

@@ -18,13 +18,16 @@ from jaxtyping import Array, Float, Int
 
 from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
+from shoal.core.keys import make_key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box
+from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
-from shoal.nn.distributions import Distribution, draw_noise, head_size, masked
+from shoal.nn.distributions import Distribution, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
+from shoal.nn.parts_net import is_picture
 from shoal.nn.torso_choice import TORSOS, check_numbers, named_torso
+from shoal.nn.torsos import MLP
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
@@ -142,8 +145,10 @@ class PPO(Agent):
             refuse_ignored(self, "where actions are choices", "noise_correlation", "log_std_init")
         if self.memory == "none":
             refuse_ignored(self, "without a memory", "memory_size")
-        if self.torso == "impala":
-            refuse_ignored(self, "in this network, whose layers are those published", "activation")
+        if (self.surrogate, self.value_loss) == ("unclipped", "squared"):
+            refuse_ignored(self, "where nothing is clipped", "clip")
+        if self.torso == "impala" and is_picture(env.observation_space):
+            refuse_ignored(self, "in this network, whose layers are those published", "hidden", "activation")
         return self.replace(
             surrogate=by_name(SURROGATES, self.surrogate),
             value_loss=by_name(VALUE_LOSSES, self.value_loss),
@@ -158,6 +163,15 @@ class PPO(Agent):
     def steps_per_update(self) -> int:
         """Steps of all environments together."""
         return self.num_envs * self.num_steps
+
+    @property
+    def weights_per_step(self) -> int:
+        """Those of a policy that is an MLP; products of other torsos gain nothing from the library."""
+        if not isinstance(self.network, MLP):
+            return 0
+        obs = jax.tree.map(lambda x: x[None], zeros(self.observation_space))
+        weights = jax.eval_shape(lambda key: self.network.init(key, self._nets.features(obs)), make_key(0))
+        return sum(x.size for x in jax.tree.leaves(weights))
 
     def init(self, key: Key, env: Env) -> PPOState:
         """Fresh weights and worlds."""
@@ -343,7 +357,7 @@ class PPO(Agent):
         self, weights: Weights, rows: Batch, carry: Carry = NOTHING
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         policy, value = self._nets.both(weights, rows.obs, rows.is_first, carry)
-        policy = _mask_policy(policy, rows.mask)
+        policy = restricted(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
         ratio = probability_ratio(log_ratio)
         advantage = rows.advantage
@@ -381,7 +395,7 @@ class PPO(Agent):
 
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
         policy, carry = self._nets.act(state.weights, self._normalize(state, obs), carry)
-        return _mask_policy(policy, mask), carry
+        return restricted(policy, mask), carry
 
     def _normalize(self, state: PPOState | PPOPolicy, obs: Any) -> Any:
         return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
@@ -409,9 +423,8 @@ class PPO(Agent):
     def _check_sizes(self) -> None:
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden", "memory_size")
         check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self._shuffle())
-
-
-def _mask_policy(policy: Distribution, mask: Any) -> Distribution:
-    if mask is None:
-        return policy
-    return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only choices have masks
+        if self.normalize_advantage and self.steps_per_update == self.num_minibatches:
+            raise ValueError(
+                f"num_minibatches={self.num_minibatches} leaves one sample each, whose normalized advantage is 0: "
+                "choose fewer, or normalize_advantage=False."
+            )

@@ -24,8 +24,8 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
-from shoal.ops.schedules import steps_taken, whole
-from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.ops.schedules import whole
+from shoal.rollout.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
@@ -93,9 +93,11 @@ class SAC(Agent):
     policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps between two visits of the policy")
     batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
     buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
-    learning_starts: Number = hyper(5e3, valid=(0, 1e9), help="uniform actions before the first gradient step")
+    learning_starts: Number = hyper(
+        5e3, valid=(0, 1e9), help="steps, of uniform actions, before the first gradient step"
+    )
     train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
 
     num_envs: int = static(1)
@@ -123,6 +125,7 @@ class SAC(Agent):
         else:
             check_bounded(env.action_space)
             refuse_ignored(self, "where actions are numbers", "discrete_entropy_ratio")
+        check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
@@ -143,25 +146,17 @@ class SAC(Agent):
         worlds = self.rollout.init(env, k_worlds)
         seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
         action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
-        replay = Replay.empty(
-            jax.tree.map(lambda x: x[0], seen),
-            action,
-            num_envs=self.num_envs,
-            num_steps=self.num_steps,
-            size=self.max_buffer_size,
-            final_rows=self.final_rows,
-        )
+        replay = empty_replay(self, seen, action)
         return SACState(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
 
     def update(self, state: SACState, env: Env, clock: Int[Array, ""]) -> tuple[SACState, Metrics]:
         """Roll out, store, and make the gradient steps that are due."""
         key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
         worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
+            env, state.worlds, self._behavior(state), chances(self, state.age, k_noise), k_worlds
         )
         replay = state.replay.add(steps_of(trajectory), clock)
-        due = self._due(state.age)
-        learner, losses = self._train(state.learner, replay, state.age, due, clock, k_train)
+        learner, losses, due = practise(self, state.learner, replay, state.age, clock, k_train)
         return SACState(state.age + 1, key, learner, worlds, replay), Metrics(
             trajectory.episodes(), losses, due.astype(jnp.float32)
         )
@@ -175,7 +170,10 @@ class SAC(Agent):
         return action.astype(self.action_space.dtype), carry
 
     def value(self, state: SACState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
-        """The soft value: return and entropy to come. In a box, without the entropy of the next action, its middle."""
+        """The soft value, were all actions allowed: return and entropy to come.
+
+        In a box, of the middle of the policy, without the entropy of the next action.
+        """
         known, seen = self.policy_state(state), Seen(obs, None)
         if isinstance(self.action_space, Discrete):
             return self._soft_value(known.actor, known.critics, self._alpha(known), seen, None)[0]
@@ -190,11 +188,6 @@ class SAC(Agent):
 
     # What happens inside an update, in order.
 
-    def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
-        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-        return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
-
     def _behavior(self, state: SACState) -> Any:
         def behave(obs, mask, noise, carry):
             chance, is_uniform = noise
@@ -204,42 +197,14 @@ class SAC(Agent):
 
         return behave
 
-    def _train(
-        self,
-        learner: Learner,
-        replay: Replay,
-        age: Int[Array, ""],
-        due: Int[Array, ""],
-        clock: Int[Array, ""],
-        key: Key,
+    def learn(
+        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
-        newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
-        share = batch_shares(self.batch_size, self.max_batch_size)
-
-        def step(i, loop):
-            learner, total = loop
-            k_index, k_critics, k_actor = jax.random.split(jax.random.fold_in(key, i), 3)
-            index = replay.uniform(k_index, self.max_batch_size, newest, usable)
-            batch = replay.take(index, self.discount)
-            learner, losses = self._learn_critics(learner, batch, share, k_critics)
-            learner = self._learn_policy(learner, batch.seen, share, k_actor)
-            learner = learner.replace(target=follow(learner.target, learner.critics, self.target_mix))
-            return learner, jax.tree.map(jnp.add, total, losses)
-
-        nothing = dict.fromkeys(("loss", "td_error", "worth", "entropy", "alpha"), jnp.float32(0))
-        learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
-        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
-
-    def _due(self, age: Int[Array, ""]) -> Int[Array, ""]:
-        """How many gradient steps the update at this age makes."""
-        return gradient_steps_due(
-            age,
-            self.num_envs,
-            self.num_steps,
-            starts=self.learning_starts,
-            frequency=self.train_frequency,
-            iterations=self.train_iterations,
-        )
+        """One gradient step: critics, then policy and temperature when it is time, then the target."""
+        k_critics, k_actor = jax.random.split(key)
+        learner, losses = self._learn_critics(learner, batch, share, k_critics)
+        learner = self._learn_policy(learner, batch.seen, share, k_actor)
+        return learner.replace(target=follow(learner.target, learner.critics, self.target_mix)), losses
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
@@ -250,12 +215,7 @@ class SAC(Agent):
         target = batch.reward + batch.bootstrap * after
 
         def loss(critics):
-            worth = self._critics(critics, batch.seen.obs, batch.action)
-            error = worth - target[None]
-            mean = {"td_error": jnp.abs(error), "worth": worth}
-            mean = jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)
-            squares = jnp.sum(share * jnp.sum(error**2, axis=0))
-            return squares, {"loss": squares, **mean}
+            return critic_loss(self._critics(critics, batch.seen.obs, batch.action), target, share)
 
         slope, losses = jax.grad(loss, has_aux=True)(learner.critics)
         critics, moments = descend(learner.critics, slope, learner.critic_moments, self.learning_rate, self.adam_eps)

@@ -24,8 +24,8 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
-from shoal.ops.schedules import steps_taken, whole
-from shoal.rollout.experience import Seen, batch_shares, gradient_steps_due, steps_of
+from shoal.ops.schedules import whole
+from shoal.rollout.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
@@ -84,9 +84,11 @@ class TD3(Agent):
     target_clip: Number = hyper(0.5, valid=(0, 1e3), help="largest noise in targets")
     batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
     buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
-    learning_starts: Number = hyper(25e3, valid=(0, 1e9), help="uniform actions before the first gradient step")
+    learning_starts: Number = hyper(
+        25e3, valid=(0, 1e9), help="steps, of uniform actions, before the first gradient step"
+    )
     train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(0, 1e4), help="gradient steps of each training")
+    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
 
     num_envs: int = static(1)
@@ -110,6 +112,7 @@ class TD3(Agent):
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
         check_bounded(env.action_space)
+        check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
@@ -130,25 +133,17 @@ class TD3(Agent):
         worlds = self.rollout.init(env, k_worlds)
         seen = Seen(jax.vmap(env.observe)(worlds.state), None)
         action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
-        replay = Replay.empty(
-            jax.tree.map(lambda x: x[0], seen),
-            action,
-            num_envs=self.num_envs,
-            num_steps=self.num_steps,
-            size=self.max_buffer_size,
-            final_rows=self.final_rows,
-        )
+        replay = empty_replay(self, seen, action)
         return TD3State(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
 
     def update(self, state: TD3State, env: Env, clock: Int[Array, ""]) -> tuple[TD3State, Metrics]:
         """Roll out, store, and make the gradient steps that are due."""
         key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
         worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), self._noise(state.age, k_noise), k_worlds
+            env, state.worlds, self._behavior(state), chances(self, state.age, k_noise), k_worlds
         )
         replay = state.replay.add(steps_of(trajectory), clock)
-        due = self._due(state.age)
-        learner, losses = self._train(state.learner, replay, state.age, due, clock, k_train)
+        learner, losses, due = practise(self, state.learner, replay, state.age, clock, k_train)
         return TD3State(state.age + 1, key, learner, worlds, replay), Metrics(
             trajectory.episodes(), losses, due.astype(jnp.float32)
         )
@@ -174,11 +169,6 @@ class TD3(Agent):
 
     # What happens inside an update, in order.
 
-    def _noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Array]:
-        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-        return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
-
     def _behavior(self, state: TD3State) -> Any:
         def behave(obs, mask, noise, carry):
             del mask
@@ -188,41 +178,12 @@ class TD3(Agent):
 
         return behave
 
-    def _train(
-        self,
-        learner: Learner,
-        replay: Replay,
-        age: Int[Array, ""],
-        due: Int[Array, ""],
-        clock: Int[Array, ""],
-        key: Key,
+    def learn(
+        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
-        newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
-        share = batch_shares(self.batch_size, self.max_batch_size)
-
-        def step(i, loop):
-            learner, total = loop
-            k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
-            index = replay.uniform(k_index, self.max_batch_size, newest, usable)
-            batch = replay.take(index, self.discount)
-            learner, losses = self._learn_critics(learner, batch, share, k_noise)
-            learner = self._learn_policy(learner, batch.seen, share)
-            return learner, jax.tree.map(jnp.add, total, losses)
-
-        nothing = dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
-        learner, total = jax.lax.fori_loop(0, due, step, (learner, nothing))
-        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
-
-    def _due(self, age: Int[Array, ""]) -> Int[Array, ""]:
-        """How many gradient steps the update at this age makes."""
-        return gradient_steps_due(
-            age,
-            self.num_envs,
-            self.num_steps,
-            starts=self.learning_starts,
-            frequency=self.train_frequency,
-            iterations=self.train_iterations,
-        )
+        """One gradient step: critics, then policy and targets when it is time."""
+        learner, losses = self._learn_critics(learner, batch, share, key)
+        return self._learn_policy(learner, batch.seen, share), losses
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
@@ -231,12 +192,7 @@ class TD3(Agent):
         target = batch.reward + batch.bootstrap * self._after(learner.target, batch.next_seen, noise)
 
         def loss(critics):
-            worth = self._critics(critics, batch.seen.obs, batch.action)
-            error = worth - target[None]
-            mean = {"td_error": jnp.abs(error), "worth": worth}
-            mean = jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)
-            squares = jnp.sum(share * jnp.sum(error**2, axis=0))
-            return squares, {"loss": squares, **mean}
+            return critic_loss(self._critics(critics, batch.seen.obs, batch.action), target, share)
 
         old = learner.weights
         slope, losses = jax.grad(loss, has_aux=True)(old.critics)

@@ -88,21 +88,28 @@ class Agent(Actor):
 
 
 def check_choices(agent: Agent) -> None:
-    """Raise ValueError for a name or a flag that is none of its choices (nor a function of the user's own).
+    """Raise ValueError for a name or a flag that is none of its choices.
 
-    The choices of a number are those worth searching; others are as good.
+    Where a field is declared as Any, a function of the user's own is as good; the choices of a number are those worth
+    searching, and others are as good.
     """
     for name, field in static_fields(agent).items():
         given, choices = getattr(agent, name), field.metadata["choices"]
         is_number = isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
-        if choices and not is_number and not callable(given) and given not in choices:
+        is_own = field.type is Any and callable(given)
+        if choices and not is_number and not is_own and given not in choices:
             raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
 
 
 def check_counts(agent: Agent, *names: str) -> None:
-    """Raise ValueError where a field that counts something, or one number of a tuple of such, is below 1."""
+    """Raise ValueError where a field that counts something, or one number of a tuple of such, is below 1.
+
+    TypeError where a number stands in the place of a tuple.
+    """
     for name in names:
         given = getattr(agent, name)
+        if isinstance(static_fields(agent)[name].default, tuple) and not isinstance(given, tuple):
+            raise TypeError(f"{name}={given!r} must be a tuple, such as ({given}, {given}).")
         if isinstance(given, tuple) and min(given, default=1) < 1:
             raise ValueError(f"{name}={given} has a layer without units: each must be at least 1.")
         if not isinstance(given, tuple) and given < 1:
@@ -114,7 +121,8 @@ def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
     fields = {**hyper_fields(agent), **static_fields(agent)}
     for name in names:
         given, default = getattr(agent, name), fields[name].default
-        if np.any(np.asarray(given) != default) if is_concrete(given) else isinstance(given, str) and given != default:
+        is_known = is_concrete(given) or isinstance(given, (str, tuple))
+        if is_known and np.any(np.asarray(given != default)):
             raise ValueError(f"{name}={given} changes nothing {reason}: leave it out.")
 
 

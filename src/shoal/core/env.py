@@ -6,7 +6,6 @@ many steps at once, outside its hot loop.
 """
 
 import abc
-import math
 from typing import Any, ClassVar
 
 import jax
@@ -19,6 +18,7 @@ from shoal.core.spaces import Space, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
 
 Observation = Any
+LONGEST = 2**31 - 1  # steps that a state counts
 
 
 @struct
@@ -43,15 +43,20 @@ class Env(Struct, abc.ABC):
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
 
+    @property
+    def longest_episode(self) -> int | None:
+        """Steps after which the world itself ends an episode at the latest; None where it may go on for ever."""
+        return None
+
     def __post_init__(self) -> None:
         limit = self.max_steps
         if limit is None or not is_concrete(limit):
             return
-        wrong = [x for x in np.ravel(limit).tolist() if not (x >= 1 and math.isfinite(x) and x == int(x))]
+        wrong = [x for x in np.ravel(limit).tolist() if not (1 <= x <= LONGEST and x == int(x))]
         if wrong:
             raise ValueError(
-                f"{type(self).__name__}.max_steps={wrong[0]} is no time limit: it must be a whole number of steps, at "
-                f"least 1."
+                f"{type(self).__name__}.max_steps={wrong[0]} is no time limit: it must be a whole number of steps from "
+                f"1 to {LONGEST:,}, or None for no limit."
             )
 
     @abc.abstractmethod
@@ -141,3 +146,12 @@ def _check_action(env: Env, action: Any) -> None:
             f"{reason}. The action space of {type(env).__name__} is {space}; "
             "`env.action_space.sample(key)` draws an example."
         )
+
+
+def episode_limit(env: Env) -> int | None:
+    """Steps after which an episode is over at the latest, by the world's time limit or by itself; None: maybe never.
+
+    The largest of several numbers, and None for one that is being traced.
+    """
+    known = [x for x in (env.max_steps, env.longest_episode) if x is not None and is_concrete(x)]
+    return min((int(np.max(x)) for x in known), default=None)

@@ -23,8 +23,8 @@ class Critics(NamedTuple):
     """`count` critics Q(s, a), drawn and applied together: their layers are one batched product.
 
     For a box of actions, a critic reads the action (on a scale from -1 to 1) beside the features of the observation;
-    where its torso reads images, beside what the torso makes of them, with a hidden layer more. For discrete actions
-    it reads the observation and values all of them at once.
+    where its torso reads images, beside what the torso makes of them, with a hidden layer of relu units more. For
+    discrete actions it reads the observation and values all of them at once.
     """
 
     torso: Any

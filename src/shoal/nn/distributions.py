@@ -147,6 +147,13 @@ def masked(logits: Float[Array, "... A"], mask: Bool[Array, "... A"] | None) -> 
     return logits if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
+def restricted(policy: Distribution, mask: Bool[Array, "... A"] | None) -> Distribution:
+    """A policy that never chooses what a mask forbids; itself without one, as of every box."""
+    if mask is None:
+        return policy
+    return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only choices have masks
+
+
 def head_size(space: Space) -> int:
     """How many network outputs parametrise a distribution over an action space. Raises Unsuited for other spaces."""
     if isinstance(space, Discrete):

@@ -16,7 +16,8 @@ SMALLEST = 3  # a picture has at least as many pixels along each side as a kerne
 class PartsNet(nn.Module):
     """Convolutions for every picture among the parts, then dense layers that read them beside all other parts.
 
-    `pictures` says which: those of a `CNN` or of an `ImpalaCNN`. Reads observations of `space` as they are.
+    `pictures` says which: those of a `CNN` or of an `ImpalaCNN`, which keeps its own activation. Reads observations of
+    `space` as they are.
     """
 
     space: Space
@@ -28,7 +29,7 @@ class PartsNet(nn.Module):
     @nn.compact
     def __call__(self, obs: object) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""
-        options = {"layer_norm": True} if self.layer_norm and self.pictures == "cnn" else {}
+        options = {"activation": self.activation, "layer_norm": self.layer_norm} if self.pictures == "cnn" else {}
         features = []
         for space, part in parts(self.space, obs):
             if is_picture(space):

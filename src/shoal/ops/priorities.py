@@ -41,7 +41,7 @@ class Priorities(Struct):
     def learn(
         self, index: Int[Array, "B"], error: Float[Array, "B"], exponent: Number, used: Bool[Array, "B"]
     ) -> "Priorities":
-        """|error|^exponent at the samples that are used, the first of which always is; and the largest so far."""
+        """(|error| + 1e-6)^exponent at the samples that are used, of which the first is one; and the largest so far."""
         value = (jnp.abs(error) + 1e-6) ** exponent
         index, value = jnp.where(used, index, index[0]), jnp.where(used, value, value[0])
         return self.set(index, value).replace(largest=jnp.maximum(self.largest, jnp.max(value)))
