@@ -6,6 +6,7 @@ only in a final number, as bsuite's 468 do, those are the first and the last.
 """
 
 import jax
+import numpy as np
 import pytest
 
 from shoal.core.checks import check_env
@@ -32,3 +33,18 @@ def test_every_name_builds_a_world_of_the_shapes_that_its_spaces_say(name):
     assert jax.tree.structure(after) == jax.tree.structure(state)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(after)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
     assert env.max_steps is None or env.max_steps > 0
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        ("MetaMaze-v0", "maze_size"),
+        ("BernoulliBandit-v0", "num_arms"),
+        ("PlanarReacher-v0", "num_joints"),
+        ("PlanarSwimmer-v0", "num_urchins"),
+        ("Doors-v0", "doors"),
+    ],
+)
+def test_sizes_may_be_numbers_of_numpy(name, size):
+    given = getattr(make(name), size)
+    assert getattr(make(name, **{size: np.int64(given)}), size) == given

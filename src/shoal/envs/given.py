@@ -7,6 +7,7 @@ import numpy as np
 from shoal.core.struct import is_concrete
 
 LARGEST = float(np.finfo(np.float32).max)  # what is larger is infinite in most states
+MOST = 2**31 - 1  # what is more does not fit into a whole number of 32 bits
 
 
 def check_range(
@@ -21,6 +22,7 @@ def check_range(
     """Raise ValueError when a field, or a part of it, is known and outside [low, high], not above `above`, or no whole
     number where it must be one. NaN and infinities are always outside, None never is.
     """
+    high = min(high, MOST) if whole else high
     for name in names:
         given = getattr(owner, name)
         if given is None or not is_concrete(given):
@@ -39,8 +41,8 @@ def _wanted(low: float, high: float, above: float | None, whole: bool) -> str:
     if above is not None:
         return f"{kind} above {above:g}"
     if low > -LARGEST:
-        return f"{kind} from {low:g} to {high:g}" if high < LARGEST else f"{kind} of at least {low:g}"
-    return kind if high == LARGEST else f"{kind} of at most {high:g}"
+        return f"{kind} from {low:g} to {high:g}" if high < MOST else f"{kind} of at least {low:g}"
+    return kind if high >= MOST else f"{kind} of at most {high:g}"
 
 
 def check_both_or_none(owner: Any, first: str, second: str) -> None:

@@ -142,6 +142,13 @@ def test_a_trial_of_walks_that_all_take_their_time_ends_at_its_limit_by_terminat
     assert Trials(Stairs(max_steps=None)).max_steps is None
 
 
+def test_the_limit_of_an_episode_is_that_of_the_world_given_whatever_task_is_drawn():
+    env = Trials(Stairs(max_steps=3), two_or_four, 2)  # tasks that have a limit of 5
+    seen = walk(env, (0,) * 6)
+    assert [flags for _, _, *flags, _, _ in seen] == [[False, False]] * 5 + [[True, True]]
+    assert [bool(observation["done"]) for observation, *_ in seen][:3] == [False, False, True]
+
+
 def test_the_task_stays_for_all_episodes_and_changes_with_the_trial():
     env = TRIALS["stairs"]
     tasks = []

@@ -279,3 +279,9 @@ def test_randomize_needs_no_noise_where_the_dynamics_have_none():
 def test_randomize_refuses_another_kind_of_environment():
     with pytest.raises(ValueError, match="sample must draw"):
         Randomize(Tally(), lambda key: CartPole()).init(KEY)
+
+
+@pytest.mark.parametrize("low, high", [(1.0, -1.0), (float("nan"), 1.0), (np.array([0.0, 2.0]), 1.0)])
+def test_rewards_are_not_clipped_between_bounds_the_wrong_way_round(low, high):
+    with pytest.raises(ValueError, match="ClipReward needs low=.* to be at most high=1|ClipReward needs low=1.0"):
+        ClipReward(Tally(), low, high)

@@ -35,7 +35,8 @@ from shoal.rollout.rollout import Rollout
         (lambda: DeepSea(mapping_seed=-1), "DeepSea.mapping_seed=-1 is no seed"),
         (lambda: DeepSea(unscaled_move_cost=float("nan")), "unscaled_move_cost=nan"),
         (lambda: SimpleBandit(num_actions=1), "SimpleBandit.num_actions=1"),
-        (lambda: SimpleBandit(mapping_seed=2**32), "no seed"),
+        (lambda: SimpleBandit(mapping_seed=2**31), "no seed"),
+        (lambda: SimpleBandit(num_actions=2**31), "num_actions=2147483648 is out of range"),
         (lambda: DiscountingChain(mapping_seed=-3), "DiscountingChain.mapping_seed=-3"),
         (lambda: MemoryChain(memory_length=0), "MemoryChain.memory_length=0 .* of at least 1"),
         (lambda: MemoryChain(num_bits=0), "MemoryChain.num_bits=0"),
@@ -176,9 +177,11 @@ def test_files_that_are_not_mnists_are_refused(tmp_path):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(labels.read_bytes())
     with pytest.raises(ValueError, match="train-images-idx3-ubyte.gz is not train-images-idx3-ubyte of MNIST"):
         MNISTBandit(str(tmp_path)).init(make_key(0))
-    labels.write_bytes(b"\x1f\x8bnonsense")
-    with pytest.raises(ValueError, match="damaged"):
-        MNISTBandit(str(tmp_path), 0.5).init(make_key(0))
+    whole = labels.read_bytes()
+    for broken in (b"\x1f\x8bnonsense", whole[:12] + b"\xff\xff" + whole[14:]):
+        labels.write_bytes(broken)
+        with pytest.raises(ValueError, match="damaged"):
+            MNISTBandit(str(tmp_path), 0.5).init(make_key(0))
 
 
 def test_files_without_gz_are_read_too(tmp_path):

@@ -52,7 +52,7 @@ def test_gymnax_knows_it_by_another_name():
         ({"desc": "SFX/FFG"}, "row 0 of the map SFX/FFG holds 'X'. The letters are S"),
         ({"desc": "sff/ffg"}, "holds 'f'"),
         ({"map_name": "5x5"}, "map_name='5x5' is unknown. Choose one of 4x4, 8x8, or give a desc"),
-        ({"map_name": None}, "map_name=None is unknown"),
+        ({"map_name": None}, "map_name=None names no map: for a random one give desc=generate_random_map"),
         ({"success_rate": 1.5}, "success_rate=1.5 is out of range: give a finite number from 0 to 1"),
         ({"success_rate": -0.1}, "success_rate=-0.1 is out of range"),
         ({"success_rate": float("nan")}, "success_rate=nan is out of range"),

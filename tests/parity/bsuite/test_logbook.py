@@ -1,6 +1,7 @@
 """The logbook against bsuite's Logging wrapper: the same rows at the same episodes, and files that bsuite loads."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments import catch
@@ -10,10 +11,13 @@ from bsuite.utils.wrappers import Logging, RewardNoise
 
 from parity.bsuite.replay import assert_replays, play, row
 from shoal.cli.bsuite import _write_csv
+from shoal.core.keys import make_key
+from shoal.envs.bsuite.bandit import SimpleBandit
 from shoal.envs.bsuite.catch import Catch
 from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.memory_chain import MemoryChain
 from shoal.envs.bsuite.reward_noise import RewardNoise as OurRewardNoise
+from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.scores import Log, score
 
 
@@ -93,3 +97,15 @@ def test_a_logbook_is_found_wherever_an_agent_keeps_it():
     state = jax.eval_shape(Logbook.over([Catch()], 10).init, jax.random.key(0))
     assert logbooks_in({"worlds": (state, 3)}) == [state]
     assert isinstance(Log({}, {"episode": np.arange(3)}).first(1).episode, np.ndarray)
+
+
+def test_a_long_sum_of_rewards_does_not_drift():
+    # bsuite's sums are doubles. In single precision 300,000 + 0.9 is 300,000.906, every time.
+    bandit = SimpleBandit()
+    env = Logbook.over([RewardScale(bandit, 0.9)], 10)
+    best = jnp.int32(np.argmax(bandit.order))
+    state = env.init(make_key(0)).replace(total_return=jnp.float32(300_000))
+    step = jax.jit(lambda state: env.transition(state, best, None)[0])
+    for _ in range(300):
+        state = step(state)
+    np.testing.assert_allclose(float(state.total_return), 300_270, atol=0.04)

@@ -99,6 +99,17 @@ def test_tags_and_finished_are_bsuites():
         np.testing.assert_allclose(value, by_tag[tag], rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_an_experiment_without_a_score_yet_is_left_out_of_its_tags():
+    logs = {name: made_up_logs(name, 0.7, 0.5 if name == "mnist" else 1.0, seed=3) for name in EXPERIMENTS}
+    scores = {name: score(name, each) for name, each in logs.items()}
+    assert np.isnan(scores["mnist"])
+    theirs = summary_analysis.bsuite_score(pd.concat([frame(name, each) for name, each in logs.items()]))
+    by_tag = summary_analysis.ave_score_by_tag(theirs, None).set_index("tag").score
+    for tag, value in tag_scores(scores).items():
+        np.testing.assert_allclose(value, by_tag[tag], rtol=1e-12)
+
+
 def test_logged_episodes_are_bsuites():
     for last in (1, 9, 10, 999, 10_000):
         assert log_episodes(last) == [n for n in range(1, last + 1) if _logarithmic_logging(n)]

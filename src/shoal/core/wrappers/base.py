@@ -35,6 +35,11 @@ class Wrapper(Env):
         return self.env.max_steps
 
     @property
+    def longest_episode(self) -> int | None:
+        """That of the environment inside."""
+        return self.env.longest_episode
+
+    @property
     def observation_space(self) -> Space:
         """That of the environment inside."""
         return self.env.observation_space

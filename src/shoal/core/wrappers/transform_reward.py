@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from shoal.core.env import State
-from shoal.core.struct import Number, static, struct
+from shoal.core.struct import Number, is_concrete, static, struct
 from shoal.core.wrappers.base import Wrapper
 
 
@@ -45,6 +46,10 @@ class ClipReward(RewardWrapper):
 
     low: Number = -1.0
     high: Number = 1.0
+
+    def __post_init__(self) -> None:
+        if is_concrete(self.low) and is_concrete(self.high) and not np.all(np.less_equal(self.low, self.high)):
+            raise ValueError(f"ClipReward needs low={self.low} to be at most high={self.high}.")
 
     def reward(self, given: Float[Array, ""]) -> Float[Array, ""]:
         """Clipped."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.env import Env, Observation, State
+from shoal.core.env import Env, Observation, State, episode_limit
 from shoal.core.keys import Key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from shoal.core.struct import Number, static, struct, to_arrays
@@ -68,7 +68,7 @@ class Trials(Wrapper):
     episodes: int = static(2)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.episodes, int) and self.episodes >= 1):
+        if self.episodes < 1:
             raise ValueError(f"Trials needs a number of episodes, 1 or more, not episodes={self.episodes}.")
         inside = self.env
         while isinstance(inside, Wrapper):
@@ -91,6 +91,12 @@ class Trials(Wrapper):
         if self.env.max_steps is None or self.episodes < 1:  # no episode at all is refused in a moment
             return None
         return self.episodes * self.env.max_steps
+
+    @property
+    def longest_episode(self) -> int | None:
+        """As long as the episodes together."""
+        longest = episode_limit(self.env)
+        return None if longest is None else self.episodes * longest
 
     @property
     def observation_space(self) -> Dict:
@@ -132,8 +138,9 @@ class Trials(Wrapper):
         task = self._task(state)
         if self.sample is not None and noise is not None:
             noise = task.noise(noise)
-        inner, reward, terminated, truncated, info = task.advance(state.inner, action, noise)
-        done = terminated | truncated
+        inner, reward, terminated, _, info = task.advance(state.inner, action, noise)
+        limit = self.env.max_steps  # every task's, like the spaces
+        done = terminated if limit is None else terminated | (inner.time >= limit)
         episode = state.episode + done.astype(jnp.int32)
         is_over = episode >= self.episodes
         following = jnp.minimum(episode, self.episodes - 1)

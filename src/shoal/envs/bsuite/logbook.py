@@ -26,6 +26,7 @@ class LogbookState(WrapperState):
     steps: Int[Array, ""]  # of all episodes
     episode: Int[Array, ""]  # episodes that have ended
     total_return: Float[Array, ""]
+    lost: Float[Array, ""]  # what rounding has added to it so far (Kahan 1965): a sum of a million rewards drifts
     episode_return: Float[Array, ""]
     rows: Float[Array, "G K"]  # a row for each episode of `log_episodes`, zero until then
 
@@ -60,7 +61,7 @@ class Logbook(StatefulWrapper):
         inner, none, nought = self.world.init(key), jnp.int32(0), jnp.float32(0)
         columns = len(GENERAL) + len(jax.eval_shape(self.world.bsuite_info, inner))
         rows = jnp.zeros((len(log_episodes(self.episodes)), columns), jnp.float32)
-        return LogbookState(inner.time, inner, none, none, nought, nought, rows)
+        return LogbookState(inner.time, inner, none, none, nought, nought, nought, rows)
 
     def noise(self, key: Key) -> Any:
         """The noise of the world inside."""
@@ -72,12 +73,14 @@ class Logbook(StatefulWrapper):
         """A step inside; at the end of an episode that is to be logged, a row."""
         inner, reward, ended, info = self.world.transition(state.inner.replace(time=state.time), action, noise)
         steps, episode = state.steps + 1, state.episode + ended.astype(jnp.int32)
-        total, gained = state.total_return + reward, state.episode_return + reward
+        owed, gained = reward - state.lost, state.episode_return + reward
+        total = state.total_return + owed
+        lost = (total - state.total_return) - owed
         counters = self.world.bsuite_info(inner)
         row = [steps, total, inner.time, gained, *(counters[name] for name in sorted(counters))]
         here = ended & (np.asarray(log_episodes(self.episodes), np.int32) == episode)
         rows = jnp.where(here[:, None], jnp.stack([x.astype(jnp.float32) for x in row])[None], state.rows)
-        return LogbookState(inner.time, inner, steps, episode, total, gained, rows), reward, ended, info
+        return LogbookState(inner.time, inner, steps, episode, total, lost, gained, rows), reward, ended, info
 
     def observe(self, state: LogbookState) -> Observation:
         """The observation of the world inside."""
@@ -85,7 +88,7 @@ class Logbook(StatefulWrapper):
 
     def carry_over(self, ended: LogbookState, fresh: LogbookState) -> LogbookState:
         """The log and the counters go on."""
-        kept = {name: getattr(ended, name) for name in ("steps", "episode", "total_return", "rows")}
+        kept = {name: getattr(ended, name) for name in ("steps", "episode", "total_return", "lost", "rows")}
         return fresh.replace(inner=self.world.carry_over(ended.inner, fresh.inner), **kept)
 
     def bsuite_info(self, state: LogbookState) -> dict[str, Float[Array, ""]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.core.struct import is_concrete
 
-MOST_SEEDS = 2**32
+MOST_SEEDS = 2**31  # as many as a whole number of 32 bits tells apart
 
 
 def draw_boards(owner: Any, draw: Callable[[np.random.RandomState], np.ndarray]) -> np.ndarray:
@@ -28,7 +28,7 @@ def draw_boards(owner: Any, draw: Callable[[np.random.RandomState], np.ndarray])
     seeds = np.asarray(seed)
     wrong = [x for x in np.ravel(seeds).tolist() if not (0 <= x < MOST_SEEDS and x == int(x))]
     if wrong:
-        raise ValueError(f"{name}.mapping_seed={wrong[0]} is no seed: give a whole number from 0 to 2**32 - 1.")
+        raise ValueError(f"{name}.mapping_seed={wrong[0]} is no seed: give a whole number from 0 to 2**31 - 1.")
     boards = [draw(np.random.RandomState(int(x))) for x in np.ravel(seeds)]
     return np.stack(boards).reshape(*seeds.shape, *boards[0].shape)
 

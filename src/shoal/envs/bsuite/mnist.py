@@ -6,6 +6,7 @@ Source: bsuite 0.3.6 `environments/mnist.py` and `utils/datasets.py`, step for s
 import functools
 import gzip
 import os
+import zlib
 from pathlib import Path
 
 import jax.lax
@@ -102,5 +103,5 @@ def _read_idx(folder: str, name: str, dimensions: int) -> np.ndarray:
         if magic != 0x0800 + dimensions:
             raise ValueError(f"magic number {magic}")
         return np.frombuffer(raw, np.uint8, offset=4 * (1 + dimensions)).reshape(sizes)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{found[0]} is not {name} of MNIST, or is damaged: {error}.") from error

@@ -63,8 +63,12 @@ def finished(experiment: str, logs: Logs) -> bool:
 
 
 def tag_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """The mean score of the experiments with each tag: the radar's axes. NaN for a tag of which none was run."""
-    found = {tag: [s for name, s in scores.items() if tag in EXPERIMENTS[name].tags] for tag in TAGS}
+    """The mean score of the experiments with each tag: the radar's axes.
+
+    NaN for a tag of which none was run. A score that is NaN (MNIST's, before its last episodes) does not count.
+    """
+    known = {name: s for name, s in scores.items() if not np.isnan(s)}
+    found = {tag: [s for name, s in known.items() if tag in EXPERIMENTS[name].tags] for tag in TAGS}
     return {tag: float(np.mean(values)) if values else float("nan") for tag, values in found.items()}
 
 

@@ -125,8 +125,8 @@ def check_doors(env: Env) -> None:
     check_range(env, "rows", low=3, high=LONGEST, whole=True)
     check_range(env, "columns", low=1, high=LONGEST, whole=True)
     doors, columns = env.doors, env.columns  # type: ignore[attr-defined]  # both kinds have them
-    if not (isinstance(doors, int) and 1 <= doors <= columns):
-        raise ValueError(f"doors={doors!r} do not fit into a wall of {columns} cells: 1 to {columns}.")
+    if not 1 <= doors <= columns:
+        raise ValueError(f"doors={doors} do not fit into a wall of {columns} cells: 1 to {columns}.")
 
 
 def random_column(key: Key, columns: int) -> UInt8[Array, ""]:

@@ -48,7 +48,7 @@ class Bandit(Env):
     num_arms: int = static(2)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.num_arms, int) and self.num_arms >= 2):
+        if self.num_arms < 2:
             raise ValueError(
                 f"{type(self).__name__}.num_arms={self.num_arms} leaves nothing to choose: 2 arms or more."
             )

@@ -75,7 +75,7 @@ class MetaMaze(Env):
     def __post_init__(self) -> None:
         for name in ("maze_size", "view_size"):
             size = getattr(self, name)
-            if not (isinstance(size, int) and size >= 3 and size % 2 == 1):
+            if size < 3 or size % 2 == 0:
                 raise ValueError(f"MetaMaze.{name}={size} has no middle: choose an odd number of cells, 3 or more.")
         check_both_or_none(self, "goal_row", "goal_column")
         for row, column in concrete_cells(self.goal_row, self.goal_column):

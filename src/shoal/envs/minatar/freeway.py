@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from shoal.core.env import Key
 from shoal.core.registry import env
-from shoal.core.struct import Number, struct
+from shoal.core.struct import Number, is_concrete, struct
 from shoal.envs.given import check_range
 from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Rows, at
 from shoal.envs.minatar.lanes import in_lanes
@@ -77,6 +77,11 @@ class Freeway(Game):
 
     player_speed: Number = 3  # the chicken moves once in so many steps
     time_limit: Number = 2500  # steps, after which the next one ends the game
+
+    @property
+    def longest_episode(self) -> int | None:
+        """One step more than `time_limit`."""
+        return int(np.max(self.time_limit)) + 1 if is_concrete(self.time_limit) else None
 
     def __post_init__(self) -> None:
         check_range(self, "player_speed", "time_limit", low=1, whole=True)

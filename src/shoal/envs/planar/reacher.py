@@ -66,7 +66,7 @@ class PlanarReacher(Env):
     num_joints: int = static(2)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.num_joints, int) and self.num_joints >= 1):
+        if self.num_joints < 1:
             raise ValueError(f"PlanarReacher.num_joints={self.num_joints} is no arm: 1 joint or more.")
         check_both_or_none(self, "goal_x", "goal_y")
         for goal in concrete_cells(self.goal_x, self.goal_y):

@@ -59,7 +59,7 @@ class PlanarSwimmer(Env):
     num_urchins: int = static(5)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.num_urchins, int) and self.num_urchins >= 0):
+        if self.num_urchins < 0:
             raise ValueError(f"PlanarSwimmer.num_urchins={self.num_urchins} is no number of urchins: 0 or more.")
         check_both_or_none(self, "goal_x", "goal_y")
         check_range(self, "goal_x", "goal_y")

@@ -41,6 +41,8 @@ def read_map(desc: str | Map | None, map_name: str | None) -> Map:
     leads to a goal.
     """
     if not desc:
+        if map_name is None:
+            raise ValueError("map_name=None names no map: for a random one give desc=generate_random_map(8).")
         if map_name not in MAPS:
             raise ValueError(f"map_name={map_name!r} is unknown. Choose one of {', '.join(MAPS)}, or give a desc.")
         return MAPS[map_name]
