@@ -490,6 +490,18 @@ def test_what_only_python_holds_is_asked_for_again(tmp_path):
     assert shoal.train(agent, resume=made.folder, **SILENT).summary["members"] == 1
 
 
+def test_a_run_is_resumed_with_exactly_what_it_was_given(tmp_path):
+    agent = PPO(network=MLP((8,), "relu"), num_steps=16)
+    beside = {"fields": {"num_envs": 4}, "sweep": {"learning_rate": [1e-3, 1e-4]}}
+    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "r", **beside, **OPTIONS, **SILENT)
+    for again in (beside, {}, {"fields": beside["fields"]}):
+        assert shoal.train(agent, resume=made.folder, **again, **SILENT).summary["members"] == 2
+    with pytest.raises(ValueError, match="changes \\(num_steps: 16 -> 32\\)"):
+        shoal.train(agent.replace(num_steps=32), resume=made.folder, **SILENT)
+    with pytest.raises(ValueError, match="changes \\(num_envs: 4 -> 8\\)"):
+        shoal.train(agent.replace(num_envs=8), resume=made.folder, **SILENT)
+
+
 def test_a_finished_folder_is_not_overwritten(result):
     with pytest.raises(FileExistsError, match="already holds a run"):
         shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=FIELDS, **OPTIONS, **SILENT)
@@ -505,6 +517,44 @@ def test_a_mistake_leaves_no_folder(tmp_path):
     with pytest.raises(ValueError, match="num_steps"):
         shoal.train("ppo", "CartPole-v1", fields={"num_steps": 0}, root=tmp_path / "runs", **SILENT)
     assert not (tmp_path / "runs").exists()
+
+
+def test_one_place_is_enough(tmp_path):
+    with pytest.raises(ValueError, match="says where the run goes: leave name and root out"):
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "x", name="y", fields=FIELDS, **OPTIONS, **SILENT)
+
+
+def test_members_and_weights_are_named_or_refused(result):
+    with pytest.raises(ValueError, match="which='final' is unknown. Choose 'last' or 'best'"):
+        shoal.load(result.folder, which="final")
+    with pytest.raises(ValueError, match="member='worst' is unknown. Give a number, or 'best'"):
+        shoal.load(result.folder, "worst")
+    assert result.policy(np.int64(1)).name == result.policy(1).name
+
+
+def test_the_best_of_members_that_nobody_evaluated_is_not_known(tmp_path):
+    options = {"fields": FIELDS, **OPTIONS, "evaluations": 0, "seeds": 2}
+    made = shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", **options, **SILENT)
+    with pytest.raises(ValueError, match="has not been evaluated, so no member is the best yet: give a number"):
+        made.policy()
+    assert made.policy(1) is not None
+    (made.folder / "summary.json").unlink()
+    assert "not finished" in made._repr_html_()
+
+
+def test_one_pair_proves_nothing(tmp_path):
+    options = {"fields": FIELDS, **OPTIONS, "seeds": 1, "seed": 3}
+    folders = [shoal.train("ppo", "CartPole-v1", folder=tmp_path / x, **options, **SILENT).folder for x in "ab"]
+    found = shoal.compare(*folders)
+    assert found["pairs"] == 1 and found["difference"] == 0.0
+    assert np.isnan([*found["difference_interval"], *found["interval"][0]]).all()
+
+
+def test_runs_are_named_after_what_they_are():
+    from shoal.api import run_name
+
+    assert run_name("/home/u/my_agent.py:MyAgent", "classic") == "MyAgent-classic"
+    assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"
 
 
 def test_an_unknown_option_is_answered_with_the_nearest():
@@ -572,6 +622,24 @@ def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage,
     for name, curve in shoal.load_result(copy).curves.items():
         if name != "wall_seconds":
             np.testing.assert_array_equal(curve, result.curves[name], err_msg=name)
+
+
+def spoil(directory):
+    (directory / "arrays.npz").write_bytes(b"no arrays")
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, spoil])
+def test_best_policies_that_are_lost_do_not_end_a_run(damage, result, tmp_path):
+    copy, listener = tmp_path / "copy", Listener()
+    shutil.copytree(result.folder, copy)
+    newest = checkpoint.newest(copy / "checkpoints")
+    shutil.rmtree(newest)  # one chunk is to be done again
+    damage(copy / "checkpoints" / "best")
+    shoal.train(resume=copy, progress=listener, figures=False)
+    assert [text for text in listener.heard if "best policies so far are lost" in text]
+    last = checkpoint.newest(copy / "checkpoints")
+    assert (last / "arrays.npz").read_bytes() == (result.folder / "checkpoints" / last.name / "arrays.npz").read_bytes()
+    assert shoal.load(copy, which="best") is not None
 
 
 def test_a_run_without_an_undamaged_checkpoint_is_refused_in_words(result, tmp_path):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 import numpy as np
@@ -57,6 +57,10 @@ class register:  # noqa: N801  # reads as a namespace: @shoal.register.env("Drif
 
     env = staticmethod(ENVS.register)
     agent = staticmethod(AGENTS.register)
+
+
+UNKNOWN = (math.nan, math.nan)  # the interval of a single number
+ENOUGH_PAIRS = 6  # fewer differences of one sign are no proof: by chance that happens more often than once in twenty
 
 
 class Job(NamedTuple):
@@ -114,6 +118,8 @@ def train(
     Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
     here, for the rest of the process. `cache=False` leaves it alone.
     """
+    if folder is not None and (name or root is not None):
+        raise ValueError(f"folder={str(folder)!r} says where the run goes: leave name and root out.")
     given = _given(steps, seeds, fields, sweep, env_fields, env_sweep, options)
     if resume is not None:
         _refuse_on_resume(
@@ -197,7 +203,7 @@ def run_job(
 
 def load(
     folder: Path | str,
-    member: int | str = "best",
+    member: SupportsIndex | str = "best",
     which: str = "last",
     agent: Agent | None = None,
     env: Env | None = None,
@@ -307,7 +313,8 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     """How run `a` did against run `b`, over the seeds that both have: by the last evaluation, or the best.
 
     Gives the difference of means with a paired 95 % bootstrap interval where settings and random numbers match (base
-    seed, generator and seed index), and the probability that a random member of `a` beats a random member of `b`.
+    seed, generator and seed index), and the probability that a random member of `a` beats a random member of `b`. The
+    interval of a single member or pair is NaN, and one of fewer than six pairs says little.
     Members without a finite score are left out: `dropped` says how many. Raises ValueError where no score is left.
     """
     if metric not in ("last", "best"):
@@ -322,14 +329,14 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
         "members": [len(s) for s in scores],
         "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
         "mean": [float(p.mean()) for p in pooled],
-        "interval": [bootstrap_interval(p, np.mean) for p in pooled],
+        "interval": [bootstrap_interval(p, np.mean) if len(p) > 1 else UNKNOWN for p in pooled],
         "probability_of_improvement": probability_of_improvement(*pooled),
         "pairs": len(common),
     }
     if common:
         first, second = (np.asarray([s[name] for name in common]) for s in scores)
         answer["difference"] = float((first - second).mean())
-        answer["difference_interval"] = paired_difference_interval(first, second)
+        answer["difference_interval"] = paired_difference_interval(first, second) if len(common) > 1 else UNKNOWN
     return answer
 
 
@@ -341,10 +348,9 @@ def agent_class(name: str) -> type:
     raise AttributeError(f"module 'shoal' has no attribute {name!r}")
 
 
-def run_name(spec: RunSpec) -> str:
-    """A folder name that says what a run is."""
-    short = [part.rpartition(":")[2] for part in (spec.agent, spec.env)]
-    return "-".join(short).replace("/", "-")
+def run_name(*parts: str) -> str:
+    """A folder name that says what a run is, from agents, worlds and suites; of a file or module, its class alone."""
+    return "-".join(part.rpartition(":")[2] for part in parts).replace("/", "-")
 
 
 # Pictures, prepared while the device trains.
@@ -435,7 +441,7 @@ def _refuse_on_resume(path: Path | str, **given: Any) -> None:
 
 
 def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
-    return root / name if name else new_path(root, run_name(spec))
+    return root / name if name else new_path(root, run_name(spec.agent, spec.env))
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
@@ -454,7 +460,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
     changed = differences(old, new)
     for kind, value in zip(("agent", "env"), values, strict=True):
         if value is not None:
-            changed += differences(old, _with_value(old, kind, value))
+            changed += differences(old, _with_value(old, kind, value, given))
     if changed:
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
@@ -463,13 +469,14 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any])
     return Job(without(old, folder.only_in_python()), *values)
 
 
-def _with_value(old: RunSpec, kind: str, value: Any) -> RunSpec:
-    """A spec whose agent or environment is another value."""
+def _with_value(old: RunSpec, kind: str, value: Any, given: Mapping[str, Any]) -> RunSpec:
+    """A spec with what a value of an agent or an environment says, and what was given beside it."""
     prefix = "" if kind == "agent" else "env_"
-    parts = (kind, f"{prefix}fields", f"{prefix}sweep")
+    parts = (f"{prefix}fields", f"{prefix}sweep")
     pair = {"agent": old.agent, "env": old.env, kind: value}
-    new = spec_for(pair["agent"], pair["env"])
-    return dataclasses.replace(old, **{name: getattr(new, name) for name in parts})
+    new = spec_for(pair["agent"], pair["env"], **{name: given[name] for name in parts if name in given})
+    said = {name: {**getattr(old, name), **getattr(new, name)} for name in parts}
+    return dataclasses.replace(old, **{kind: getattr(new, kind)}, **said)
 
 
 def _unless_name(value: Any) -> Any:

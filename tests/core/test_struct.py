@@ -1,7 +1,6 @@
 """Values: frozen, taken apart and put together by JAX unharmed, checked when a user builds them."""
 
 import copy
-import json
 import pickle
 from dataclasses import FrozenInstanceError
 
@@ -12,12 +11,10 @@ import pytest
 from jaxtyping import Array, Float, TypeCheckError
 
 from shoal.core.env import State
-from shoal.core.spaces import Discrete
 from shoal.core.struct import (
     Number,
     Range,
     Struct,
-    describe,
     hyper,
     hyper_fields,
     is_concrete,
@@ -232,28 +229,6 @@ def test_to_arrays_gives_strong_types_of_the_default_width():
     assert to_arrays({"key": key})["key"].dtype == key.dtype
     with jax.enable_x64(True):
         assert to_arrays(Kinds()).real.dtype == jnp.float64
-
-
-def test_describe_is_json_and_complete():
-    @struct
-    class Outer(Struct):
-        inner: Settings
-        space: object = static(Discrete(3))
-        limits: object = static((float("inf"), -1))
-        law: object = static(np.square)
-        table: object = None
-        key: object = None
-
-    value = Outer(Settings(offset=jnp.array([0.5, jnp.nan])), table={"a": np.uint8(3)}, key=jax.random.key(1))
-    assert json.loads(json.dumps(describe(value), allow_nan=False)) == {
-        "type": "Outer",
-        "inner": {"type": "Settings", "rate": 0.1, "width": 8, "offset": [0.5, "nan"]},
-        "space": {"type": "Discrete", "n": 3, "dtype": "int32"},
-        "limits": ["inf", -1],
-        "law": "square",
-        "table": {"a": 3},
-        "key": [0, 1],
-    }
 
 
 def test_annotations_are_checked_while_tests_run():

@@ -61,3 +61,20 @@ def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkey
         nfs.setattr(os, "rmdir", in_use)
         checkpoint.keep_newest(tmp_path, 2)
     assert [path.name for path in checkpoint.complete(tmp_path)] == ["step-2", "step-1"]
+
+
+def test_a_full_disk_is_said_in_words_and_leaves_what_was_there(monkeypatch, tmp_path):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    there = tmp_path / "step-1"
+    checkpoint.save(there, {"a": np.zeros(2)}, "", {})
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="could not be written: No space left on device") as error:
+        checkpoint.save(there, {"a": np.ones(2)}, "", {})
+    assert error.value.filename == str(there) and error.value.errno == errno.ENOSPC
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+    np.testing.assert_array_equal(checkpoint.restore(there, {"a": np.zeros(2)}, "")["a"], 0)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="summary.json"):
+        RunFolder(tmp_path).write_json("summary.json", {})

@@ -4,10 +4,12 @@ import json
 from importlib import metadata
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shoal
+from shoal.agents.ppo import PPO
 from shoal.ops.statistics import iqm
 from shoal.train.folder import RunFolder, provenance
 from shoal.train.records import score_summary
@@ -39,6 +41,40 @@ def test_numbers_of_numpy_and_infinity_are_read_back():
     read = RunSpec.from_json(json.loads(json.dumps(spec.to_json(), allow_nan=False)))
     assert read.fields == {"learning_rate": 0.5} and read.env_fields == {"x_threshold": -np.inf}
     assert read.sweep == {"clip": [0.25, np.inf]} and differences(spec, read) == opaque_fields(spec) == []
+
+
+def test_numbers_of_jax_are_read_back_too():
+    fields = {"learning_rate": jnp.float32(0.5), "clip": np.asarray(0.25)}
+    sweep = {"gae_lambda": jnp.asarray([0.5, 0.75]), "discount": [jnp.float32(0.5), 0.75]}
+    spec = spec_for("ppo", "CartPole-v1", fields=fields, sweep=sweep)
+    assert spec.fields == {"learning_rate": 0.5, "clip": 0.25} and opaque_fields(spec) == []
+    assert spec.sweep == {"gae_lambda": [0.5, 0.75], "discount": [0.5, 0.75]}
+    assert RunSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_for(PPO(learning_rate=jnp.float32(0.5)), "CartPole-v1").fields == {"learning_rate": 0.5}
+
+
+def counting(steps):
+    """A spec that holds what type checks, which run in tests alone, would have refused."""
+    spec = RunSpec("ppo", "CartPole-v1")
+    object.__setattr__(spec, "steps", steps)
+    spec.__post_init__()
+    return spec
+
+
+@pytest.mark.parametrize("steps", [10_000, 1e4, np.int64(10_000), jnp.float32(1e4)])
+def test_a_count_may_be_any_kind_of_whole_number(steps):
+    assert counting(steps).steps == 10_000 and type(counting(steps).steps) is int
+
+
+@pytest.mark.parametrize("steps", [2.5, "many", True, float("nan"), float("inf"), [3]])
+def test_what_is_no_whole_number_is_no_count(steps):
+    with pytest.raises(ValueError, match=r"steps=.* must be a whole number"):
+        counting(steps)
+
+
+def test_a_field_has_one_value_or_several():
+    with pytest.raises(ValueError, match="clip is in fields and in sweep: give it one value, or several"):
+        spec_for("ppo", "CartPole-v1", fields={"clip": 0.1}, sweep={"clip": [0.1, 0.2]})
 
 
 def test_one_member_has_no_interval_and_two_have():

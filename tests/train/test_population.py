@@ -156,6 +156,17 @@ def test_one_member_too_large_for_memory_is_refused():
         make_plan(RunSpec(**SPEC), memory_limit=1000)
 
 
+def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
+    from shoal.train import plan as plans
+
+    plan = make_plan(RunSpec(**SPEC, seeds=8))
+    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, jax.tree.map(lambda x: x[0], plan.env))) // 2
+    monkeypatch.setattr(plans, "host_bytes", lambda: 2 * 6 * state)
+    make_plan(RunSpec(**{**SPEC, "seeds": 6}), memory_limit=2**30)
+    with pytest.raises(ValueError, match="8 members of .* MiB each and a copy .* 6 members fit"):
+        make_plan(RunSpec(**{**SPEC, "seeds": 8}), memory_limit=2**30)
+
+
 def test_more_devices_than_there_are_is_refused():
     with pytest.raises(ValueError, match="devices=64 were asked for, but JAX sees"):
         make_plan(RunSpec(**SPEC), devices=64)

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import Parser, real_number, value_after, whole_number
+from shoal.cli.parser import Parser, full_path, real_number, value_after, whole_number
+from shoal.tracking.reporter import Reporter
 
 EXAMPLES = """examples:
   shoal bsuite ppo --quick
@@ -25,6 +26,13 @@ EXAMPLES = """examples:
 """
 REQUEST = "bsuite.json"  # what was asked for, in the folder
 QUICK_SETTINGS, QUICK_SCALE = 4, 0.05
+
+
+class _Messages(Reporter):
+    """Prints what is worth a sentence, such as a member that stopped; a line for each program says the rest."""
+
+    def message(self, text: str) -> None:
+        print(text, flush=True)
 
 
 class Program(NamedTuple):
@@ -42,7 +50,7 @@ def bsuite(words: list[str]) -> int:
     if any(word.partition("=")[0] == "--resume" for word in words) and not {"-h", "--help"} & set(words):
         path = _alone(words)
         words = _asked_for(path)
-    agent = words[0] if words and not words[0].startswith("-") else ""
+    agent = full_path(words[0]) if words and not words[0].startswith("-") else ""
     rest = words[1:] if agent else words
     if not agent and ("-h" in rest or "--help" in rest):
         print(_parser().format_help())
@@ -67,7 +75,7 @@ def bsuite(words: list[str]) -> int:
     if arguments.dry_run:
         print(_plan_table(programs))
         return 0
-    return _run_all(words, arguments, programs, jobs, path)
+    return _run_all([agent, *rest], arguments, programs, jobs, path)
 
 
 def _alone(words: list[str]) -> str:
@@ -206,12 +214,13 @@ def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argpar
 def _run_all(
     words: list[str], arguments: argparse.Namespace, programs: list[Program], jobs: list[Any], resumed: str
 ) -> int:
+    from shoal.api import run_name
     from shoal.train.folder import RunFolder, new_path
     from shoal.train.loop import Stopped
 
     root, agent = Path(arguments.root), words[0]
     named = root / arguments.name if arguments.name else None
-    folder = RunFolder(resumed or named or new_path(root, f"bsuite-{agent}"))
+    folder = RunFolder(resumed or named or new_path(root, run_name("bsuite", agent)))
     if not resumed:
         if (folder.path / REQUEST).exists():
             raise FileExistsError(
@@ -256,7 +265,7 @@ def _train(plan: Any, folder: Any, program: Program) -> tuple[dict[int, Any], fl
         folder.create()
     elif folder.spec_hash != hash_of(plan.spec.to_json()):
         raise ValueError(f"{folder.path} was begun by another version of shoal, with other defaults: start anew.")
-    run = Run(plan, folder)
+    run = Run(plan, folder, _Messages())
     seconds = run.train(resume=begun)["total_seconds"]
     (state,) = logbooks_in(run.states())
     settings = EXPERIMENTS[program.experiment].settings

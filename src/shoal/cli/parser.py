@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import did_you_mean
@@ -72,6 +73,12 @@ def value_after(option: str, words: list[str]) -> str:
         if name == option:
             return value if equals else following
     return ""
+
+
+def full_path(name: str) -> str:
+    """A file of the user's own by its full path, so that the run can be opened from anywhere."""
+    place, colon, attribute = name.rpartition(":")
+    return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else name
 
 
 def real_number(text: str) -> float:

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,8 @@ def compare_runs(words: list[str]) -> None:
 
     found = api.compare(arguments.a, arguments.b, arguments.metric)
     rows = [
-        [label, path, count, mean, f"[{low:.4g}, {high:.4g}]"]
-        for label, path, count, mean, (low, high) in zip(
+        [label, path, count, mean, _interval(*interval)]
+        for label, path, count, mean, interval in zip(
             "AB", (found["a"], found["b"]), found["members"], found["mean"], found["interval"], strict=True
         )
     ]
@@ -141,8 +142,10 @@ def compare_runs(words: list[str]) -> None:
     if found["pairs"]:
         low, high = found["difference_interval"]
         verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
+        if found["pairs"] < api.ENOUGH_PAIRS:
+            verdict = "too few pairs to say"
         print(
-            f"A - B = {found['difference']:.4g}, 95 % interval [{low:.4g}, {high:.4g}] over {found['pairs']} pairs of "
+            f"A - B = {found['difference']:.4g}, 95 % interval {_interval(low, high)} over {found['pairs']} pairs of "
             f"the same setting and seed: {verdict}"
         )
     else:
@@ -151,6 +154,10 @@ def compare_runs(words: list[str]) -> None:
         if count:
             print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
     print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
+
+
+def _interval(low: float, high: float) -> str:
+    return "-" if math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
 
 
 def export(words: list[str]) -> None:
@@ -239,7 +246,8 @@ def _world_flags(parser: Parser, run: str) -> list:
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
     if member == "all":
         return policies
-    return policies[result.ranking(which)[0] if member == "best" else member_number(member, ", `best` or `all`")]
+    number = member if member == "best" else member_number(member, ", `best` or `all`")
+    return policies[result.number_of(number, which)]
 
 
 def member_number(text: str, others: str = " or `best`") -> int:
@@ -265,10 +273,11 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
         camera = camera_for(plan, horizon, greedy)
         key = None if arguments.seed is None else make_key(arguments.seed)
         return draw_members(plan, policies.weights, ranking, result.folder / "videos", camera, key)
-    member = ranking[0] if arguments.member in (None, "best") else member_number(arguments.member)
+    asked = arguments.member or "best"
+    member = result.number_of(asked if asked == "best" else member_number(asked), which)
     policy = policies[member]
-    beside = f"{result.spec.env}.gif" if is_exported else result.folder / "videos" / f"member-{member}.gif"
-    out = Path(arguments.out or beside)
+    name = f"{api.run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{member}.gif"
+    out = Path(arguments.out or (name if is_exported else result.folder / name))
     return [film(policy, make_key(arguments.seed or 0), horizon, out, policy.name, greedy)]
 
 

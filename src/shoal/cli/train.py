@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.cli.parser import Parser, real_number, whole_number
+from shoal.cli.parser import Parser, full_path, real_number, whole_number
 
 EXAMPLES = """examples:
   shoal train ppo CartPole-v1
@@ -43,7 +43,7 @@ def train(words: list[str]) -> int:
         raise ValueError(f"{names[2]!r} was not expected: train takes one agent and one environment.")
     from shoal.cli.fields import read_flags
 
-    agent, env = map(_absolute, [*names, "", ""][:2])
+    agent, env = map(full_path, [*names, "", ""][:2])
     parser, flags = _full_parser(agent, env, rest)
     arguments = parser.parse_all(rest)
     if arguments.threads is not None and arguments.threads < 1:
@@ -135,12 +135,6 @@ def _names_of_run(rest: list[str], agent: str, env: str) -> tuple[str, str]:
     return agent or spec.agent, env or spec.env
 
 
-def _absolute(name: str) -> str:
-    """A file of the user's own by its full path, so that the run can be opened from anywhere."""
-    place, colon, attribute = name.rpartition(":")
-    return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else name
-
-
 def _envs(env: str, suite: str | None) -> list[str]:
     if not suite:
         return [env]
@@ -189,7 +183,7 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
     root = Path(arguments.root or "runs")
-    stem = f"{tasks[0].agent}-{arguments.suite}" if arguments.suite else api.run_name(jobs[0].spec)
+    stem = api.run_name(tasks[0].agent, arguments.suite or jobs[0].spec.env)
     if arguments.name:
         for folder in _folders(tasks, root / arguments.name):
             folder.check_unused()

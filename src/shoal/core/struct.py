@@ -8,7 +8,7 @@ architecture) and lives in the tree's structure: changing it compiles a new prog
 import dataclasses
 import inspect
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
@@ -164,30 +164,6 @@ def fill_caps(values: Sequence[Value]) -> list[Value]:
 def to_arrays(value: Any) -> Any:
     """Every Python number among the leaves as an array of JAX's default dtype, so that equal values never retrace."""
     return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, _strong_dtype(leaf)), value)
-
-
-def describe(value: Any) -> Any:
-    """A JSON-ready picture of a value: nested dicts, lists, numbers and strings.
-
-    Arrays become lists, dtypes and functions their names. JSON has no infinity and no NaN, so those become the strings
-    "inf", "-inf" and "nan", which `float` reads back.
-    """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
-        return {"type": type(value).__name__, **fields}
-    if isinstance(value, Mapping):
-        return {str(k): describe(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [describe(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return describe(jax.random.key_data(value))
-    if isinstance(value, (np.generic, np.ndarray, jax.Array)):
-        return describe(np.asarray(value).tolist())
-    return value.name if isinstance(value, np.dtype) else getattr(value, "__qualname__", repr(value))
 
 
 def is_concrete(value: Any) -> bool:

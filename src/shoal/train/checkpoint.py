@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS
-from shoal.train.disk import flush
+from shoal.train.disk import flush, named_errors
 
 FORMAT = 2
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
@@ -30,6 +30,15 @@ def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
     Replaces a checkpoint of the same name.
     """
     temporary = directory.with_name(directory.name + ".partial")
+    try:
+        with named_errors(directory):
+            _write(temporary, tree, spec, about)
+            _move(temporary, directory)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # nothing, unless the disk is full
+
+
+def _write(temporary: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
@@ -45,6 +54,9 @@ def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
     for written in (temporary / ARRAYS, temporary / MANIFEST, temporary):
         flush(written)
+
+
+def _move(temporary: Path, directory: Path) -> None:
     retired = _retired(directory)
     if directory.exists():
         shutil.rmtree(retired, ignore_errors=True)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,10 +18,20 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def named_errors(target: Path) -> Iterator[None]:
+    """Errors of the disk, such as one that is full, say which file could not be written; Python's do not always."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"could not be written: {error.strerror}", str(target)) from error
+
+
 def replace(target: Path, write: Callable[[Path], object]) -> None:
     """Write a file beside its place, then move it there: a reader, and the next start, meet the old one or the new."""
     beside = target.with_name(f".{target.name}.partial")
-    write(beside)
-    flush(beside)
-    os.replace(beside, target)
-    flush(target.parent)
+    with named_errors(target):
+        write(beside)
+        flush(beside)
+        os.replace(beside, target)
+        flush(target.parent)

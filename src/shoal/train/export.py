@@ -6,7 +6,7 @@ it came from, its learning curve, and the weights that acting needs. Nothing in 
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from shoal.train.result import Result
 from shoal.train.spec import RunSpec, opaque_fields
 
 
-def export(run: Path | str, out: Path | str, member: int | str = "best", which: str = "last") -> Path:
+def export(run: Path | str, out: Path | str, member: SupportsIndex | str = "best", which: str = "last") -> Path:
     """Write one member's policy to the folder `out` and return it.
 
     `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). Raises FileExistsError
@@ -31,8 +31,8 @@ def export(run: Path | str, out: Path | str, member: int | str = "best", which: 
         raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
     if not (result.folder / "summary.json").is_file():
         raise FileNotFoundError(f"{run} is not finished: `shoal train --resume {run}` ends it, then export it.")
-    chosen = result.ranking(which)[0] if member == "best" else member
-    if not isinstance(chosen, int) or not 0 <= chosen < len(result.members):
+    chosen = result.number_of(member, which)
+    if not 0 <= chosen < len(result.members):
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
     plan, policies = load_policies(run, which)
     folder = RunFolder(out)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Metrics
-from shoal.core.errors import DamagedError
+from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import make_key, stream
 from shoal.rollout.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
@@ -61,7 +61,7 @@ class Run:
         self.best_return = np.full(plan.members, -np.inf)
         self.best_policy: Any = None
         self.last_policy: Any = None
-        self.members: list[Any] = []  # a population per wave, on the device when there is only one wave
+        self.members: list[Any] = [None] * len(plan.waves)  # a population each, on the device where there is one wave
         self._known_dead: set[int] = set()
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
@@ -77,13 +77,13 @@ class Run:
     def _to_the_end(self, resume: bool) -> dict[str, Any]:
         started = time.perf_counter()
         self.programs = self._compile()
-        self.members = self._begin()
         if resume:
             self._restore()
             self._report_revision()
             if changed := self.folder.made_otherwise(self._provenance()):
                 self.reporter.message(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
         else:
+            self._begin()
             self.folder.write_json("provenance.json", self._provenance())
             self.folder.write_json("spec.json", self.plan.spec.to_json())  # last: with it the folder holds a run
         self.started = started - (self._recorded_seconds() if resume else 0.0)
@@ -244,20 +244,21 @@ class Run:
             lambda: to_begin.lower(agent, env, seed, self.key),
             lambda: to_evaluate.lower(member, agent, env, seed, self.key),
         ]
-        with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock, so the three overlap
+        pool = ThreadPoolExecutor()  # XLA compiles outside Python's lock, so the three overlap
+        try:
             compiling = [pool.submit(low().compile, place.compiler_options) for low in lowered]
             train, start, evaluate = (c.result() for c in compiling)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C is not to wait for a compiler
         seconds = time.perf_counter() - begun
         self.reporter.compiled(seconds)
         return Programs(start, train, evaluate, seconds)
 
-    def _begin(self) -> list[Any]:
+    def _begin(self) -> None:
         plan = self.plan
-        self.members = [None] * len(plan.waves)
         for wave, span in enumerate(plan.waves):
             mine = [self._spread(x, span) for x in (plan.agent, plan.env, plan.seed_index)]
             self._keep(wave, self._call(self.programs.begin, mine, (self.key,)))
-        return self.members
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""
@@ -269,11 +270,15 @@ class Run:
                 if found == kept[-1]:
                     raise
                 self.reporter.message(f"{error} Going on from the checkpoint before it")
+        self._begin()
         self.records = Records.load(self.folder, self.plan.members, 0)
 
     def _restore_from(self, found: Path) -> None:
         about = checkpoint.read_about(found)
-        members = checkpoint.restore(found, self._all_members(), self.folder.spec_hash)
+        plan = self.plan
+        begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
+        like = jax.eval_shape(begin_all, plan.agent, plan.env, plan.seed_index, self.key)
+        members = checkpoint.restore(found, like, self.folder.spec_hash)
         self.records = Records.load(self.folder, self.plan.members, about["records"])
         for wave, span in enumerate(self.plan.waves):
             mine = jax.tree.map(lambda x, s=span: x[s], members)
@@ -288,7 +293,11 @@ class Run:
             return  # none was evaluated yet
         agent = self.plan.agent
         like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
-        self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)
+        try:
+            self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)
+        except CheckpointError as error:
+            self.best_return[:] = -np.inf
+            self.reporter.message(f"{error} The best policies so far are lost; they are collected anew from here")
 
     # Moving members between host and device.
 

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Agent
-from shoal.core.env import Env
+from shoal.core.env import Env, episode_limit
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import fill_caps, is_concrete, static_fields
+from shoal.core.struct import fill_caps, static_fields
 from shoal.train.host import host_bytes
 from shoal.train.placement import Placement, accelerators, place
 from shoal.train.program import Member, begin
@@ -50,6 +50,11 @@ class Plan:
     def members(self) -> int:
         """Settings times seeds."""
         return len(self.seed_index)
+
+    @property
+    def never_learn(self) -> int:
+        """Members whose run is over before their learning starts."""
+        return int(np.sum(np.asarray(getattr(self.agent, "learning_starts", 0)) >= self.steps))
 
     @property
     def steps(self) -> int:
@@ -90,8 +95,11 @@ def make_plan(
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
     agents = [a.replace(**fixed) for a in agents]
     boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
-    member_bytes = estimate_member_bytes(_numpy(agents[0]), _numpy(worlds[0]))
+    one, world = _numpy(agents[0]), _numpy(worlds[0])
+    state = state_bytes(one, world)
+    member_bytes = 2 * state + rollout_bytes(one, world)  # its state before and after an update
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
+    _check_host(len(settings) * spec.seeds, state)
     largest = max(w.stop - w.start for w in waves)
     return Plan(
         spec=spec,
@@ -115,12 +123,17 @@ def make_plan(
     )
 
 
-def estimate_member_bytes(agent: Agent, env: Env) -> int:
-    """Memory of one member in training: its state twice (before and after), and six copies of a rollout's records."""
-    shapes: Member = jax.eval_shape(lambda a, e: begin(a, e, jnp.int32(0), make_key(0)), agent, env)
+def rollout_bytes(agent: Agent, env: Env) -> int:
+    """Memory that an update of one member takes beside its state, estimated: six copies of a rollout's records."""
     obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
-    return 2 * _bytes(shapes) + 6 * agent.steps_per_update * step_bytes
+    return 6 * agent.steps_per_update * step_bytes
+
+
+def state_bytes(agent: Agent, env: Env) -> int:
+    """Memory of one member between two updates, which is also what a checkpoint holds of it."""
+    shapes: Member = jax.eval_shape(lambda a, e: begin(a, e, jnp.int32(0), make_key(0)), agent, env)
+    return _bytes(shapes)
 
 
 def available_bytes() -> int:
@@ -131,9 +144,9 @@ def available_bytes() -> int:
 
 
 def default_horizon(worlds: Sequence[Env]) -> int:
-    """Steps after which an evaluation ends an episode: the longest time limit, or 1,000 where there is none."""
-    limits = [w.max_steps for w in worlds if w.max_steps is not None and is_concrete(w.max_steps)]
-    return int(max(np.max(np.asarray(x)) for x in limits)) if limits else DEFAULT_HORIZON
+    """Steps after which an evaluation ends an episode: the longest that one may last, or 1,000 where nobody says."""
+    limits = [limit for world in worlds if (limit := episode_limit(world)) is not None]
+    return max(limits, default=DEFAULT_HORIZON)
 
 
 def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
@@ -223,6 +236,17 @@ def _waves(members: int, member_bytes: int, limit: int, devices: int) -> list[sl
     count = math.ceil(members / fitting)
     size = math.ceil(members / count)
     return [slice(i, min(i + size, members)) for i in range(0, members, size)]
+
+
+def _check_host(members: int, each: int) -> None:
+    # However the device gets them, the host holds all members, and a copy of them while a checkpoint is written.
+    fitting = host_bytes() // (2 * each)
+    if members > fitting:
+        raise ValueError(
+            f"{members:,} members of {each / 2**20:.3g} MiB each and a copy for the checkpoint need "
+            f"{2 * members * each / 2**30:.1f} GiB, and this host has {host_bytes() / 2**30:.1f}: {fitting:,} members "
+            "fit. Train fewer at a time, or keep less in each (a smaller buffer, fewer environments)."
+        )
 
 
 def _bytes(tree: Any) -> int:

@@ -1,8 +1,9 @@
 """What a finished run has to show, read from its folder."""
 
+import operator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -61,13 +62,13 @@ class Result:
         """The last policies of all members."""
         return load_policies(self.folder, "last", self._agent, self._env)[1]
 
-    def policy(self, member: int | str = "best", which: str = "last") -> Policy:
+    def policy(self, member: SupportsIndex | str = "best", which: str = "last") -> Policy:
         """One member's policy: the best member's by default, in its last weights or (`which="best"`) its best.
 
-        Raises IndexError for a member that does not exist.
+        Raises IndexError for a member that does not exist, ValueError for the best of several never evaluated.
         """
-        policies = self.policies if which == "last" else self.best_policies
-        return policies[self.ranking(which)[0] if member == "best" else _number(member)]
+        number = self.number_of(member, which)
+        return (self.policies if which == "last" else self.best_policies)[number]
 
     @cached_property
     def best_policies(self) -> Policies:
@@ -76,8 +77,24 @@ class Result:
 
     def ranking(self, which: str = "last") -> list[int]:
         """Members from best to worst, by their last evaluation or by their best; those never evaluated come last."""
+        _check_which(which)
         score = member_scores(self.curves, which)
         return np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable").tolist()
+
+    def number_of(self, member: Any, which: str = "last") -> int:
+        """A member's number: the best one's, or the one given.
+
+        Raises ValueError for anything else, and for the best of several that were never evaluated.
+        """
+        if not isinstance(member, str):
+            _check_which(which)
+            return operator.index(member)
+        if member != "best":
+            raise ValueError(f"member={member!r} is unknown. Give a number, or 'best'.")
+        ranking = self.ranking(which)
+        if len(ranking) > 1 and np.isnan(member_scores(self.curves, which)).all():
+            raise ValueError(f"{self.folder} has not been evaluated, so no member is the best yet: give a number.")
+        return ranking[0]
 
     def to_frame(self) -> Any:
         """Curves as a pandas table in long form, a row for each record and member. ImportError without pandas."""
@@ -96,6 +113,8 @@ class Result:
         return f"<Result {self.headline()}>"
 
     def _repr_html_(self) -> str:
+        if not (self.folder / "summary.json").is_file():
+            return f"<p>{self.headline()}</p>"
         rows = "".join(
             f"<tr><td>{_words(s['setting'])}</td><td>{s.get('mean', float('nan')):.4g}</td>"
             f"<td>{s.get('iqm', float('nan')):.4g}</td><td>{s['members']}</td></tr>"
@@ -116,10 +135,9 @@ class Result:
         )
 
 
-def _number(member: int | str) -> int:
-    if not isinstance(member, int):
-        raise ValueError(f"member={member!r} is unknown. Give a number, or 'best'.")
-    return member
+def _check_which(which: str) -> None:
+    if which not in ("last", "best"):
+        raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
 
 
 def _words(setting: dict[str, Any]) -> str:

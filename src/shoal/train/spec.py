@@ -3,9 +3,10 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from shoal.core.agent import Agent
@@ -32,8 +33,8 @@ class RunSpec:
     env: str
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     env_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    sweep: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    env_sweep: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # lists of values, or arrays
+    env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
     seeds: int = 1  # members per setting
     seed: int = 0  # the base that every random number of the run derives from
@@ -45,6 +46,15 @@ class RunSpec:
     block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            if field.type is int:
+                object.__setattr__(self, field.name, _whole(field.name, given))
+            elif field.name in ("sweep", "env_sweep"):
+                object.__setattr__(self, field.name, {name: _python(values) for name, values in given.items()})
+            elif isinstance(given, Mapping):
+                numbers = {name: _python(value) for name, value in given.items() if np.ndim(value) == 0}
+                object.__setattr__(self, field.name, {**given, **numbers})
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
@@ -102,7 +112,7 @@ def opaque_fields(spec: RunSpec) -> list[str]:
 def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list]]:
     """The fields of a value that differ from its registered defaults: (single values, lists of values to sweep).
 
-    A list, or a one-dimensional array in a traced field, is a sweep.
+    A one-dimensional array in a traced field is a sweep.
     """
     fixed, swept = {}, {}
     for field in dataclasses.fields(value):  # type: ignore[arg-type]  # agents and environments are structs
@@ -112,7 +122,7 @@ def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, 
         if field.name not in static_fields(value) and np.ndim(given) == 1:
             swept[field.name] = np.asarray(given).tolist()
         elif not _equal(given, preset.get(field.name, field.default)):
-            fixed[field.name] = given.item() if isinstance(given, np.generic) else given
+            fixed[field.name] = given
     return fixed, swept
 
 
@@ -126,8 +136,14 @@ def name_of(value: Struct, registry: Registry) -> tuple[str, Mapping[str, Any]]:
 
 
 def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
-    """A spec from names or values, e.g. `spec_for(PPO(learning_rate=[1e-4, 3e-4]), "CartPole-v1", seeds=8)`."""
+    """A spec from names or values, e.g. `spec_for(PPO(learning_rate=np.asarray([1e-4, 3e-4])), "CartPole-v1")`.
+
+    Raises ValueError for a field that has both one value and several in `options`.
+    """
     parts: dict[str, Any] = {}
+    for prefix in ("", "env_"):
+        for name in {*options.get(f"{prefix}fields", {})} & {*options.get(f"{prefix}sweep", {})}:
+            raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: give it one value, or several.")
     for kind, given, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
         if isinstance(given, str):
             parts[kind] = given
@@ -149,8 +165,7 @@ def _flat(spec: RunSpec) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """What was given as JSON can hold it: `inf`, which JSON lacks, as a string that `RunSpec.from_json` reads back."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        value = value.tolist()
+    value = _python(value)
     if isinstance(value, Mapping):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -165,7 +180,21 @@ def plain(value: Any) -> Any:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_is_plain(v) for v in value)
-    return isinstance(value, (*PLAIN, np.generic))
+    return isinstance(value, PLAIN)
+
+
+def _python(value: Any) -> Any:
+    """Numbers of NumPy and JAX as Python's own, also within lists; anything else as it is."""
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)):
+        return np.asarray(value).tolist()
+    return [_python(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _whole(name: str, given: Any) -> int:
+    number = _python(given)
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
+        raise ValueError(f"{name}={given!r} must be a whole number.")
+    return int(number)
 
 
 def _tuples(value: Any) -> Any:
