@@ -1,6 +1,6 @@
 """Does it learn? Train every preset of an agent with seeds fixed beforehand and keep what came out.
 
-    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--out benchmarks/results/evidence.json]
+    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--steps N] [--out FILE]
 
 Scores are of the last weights, over 100 fresh episodes a member: greedy, and with actions drawn from the policy. Where
 returns are above zero only on success (MiniGrid), the share of such episodes is kept as well, and the learning curves.
@@ -20,6 +20,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or MiniGrid-*; default: all")
 parser.add_argument("--agent", default="ppo")
 parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
+parser.add_argument("--steps", type=int, default=0, help="stop there, with schedules as for the preset's own steps")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
 parser.add_argument("--table", action="store_true", help="train nothing: write the table of what is kept again")
 args = parser.parse_args()
@@ -41,12 +42,13 @@ def measure(preset):
     """One row: how a preset did over its seeds."""
     seeds = args.seeds or SEEDS.get((preset.agent, preset.name), OTHERWISE)
     points = 20 if succeeds(preset) else 5
+    steps = args.steps or preset.steps
     with tempfile.TemporaryDirectory() as root:
         result = shoal.train(
-            preset.build(),
+            preset.build(**({"horizon": preset.steps} if args.steps else {})),
             preset.env,
             env_fields=preset.env_fields,
-            steps=preset.steps,
+            steps=steps,
             seeds=seeds,
             root=root,
             figures=False,
@@ -57,7 +59,7 @@ def measure(preset):
         row = {
             "agent": preset.agent,
             "preset": preset.name,
-            "steps": preset.steps,
+            "steps": steps,
             "seeds": f"0 to {seeds - 1}",
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
@@ -160,7 +162,8 @@ def sentence(row):
         mean, low, worst, sampled = rounded(row, "mean", "percentile_5", "min")
         found = f"mean {mean}, 5th percentile {low}, worst {worst}; sampled actions: mean {sampled}"
     words = ["benchmarks/evidence.py", row["preset"]]
-    words += ["--agent", row["agent"]] * (row["agent"] != "ppo") + ["--seeds", str(args.seeds)] * bool(args.seeds)
+    words += ["--agent", row["agent"]] * (row["agent"] != "ppo")
+    words += [f"--{name} {given}" for name in ("seeds", "steps") if (given := getattr(args, name))]
     return f"{seen}{found} ({' '.join(words)})"
 
 

@@ -118,7 +118,15 @@ def ppo_contests(options: argparse.Namespace) -> list[Contest]:
         Side("PureJaxRL's recipe", "ppo_gymnax", ("--env", "Breakout-MinAtar", *game)),
         Side("shoal", "ppo_shoal", ("--env", "MinAtar/Breakout-v1", *game, "--evaluations", "0", "--records", "1")),
     )
-    return [*contests, Contest("PPO on Breakout of MinAtar, 8 seeds, running alone", sides, training_rate, "k steps/s")]
+    name = "PPO on Breakout of MinAtar, 8 seeds"
+    contests.append(Contest(f"{name}, running alone", sides, training_rate, "k steps/s"))
+    bound = Side(
+        "products alone", "products", ("--recipe", "minatar", "--block", "1", "--seeds", "8", "--gradients", "100")
+    )
+    contests.append(
+        Contest(f"{name}, of what its matrix products allow", (bound, sides[1]), training_rate, "k steps/s")
+    )
+    return contests
 
 
 def peer_contests(options: argparse.Namespace) -> list[Contest]:
@@ -396,12 +404,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--envs", nargs="*", help="classic, worlds, minigrid: which environments")
     parser.add_argument("--num-envs", type=int, default=2048, help="classic, worlds, minigrid: how many in parallel")
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="ppo: sizes of the population")
+    parser.add_argument("--only", default="", metavar="TEXT", help="contests whose name has it")
     options = parser.parse_args(argv)
     if not Path(options.python).exists():
         parser.error(f"{options.python} does not exist. Run `make peers` first, or name another with --python.")
     out = options.out or HERE / "results" / f"{options.suite}.json"
     stamp, results, report = machine(), [], {}
-    for contest in SUITES[options.suite](options):  # what is measured is written at once, not lost with the rest
+    contests = [contest for contest in SUITES[options.suite](options) if options.only in contest.name]
+    for contest in contests:  # what is measured is written at once, not lost with the rest
         results.append(hold(contest, options.python, options.rounds))
         report = write(out, stamp, results, options.rounds)
     print(table(report))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import measure
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--recipe", choices=("dqn", "ppo"), default="dqn")
+parser.add_argument("--recipe", choices=("dqn", "ppo", "minatar"), default="dqn")
 parser.add_argument("--seeds", type=int, default=32)
 parser.add_argument("--block", type=int, default=8, help="members that run together")
 parser.add_argument("--gradients", type=int, default=1000, help="gradient steps of each member")
@@ -24,11 +24,12 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import_s = measure.seconds_since_start()
-BATCH = 128
+BATCH = 1024 if args.recipe == "minatar" else 128
 # Networks that learn, networks that are only asked, and environment steps for each gradient step.
 TRAINED, ASKED, STEPS = {
     "dqn": ([(4, 120, 84, 2)], [(4, 120, 84, 2)], 10),
     "ppo": ([(4, 64, 64, 2), (4, 64, 64, 1)], [], 512 // 16),
+    "minatar": ([(400, 64, 64, 3), (400, 64, 64, 1)], [], 8192 // 32),
 }[args.recipe]
 
 
@@ -69,7 +70,7 @@ def start(device):
         return [jnp.full((args.block, a, b), 0.01) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
 
     weights = [network(s) for s in TRAINED], [network(s) for s in ASKED]
-    return jax.device_put((weights, jnp.ones((args.block, BATCH, 4))), device)
+    return jax.device_put((weights, jnp.ones((args.block, BATCH, TRAINED[0][0]))), device)
 
 
 devices = jax.devices()
