@@ -39,7 +39,11 @@ SUITES = {
         "1.8 seconds together at most (`benchmarks/compile_minigrid.py`, `results/minigrid-compile.json`).",
     ),
     "minigrid-every": ("Every MiniGrid id", "Against EnvPool's C++ version of it."),
-    "ppo": ("PPO on CartPole", "500,000 steps a seed: training alone, and the whole process from start to end."),
+    "ppo": (
+        "PPO on CartPole and Breakout",
+        "CartPole: 500,000 steps a seed, training alone, and the whole process from start to end. Products alone are "
+        "the matrix products of the gradient steps on all cores and nothing else: the rate that shoal could reach.",
+    ),
     "evidence": (
         "What agents reach",
         "Every preset, with seeds fixed beforehand: return of the last weights over 100 fresh episodes a member.",
@@ -65,14 +69,12 @@ SUITES = {
         "`shoal train ppo --suite minigrid-10` trains these ten levels, a seed each, in 5:08 minutes on 2 cores: "
         "compiled, evaluated and drawn, with one table at the end.",
     ),
-    "ppo-128-seeds": ("PPO on CartPole, 128 seeds", "An earlier measurement, kept until the larger one is made again."),
     "scaling": ("Cost of an agent", "PPO on CartPole, populations of 1 to 512 members."),
 }
 
 COMMANDS = {
     "evidence": "python benchmarks/evidence.py --agent AGENT",
     "minigrid-learning": "python benchmarks/evidence.py 'MiniGrid-*'",
-    "ppo-128-seeds": ".venv-peers/bin/python benchmarks/run.py ppo --seeds 128",
     "scaling": ".venv-peers/bin/python benchmarks/scaling.py",
 }
 
