@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from shoal.core.struct import hyper as hyper
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
+    from shoal.grid.checks import check_level as check_level
     from shoal.train.host import prepare as prepare
+    from shoal.train.policy import Policy as Policy
+    from shoal.train.result import Result as Result
     from shoal.viz.gif import animate as animate
 
 _HOME = {
@@ -43,11 +46,14 @@ _HOME = {
     "shoal.train.host": ("prepare",),
     "shoal.core.agent": ("Agent", "Metrics"),
     "shoal.core.checks": ("check_env",),
+    "shoal.grid.checks": ("check_level",),
     "shoal.core.env": ("Env", "State"),
     "shoal.core.keys": ("make_key",),
     "shoal.core.registry": ("make",),
     "shoal.core.spaces": ("Box", "Dict", "Discrete", "MultiDiscrete", "Tuple"),
     "shoal.core.struct": ("Number", "hyper", "static", "struct"),
+    "shoal.train.policy": ("Policy",),
+    "shoal.train.result": ("Result",),
     "shoal.viz.gif": ("animate",),
 }
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}

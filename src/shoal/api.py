@@ -242,7 +242,8 @@ def evaluate(
     """The first episode of each of N fresh environments, with NumPy leaves: [N] for a policy, [M, N] for a population.
 
     `policy` may be a run folder, which means all its members. `env` (or some `env_fields` of the one it was trained
-    in) tries it in another world. `max_steps` ends episodes there; by default the world's time limit does, or 1,000.
+    in) tries it in another world. `max_steps` ends episodes there; by default the time limit or the world itself does,
+    or 1,000 steps where neither will.
     """
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1.")

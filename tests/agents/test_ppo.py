@@ -11,6 +11,8 @@ from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
+from shoal.train.plan import make_plan
+from shoal.train.spec import RunSpec
 
 # How PPO learns the probes of the contract within seconds.
 CONTRACT = {
@@ -260,3 +262,17 @@ def test_the_gradient_of_a2c_is_the_policy_gradient():
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     assert any(np.abs(x).max() > 1e-4 for x in jax.tree.leaves(found))
+
+
+@pytest.mark.parametrize(
+    ("env", "fields", "is_large"),
+    [
+        ("CartPole-v1", {}, False),
+        ("CartPole-v1", {"hidden": (256, 256)}, True),
+        ("MinAtar/Breakout-v1", {"torso": "mlp"}, True),
+        ("MinAtar/Breakout-v1", {}, False),  # convolutions
+    ],
+)
+def test_the_library_computes_the_products_of_policies_that_no_small_loop_holds(env, fields, is_large):
+    plan = make_plan(RunSpec(agent="ppo", env=env, fields=fields, steps=512))
+    assert plan.placement.has_large_loops == is_large

@@ -41,7 +41,7 @@ class RunSpec:
     records: int = 20  # points on the curves; a checkpoint is written at each
     evaluations: int = 5  # spread over the records, the last at the end
     eval_episodes: int = 100
-    eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the environment's time limit, or 1,000
+    eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the longest one, or 1,000 where nobody says
     prng: str = "mix32"
     block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
 
