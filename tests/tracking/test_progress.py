@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from shoal.tracking.progress import LiveBar, PlainLines, duration, rate, reporter_for_terminal, returns
+from shoal.tracking.progress import LiveBar, PlainLines, duration, headline, rate, reporter_for_terminal, returns
 from shoal.train.placement import Placement
+from shoal.train.plan import make_plan
+from shoal.train.spec import RunSpec
 
 PLAN = SimpleNamespace(
     spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100, evaluations=50),
@@ -14,6 +16,7 @@ PLAN = SimpleNamespace(
     members=2,
     steps=128,
     updates=4,
+    never_learn=0,
     waves=[slice(0, 2)],
     placement=Placement(members=2, block=1, workers=2),
 )
@@ -67,3 +70,11 @@ def test_durations_read_like_a_clock(seconds, text):
 @pytest.mark.parametrize(("value", "text"), [(12, "12 steps/s"), (1.25e6, "1.25M steps/s"), (2e9, "2G steps/s")])
 def test_rates_have_three_digits(value, text):
     assert rate(value) == text
+
+
+def test_a_run_that_ends_before_it_learns_says_so():
+    idle = SimpleNamespace(**{**vars(PLAN), "never_learn": 2})
+    assert headline(idle).endswith("; 2 will not learn: learning_starts is later")
+    assert make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_000, seeds=2)).never_learn == 2
+    assert make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_010)).never_learn == 0
+    assert make_plan(RunSpec(agent="ppo", env="CartPole-v1", steps=512)).never_learn == 0
