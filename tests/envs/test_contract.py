@@ -39,7 +39,6 @@ def test_every_name_builds_a_world_of_the_shapes_that_its_spaces_say(name):
     "name, size",
     [
         ("MetaMaze-v0", "maze_size"),
-        ("BernoulliBandit-v0", "num_arms"),
         ("PlanarReacher-v0", "num_joints"),
         ("PlanarSwimmer-v0", "num_urchins"),
         ("Doors-v0", "doors"),
