@@ -35,6 +35,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 from shoal.agents.presets import presets  # noqa: E402
+from shoal.core.registry import AGENTS  # noqa: E402
 from shoal.train.records import score_summary  # noqa: E402
 
 
@@ -42,10 +43,10 @@ def measure(preset):
     """One row: how a preset did over its seeds."""
     seeds = args.seeds or SEEDS.get((preset.agent, preset.name), OTHERWISE)
     points = 20 if succeeds(preset) else 5
-    steps = args.steps or preset.steps
+    steps, fields = args.steps or preset.steps, AGENTS[preset.agent].cls.__dataclass_fields__
     with tempfile.TemporaryDirectory() as root:
         result = shoal.train(
-            preset.build(**({"horizon": preset.steps} if args.steps else {})),
+            preset.build(**({"horizon": preset.steps} if args.steps and "horizon" in fields else {})),
             preset.env,
             env_fields=preset.env_fields,
             steps=steps,

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -739,3 +740,21 @@ def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluat
     video.unlink()
     shoal.train(resume=made.folder, progress=False)
     assert video.read_bytes() == first
+
+
+def test_ctrl_c_does_not_wait_for_the_compiler(tmp_path, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda *arguments: released.wait(60))
+    interrupt = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+
+    class Impatient(Reporter):
+        def compiling(self, plan):
+            interrupt.start()
+
+    begun = time.perf_counter()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", fields=FIELDS, progress=Impatient(), figures=False)
+        assert time.perf_counter() - begun < 30
+    finally:
+        released.set()

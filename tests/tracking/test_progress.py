@@ -16,7 +16,7 @@ PLAN = SimpleNamespace(
     members=2,
     steps=128,
     updates=4,
-    never_learn=0,
+    warning="",
     waves=[slice(0, 2)],
     placement=Placement(members=2, block=1, workers=2),
 )
@@ -73,8 +73,7 @@ def test_rates_have_three_digits(value, text):
 
 
 def test_a_run_that_ends_before_it_learns_says_so():
-    idle = SimpleNamespace(**{**vars(PLAN), "never_learn": 2})
-    assert headline(idle).endswith("; 2 will not learn: learning_starts is later")
-    assert make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_000, seeds=2)).never_learn == 2
-    assert make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_010)).never_learn == 0
-    assert make_plan(RunSpec(agent="ppo", env="CartPole-v1", steps=512)).never_learn == 0
+    plan = make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_000, seeds=2))
+    assert headline(plan).endswith("; 2 will not learn: learning_starts is later")
+    assert make_plan(RunSpec(agent="dqn", env="CartPole-v1", steps=10_010)).warning == ""
+    assert make_plan(RunSpec(agent="ppo", env="CartPole-v1", steps=512)).warning == ""

@@ -21,7 +21,6 @@ def describe(plans: list[Plan], root: Path) -> str:
 def _one(plan: Plan, root: Path) -> str:
     spec, place = plan.spec, plan.placement
     world = jax.tree.map(lambda x: x[0], plan.env)
-    idle = f"; {plan.never_learn} will not learn: learning_starts is later" if plan.never_learn else ""
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
         ("agent", f"{spec.agent}  {_words(spec.fields)}"),
@@ -30,7 +29,10 @@ def _one(plan: Plan, root: Path) -> str:
         ("action", f"{world.action_space}"),
         ("weights", f"{_weights(plan):,} numbers a member"),
         ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
-        ("updates", f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member{idle}"),
+        (
+            "updates",
+            f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member{plan.warning}",
+        ),
         (
             "records",
             f"{len(plan.boundaries)}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",

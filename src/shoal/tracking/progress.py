@@ -94,12 +94,11 @@ def headline(plan: Any) -> str:
     """What runs, in a line."""
     waves = f", {len(plan.waves)} parts one after another to fit into memory" if len(plan.waves) > 1 else ""
     rounded = f" ({plan.spec.steps:,} asked for, rounded up to whole updates)" if plan.steps != plan.spec.steps else ""
-    idle = f"; {plan.never_learn} will not learn: learning_starts is later" if plan.never_learn else ""
     asked, made = plan.spec.evaluations, len(plan.eval_records)
     evaluated = f", {made} evaluation{'s' * (made > 1)} (not {asked}: one a record)" if asked > made else ""
     return (
         f"{plan.spec.agent} on {plan.spec.env}: {plan.members} member{'s' * (plan.members > 1)} x "
-        f"{plan.steps:,} steps{rounded} on {plan.placement.describe()}{waves}{evaluated}{idle}"
+        f"{plan.steps:,} steps{rounded} on {plan.placement.describe()}{waves}{evaluated}{plan.warning}"
     )
 
 

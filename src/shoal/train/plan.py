@@ -52,9 +52,10 @@ class Plan:
         return len(self.seed_index)
 
     @property
-    def never_learn(self) -> int:
-        """Members whose run is over before their learning starts."""
-        return int(np.sum(np.asarray(getattr(self.agent, "learning_starts", 0)) >= self.steps))
+    def warning(self) -> str:
+        """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
+        idle = int(np.sum(np.asarray(getattr(self.agent, "learning_starts", 0)) >= self.steps))
+        return f"; {idle} will not learn: learning_starts is later" if idle else ""
 
     @property
     def steps(self) -> int:

@@ -53,8 +53,7 @@ class RunSpec:
             elif field.name in ("sweep", "env_sweep"):
                 object.__setattr__(self, field.name, {name: _python(values) for name, values in given.items()})
             elif isinstance(given, Mapping):
-                numbers = {name: _python(value) for name, value in given.items() if np.ndim(value) == 0}
-                object.__setattr__(self, field.name, {**given, **numbers})
+                object.__setattr__(self, field.name, {name: _number(value) for name, value in given.items()})
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
@@ -188,6 +187,12 @@ def _python(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         return np.asarray(value).tolist()
     return [_python(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _number(value: Any) -> Any:
+    """An array that is a single number as Python's own; anything else as it is."""
+    is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
+    return _python(value) if is_single else value
 
 
 def _whole(name: str, given: Any) -> int:
