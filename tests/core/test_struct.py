@@ -11,6 +11,7 @@ import pytest
 from jaxtyping import Array, Float, TypeCheckError
 
 from shoal.core.env import State
+from shoal.core.registry import make
 from shoal.core.struct import (
     Number,
     Range,
@@ -117,6 +118,22 @@ def test_a_range_includes_its_ends_and_takes_a_member_axis(good):
 def test_something_that_is_no_number_is_refused(bad):
     with pytest.raises(TypeError, match="Settings.rate=.*write a number, or for a population an array"):
         Settings(rate=bad)
+
+
+@pytest.mark.parametrize("bad", ["fast", [1.0], (1.0,)])
+def test_a_plain_number_that_is_none_is_refused_as_well(bad):
+    world = make("CartPole-v1")
+    object.__setattr__(world, "gravity", bad)  # what type checks, which run in tests alone, refuse
+    with pytest.raises(TypeError, match="CartPole.gravity=.*write a number, or for a population an array"):
+        world.__post_init__()
+
+
+@pytest.mark.parametrize("bad", ["false", 1, None])
+def test_a_switch_is_true_or_false(bad):
+    world = make("FrozenLake-v1")
+    object.__setattr__(world, "is_slippery", bad)
+    with pytest.raises(TypeError, match="FrozenLake.is_slippery=.* is a .*: write True or False"):
+        world.__post_init__()
 
 
 def test_traced_numbers_are_not_looked_at():

@@ -25,6 +25,7 @@ else:
     Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
 Choice = Number | str  # a traced choice: written by name, held as its place in the list
+NUMBERS = (Number, Number | None, Choice)  # how the fields of numbers are annotated; a choice's name is one by then
 
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
@@ -103,6 +104,7 @@ def struct(cls: Cls) -> Cls:
         _check_statics(self)
         _names_to_places(self)
         _whole_to_real(self)
+        _check_numbers(self)
         _check_ranges(self)
         for check in (*inherited, *([own_check] if own_check else [])):
             check(self)
@@ -206,6 +208,9 @@ def _check_statics(value: Any) -> None:
         if field.type is int and (isinstance(given, bool) or not isinstance(given, (int, np.integer))):
             kind = type(given).__name__
             raise TypeError(f"{type(value).__name__}.{name}={given!r} is a {kind}: write a whole number.")
+        if field.type is bool and not isinstance(given, (bool, np.bool_)):
+            kind = type(given).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={given!r} is a {kind}: write True or False.")
 
 
 def _names_to_places(value: Any) -> None:
@@ -230,14 +235,20 @@ def _whole_to_real(value: Any) -> None:
                 object.__setattr__(value, field.name, given.astype(np.float64))
 
 
+def _check_numbers(value: Any) -> None:
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        is_number = field.type in NUMBERS and not field.metadata.get("static")
+        if is_number and isinstance(given, (str, bytes, list, tuple, dict)):
+            raise TypeError(
+                f"{type(value).__name__}.{field.name}={given!r} is a {type(given).__name__}: write a number, or for a "
+                f"population an array."
+            )
+
+
 def _check_ranges(value: Any) -> None:
     for name, field in hyper_fields(value).items():
         given, allowed = getattr(value, name), field.metadata["valid"]
-        if isinstance(given, (str, bytes, list, tuple, dict)):
-            raise TypeError(
-                f"{type(value).__name__}.{name}={given!r} is a {type(given).__name__}: write a number, or for a "
-                f"population an array."
-            )
         if allowed is None or not is_concrete(given):
             continue
         numbers = np.asarray(given)

@@ -1,6 +1,5 @@
 """Facts of Seaquest: that 32 slots, two shots and two divers are enough, and the corners where gymnax differs."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -150,7 +149,7 @@ def test_numbers_kept_bit_by_bit():
 
 
 def test_left_and_right_are_seen_where_they_face():
-    state = step(start(y=3, x=5), LEFT)[0]
-    back = np.argwhere(ENV.observe(state)[:, :, 1]).tolist()
-    assert back == [[3, 5]] and not state.faces_right
-    jax.block_until_ready(state)
+    for action, front, back in ((LEFT, 4, 5), (RIGHT, 6, 5)):
+        state = step(start(y=3, x=5), action)[0]
+        seen = [np.argwhere(ENV.observe(state)[:, :, layer]).tolist() for layer in (0, 1)]
+        assert seen == [[[3, front]], [[3, back]]] and state.faces_right == (action == RIGHT)

@@ -159,6 +159,8 @@ def test_the_agent_sees_paddles_the_ball_and_where_it_was():
         ({"ball_max_y_speed": 20.0}, "ball_max_y_speed=20.0 is out of range"),
         ({"paddle_speed": -1.0}, "paddle_speed=-1.0 is out of range"),
         ({"points": 0}, "points=0 is out of range"),
+        ({"points": 1.5}, "points=1.5 is out of range: give a whole number"),
+        ({"width": 11_000}, "at most 1,000 pixels either way"),
     ],
 )
 def test_what_cannot_be_is_refused(fields, words):

@@ -93,6 +93,11 @@ def test_all_other_destinations_are_equally_likely():
     assert np.abs(np.bincount(whim, minlength=4) - [10_000, 10_000, 10_000, 0]).max() < 5 * np.sqrt(30_000 * 2 / 9)
 
 
+def test_rewards_are_finite():
+    with pytest.raises(ValueError, match="Taxi.step_reward=nan is out of range: give a finite number"):
+        Taxi(step_reward=float("nan"))
+
+
 @pytest.mark.parametrize("field", ["rainy_probability", "fickle_probability"])
 def test_what_is_no_probability_is_refused(field):
     with pytest.raises(ValueError, match=f"{field}=1.01 is out of range"):

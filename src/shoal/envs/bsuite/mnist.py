@@ -71,7 +71,7 @@ class MNISTBandit(ImageBandit):
         count = int(self.fraction * len(labels))
         if not count:
             raise ValueError(f"MNISTBandit.fraction={self.fraction} of {len(labels)} pictures leaves none.")
-        return images[:count], labels[:count]
+        return first_of(folder, count)
 
     def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
         """Pixels by 255, as signed bytes unless told otherwise."""
@@ -89,6 +89,13 @@ def read_mnist(folder: str) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarra
             f"{list(labels.shape)}."
         )
     return images, labels
+
+
+@functools.cache
+def first_of(folder: str, count: int) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
+    """The first pictures and labels: the same arrays for every asker, of which a program needs one copy only."""
+    images, labels = read_mnist(folder)
+    return images[:count], labels[:count]
 
 
 def _read_idx(folder: str, name: str, dimensions: int) -> np.ndarray:

@@ -65,7 +65,7 @@ class UmbrellaChain(Task):
 
     def __post_init__(self) -> None:
         check_range(self, "chain_length", low=1, whole=True)
-        check_range(self, "n_distractor", low=0, whole=True)
+        check_range(self, "n_distractor", low=0, high=10_000, whole=True)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # it follows from the length

@@ -68,6 +68,8 @@ class GridWorld(Env):
             check_range(self, size, low=least, high=LONGEST, whole=True)
             for place in places:
                 check_range(self, place, low=0, high=getattr(self, size) - 1, whole=True)
+        if self.random_start and (self.start_row is not None or self.start_column is not None):
+            raise ValueError("start_row and start_column change nothing under random_start=True: leave them out.")
         self._check_goal()
         if self.observation not in ("position", "index"):
             raise ValueError(f"observation={self.observation!r} is unknown. Choose 'position' or 'index'.")

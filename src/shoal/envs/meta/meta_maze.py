@@ -16,7 +16,7 @@ from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bounds import highest, lowest
-from shoal.envs.given import check_both_or_none, concrete_cells
+from shoal.envs.given import check_both_or_none, check_range, concrete_cells
 from shoal.envs.meta.clock import elapsed
 from shoal.envs.meta.picture import maze_picture
 
@@ -77,6 +77,7 @@ class MetaMaze(Env):
             size = getattr(self, name)
             if size < 3 or size % 2 == 0:
                 raise ValueError(f"MetaMaze.{name}={size} has no middle: choose an odd number of cells, 3 or more.")
+        check_range(self, "goal_reward", "wall_penalty")
         check_both_or_none(self, "goal_row", "goal_column")
         for row, column in concrete_cells(self.goal_row, self.goal_column):
             self._check_goal(row, column)

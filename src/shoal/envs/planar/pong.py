@@ -19,6 +19,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.envs.given import check_range
 
 FIELD, LINES, TRAIL = (24, 28, 34), (70, 76, 86), (110, 110, 110)
+WIDEST = 1_000  # pixels either way
 AGENT_COLOR, OPPONENT_COLOR = (96, 160, 255), (236, 132, 96)
 
 
@@ -42,9 +43,9 @@ class PixelPong(Env):
 
     Observation: Box(`height`, `width`, 3), bool: paddles, ball, and where the ball was a step ago.
 
-    Ball: it moves `ball_x_speed` columns (1) a step, and at most `ball_max_y_speed` rows (3). The upper and lower walls
-    reflect it. A paddle reflects it and adds to its vertical speed the distance from the paddle's middle, in half
-    paddles.
+    Ball: it moves `ball_x_speed` columns (1) a step. The upper and lower walls reflect it. A paddle reflects it and
+    adds to its vertical speed the distance from the paddle's middle, in half paddles; it then moves at most
+    `ball_max_y_speed` rows (3) a step.
     Opponent: with probability `opponent_skill` (0.75), at every step, it moves towards the ball's row; otherwise it
     stays.
     Reward: 1 when the opponent misses the ball, -1 when the agent does.
@@ -72,10 +73,11 @@ class PixelPong(Env):
 
     def __post_init__(self) -> None:
         half = self.paddle_half_height
-        if half < 1 or self.height < 2 * half + 2 or self.width < 6:
+        if half < 1 or self.height < 2 * half + 2 or self.width < 6 or max(self.width, self.height) > WIDEST:
             raise ValueError(
                 f"a field of {self.width} x {self.height} pixels with paddles of 2 * {half} + 1 is no game: it needs "
-                "width 6 or more, paddle_half_height 1 or more, and height 2 * paddle_half_height + 2 or more."
+                "width 6 or more, paddle_half_height 1 or more, height 2 * paddle_half_height + 2 or more, and at most "
+                f"{WIDEST:,} pixels either way."
             )
         check_range(self, "opponent_skill", low=0, high=1)
         check_range(self, "ball_x_speed", low=1e-3, high=self.width / 2)
@@ -83,7 +85,7 @@ class PixelPong(Env):
         walls = f"0 to {fastest}, so that walls reflect once a step."
         check_range(self, "ball_max_y_speed", "serve_y_speed", low=0, high=fastest, advice=walls)
         check_range(self, "paddle_speed", low=0, high=self.height)
-        check_range(self, "points", low=1)
+        check_range(self, "points", low=1, whole=True)
 
     @property
     def observation_space(self) -> Box:

@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_both_or_none, concrete_cells
+from shoal.envs.given import check_both_or_none, check_range, concrete_cells
 from shoal.ops.trig import sincos
 
 GOAL_COLOR, JOINT_COLOR, TIP_COLOR = (150, 196, 255), (128, 128, 128), (202, 72, 62)
@@ -68,6 +68,8 @@ class PlanarReacher(Env):
     def __post_init__(self) -> None:
         if self.num_joints < 1:
             raise ValueError(f"PlanarReacher.num_joints={self.num_joints} is no arm: 1 joint or more.")
+        check_range(self, "torque_scale")
+        check_range(self, "dt", above=0)
         check_both_or_none(self, "goal_x", "goal_y")
         for goal in concrete_cells(self.goal_x, self.goal_y):
             if not math.hypot(*goal) <= self.num_joints:

@@ -61,6 +61,7 @@ class PlanarSwimmer(Env):
     def __post_init__(self) -> None:
         if self.num_urchins < 0:
             raise ValueError(f"PlanarSwimmer.num_urchins={self.num_urchins} is no number of urchins: 0 or more.")
+        check_range(self, "dt", above=0)
         check_both_or_none(self, "goal_x", "goal_y")
         check_range(self, "goal_x", "goal_y")
 

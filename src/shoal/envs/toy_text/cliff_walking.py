@@ -14,6 +14,7 @@ from shoal.canvas import Board
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, static, struct
+from shoal.envs.given import check_range
 from shoal.envs.toy_text.tabular import SIDEWAYS, Outcome, Outcomes, Tabular, TabularState, neighbors
 
 ROWS, COLUMNS = 4, 12
@@ -47,6 +48,9 @@ class CliffWalking(Tabular):
     step_reward: Number = -1.0
     cliff_reward: Number = -100.0
     max_steps: Number | None = None
+
+    def __post_init__(self) -> None:
+        check_range(self, "step_reward", "cliff_reward")
 
     @property
     def outcomes(self) -> Outcomes:

@@ -66,6 +66,7 @@ class FrozenLake(Tabular):
     def __post_init__(self) -> None:
         read_map(self.desc, self.map_name)
         check_range(self, "success_rate", low=0, high=1)
+        check_range(self, "goal_reward", "hole_reward", "frozen_reward")
 
     @property
     def lake(self) -> Map:

@@ -40,7 +40,7 @@ def read_map(desc: str | Map | None, map_name: str | None) -> Map:
     Raises ValueError for what is no map: no rows, ragged rows, other letters, no start, or a start from which no way
     leads to a goal.
     """
-    if not desc:
+    if desc is None or desc == "":
         if map_name is None:
             raise ValueError("map_name=None names no map: for a random one give desc=generate_random_map(8).")
         if map_name not in MAPS:

@@ -82,6 +82,7 @@ class Taxi(Tabular):
 
     def __post_init__(self) -> None:
         check_range(self, "rainy_probability", "fickle_probability", low=0, high=1)
+        check_range(self, "step_reward", "illegal_reward", "delivery_reward")
 
     @property
     def outcomes(self) -> Outcomes:
