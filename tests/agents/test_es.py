@@ -187,6 +187,19 @@ def test_a_world_without_a_limit_is_left_after_a_thousand_steps():
     assert agent.steps_per_update == 2000
 
 
+def test_a_world_that_ends_by_itself_is_played_to_that_end():
+    agent, env = bound(make("bsuite/cartpole/0", height_threshold=-1.0, x_threshold=1e9), population_size=2)
+    assert agent.steps_per_update == 2 * 1001
+    candidates = jnp.zeros((2, agent._count_weights()))
+    lives = jax.jit(agent._play)(env, candidates, None, make_key(0))
+    assert lives.over.all() and lives.length.tolist() == [1001, 1001]
+
+
+def test_limits_of_a_sweep_are_all_within_the_steps_counted():
+    spec = RunSpec("es", "CartPole-v1", steps=1000, env_sweep={"max_steps": [100, 500]}, fields={"population_size": 2})
+    assert make_plan(spec).agent.steps_per_update == 2 * 500
+
+
 def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
     fitness = jnp.asarray([3.0, jnp.nan, -2.0, jnp.inf])
     below = np.nextafter(np.float32(-2), np.float32(-3))

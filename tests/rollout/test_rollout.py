@@ -109,6 +109,14 @@ def test_final_slots_are_enough_and_not_more():
     assert final_slots(Counter(max_steps=np.array([500, 64])), 128) == 2
 
 
+def test_the_bank_is_sized_by_whatever_ends_episodes_soonest():
+    def bank(env):
+        return Rollout.for_env(env, 4, 128).bank_size
+
+    assert bank(make("bsuite/mountain_car/0")) == 2 and bank(make("bsuite/mountain_car/0", episode_steps=10)) == 14
+    assert bank(make("MinAtar/Freeway-v1", time_limit=10)) == 13 and bank(make("CartPole-v1", max_steps=1)) == 128
+
+
 def test_episode_statistics_equal_a_loop_over_the_records():
     random = np.random.default_rng(0)
     _, _, trajectory, _ = play(Counter(max_steps=7), random.random((50, 2)) < 0.2)

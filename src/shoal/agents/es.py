@@ -212,11 +212,10 @@ class ES(Agent):
         """Every candidate's first K episodes, to the end of the longest."""
         k_init, k_env, k_act = jax.random.split(key, 3)
         weights = jax.vmap(self._unravel)(population)
-        end = self.episode_steps or (WITHOUT_LIMIT if env.max_steps is None else jnp.iinfo(jnp.int32).max)
 
         def running(loop: tuple[Int[Array, ""], Lives]) -> Bool[Array, ""]:
             t, lives = loop
-            return (t < end) & ~jnp.all(lives.over)
+            return (t < self.longest_episode) & ~jnp.all(lives.over)
 
         def step(loop: tuple[Int[Array, ""], Lives]) -> tuple[Int[Array, ""], Lives]:
             t, lives = loop

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.env import Env, Key, Observation, State
-from shoal.core.struct import Struct, is_concrete, static, struct
+from shoal.core.env import LONGEST, Env, Key, Observation, State
+from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.rollout.episodes import EpisodeStats
 
 # (observation [E], action mask [E] or None, noise of this step, carry [E]) -> (action [E], what to record, carry [E])
@@ -109,7 +109,8 @@ class Rollout(Struct):
             raise ValueError(f"num_envs={num_envs} and num_steps={num_steps} must both be at least 1.")
         if reset not in ("bank", "exact"):
             raise ValueError(f"reset={reset!r} is unknown. Choose 'bank' or 'exact'.")
-        bank = bank_size or math.ceil(num_steps / min(env.reset_every, _shortest_limit(env, env.reset_every))) + 1
+        often = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
+        bank = bank_size or math.ceil(num_steps / often) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
     def init(self, env: Env, key: Key) -> Worlds:
@@ -253,14 +254,12 @@ def before_cuts(trajectory: Trajectory, rows: Any) -> Any:
 
 def final_slots(env: Env, num_steps: int) -> int:
     """How many time limits one environment can reach within T steps: they lie at least `max_steps` apart."""
-    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest_limit(env, otherwise=1))
+    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest(env.max_steps, unknown=1))
 
 
-def _shortest_limit(env: Env, otherwise: int) -> int:
+def _shortest(limit: Number | None, unknown: int) -> int:
     # A population's limit may be an array; one that is being traced could be anything.
-    if env.max_steps is None or not is_concrete(env.max_steps):
-        return otherwise
-    return max(1, int(np.min(np.asarray(env.max_steps))))
+    return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else unknown
 
 
 def draw_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:

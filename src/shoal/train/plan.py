@@ -88,7 +88,7 @@ def make_plan(
     worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
     agents = fill_caps(agents)
     swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}
-    bound = _bind(agents[0].replace(**swept), _strictest(worlds), spec)  # sees the numbers of all settings
+    bound = _bind(agents[0].replace(**swept), _with_all_limits(worlds), spec)  # sees the numbers of all settings
     updates = math.ceil(spec.steps / bound.steps_per_update)
     if hasattr(bound, "horizon"):
         steps = updates * bound.steps_per_update
@@ -98,7 +98,8 @@ def make_plan(
     boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
     one, world = _numpy(agents[0]), _numpy(worlds[0])
     state = state_bytes(one, world)
-    member_bytes = 2 * state + rollout_bytes(one, world)  # its state before and after an update
+    given = _bytes((one, world))  # demonstrations may be large
+    member_bytes = 2 * state + given + rollout_bytes(one, world)  # its state before and after an update
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
     _check_host(len(settings) * spec.seeds, state)
     largest = max(w.stop - w.start for w in waves)
@@ -188,15 +189,20 @@ def _check_traced(value: Any, sweep: Any, name: str) -> None:
             raise ValueError(f"{field} has no values to sweep over.")
 
 
-def _strictest(worlds: list[Env]) -> Env:
-    # Sizes that depend on the time limit must hold for the shortest one.
-    limits = [w.max_steps for w in worlds if w.max_steps is not None]
-    return worlds[0].replace(max_steps=min(limits)) if len({float(x) for x in limits}) > 1 else worlds[0]
+def _with_all_limits(worlds: list[Env]) -> Env:
+    # Sizes that depend on how long an episode lasts must hold for the shortest limit and for the longest.
+    longest = max(worlds, key=lambda world: world.longest_episode or 0)
+    limits = np.asarray([world.max_steps for world in worlds if world.max_steps is not None])
+    return longest.replace(max_steps=limits) if len(np.unique(limits)) > 1 else longest
 
 
 def _population(values: list[Any], seeds: int) -> Any:
-    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *map(_numpy, values))
-    return jax.tree.map(lambda x: np.repeat(x, seeds, axis=0), stacked)
+    def each(*leaves: Any) -> np.ndarray:
+        if len(leaves) == 1:  # the same number many times, stored once
+            return np.broadcast_to(leaves[0], (seeds, *np.shape(leaves[0])))
+        return np.repeat(np.stack(leaves), seeds, axis=0)
+
+    return jax.tree.map(each, *map(_numpy, values))
 
 
 def _numpy(value: Any) -> Any:
