@@ -1,9 +1,14 @@
 """What is given and would change nothing is refused, in words; what matters elsewhere is taken there."""
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from shoal.core.errors import Unsuited
 from shoal.core.registry import AGENTS, make
+from shoal.core.spaces import Box
+from shoal.core.struct import struct
+from shoal.envs.classic.pendulum import Pendulum
 from shoal.grid.wrappers import ImgObs, RGBImgPartialObs
 
 CHOICES, NUMBERS, PICTURES, PARTS = (
@@ -12,6 +17,17 @@ CHOICES, NUMBERS, PICTURES, PARTS = (
     "MinAtar/Breakout-v1",
     RGBImgPartialObs(make("MiniGrid-Empty-5x5-v0")),
 )
+
+
+@struct
+class Counted(Pendulum):
+    """Torque in whole numbers."""
+
+    @property
+    def action_space(self):
+        return Box(0, 3, (1,), np.int32)
+
+
 IGNORED = [
     ("ppo", CHOICES, {"noise_correlation": 0.5}, {}, NUMBERS),
     ("ppo", CHOICES, {"log_std_init": -1.0}, {}, NUMBERS),
@@ -24,9 +40,10 @@ IGNORED = [
     ("dqn", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
     ("c51", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
     ("a2c", CHOICES, {"clip": 0.1}, {"value_loss": "clipped"}, CHOICES),
+    ("ppo", CHOICES, {"clip": 0.1, "surrogate": "dpo", "value_loss": "squared"}, {"value_loss": "clipped"}, CHOICES),
     ("ppo", PICTURES, {"hidden": (512,), "torso": "impala"}, {"torso": "cnn"}, PICTURES),
     ("ppo", PICTURES, {"activation": "relu", "torso": "impala"}, {}, PARTS),
-    ("c51", CHOICES, {"loss": "huber"}, {"head": "expected", "atoms": 51}, CHOICES),
+    ("c51", CHOICES, {"loss": "huber"}, {"head": "expected"}, CHOICES),
     ("sac", CHOICES, {"entropy_ratio": 0.5}, {}, NUMBERS),
     ("sac", NUMBERS, {"discrete_entropy_ratio": 0.5}, {}, CHOICES),
     ("q-learning", "FrozenLake-v1", {"visit_power": 0.6}, {"count_visits": True}, "FrozenLake-v1"),
@@ -54,6 +71,12 @@ def world(env):
 def test_categories_are_not_normalized(name):
     with pytest.raises(ValueError, match="arrays of numbers, not images of categories"):
         AGENTS[name].build(normalize_observation=True).bind(ImgObs(make("MiniGrid-Empty-5x5-v0")))
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_actions_that_are_whole_numbers_on_a_line_are_refused(name):
+    with pytest.raises(Unsuited, match="acts by real numbers, so it needs a Box of floats"):
+        AGENTS[name].build().bind(Counted())
 
 
 def test_a_number_need_not_be_among_those_worth_searching():

@@ -121,6 +121,7 @@ def test_mnist_is_left_out_where_its_files_are_missing(monkeypatch, capsys):
     monkeypatch.delenv("SHOAL_MNIST")
     assert _chosen("") == [name for name in EXPERIMENTS if not name.startswith("mnist")]
     assert "mnist is left out: MNISTBandit needs MNIST's training files" in capsys.readouterr().out
+    assert _chosen("noise") == [name for name, e in EXPERIMENTS.items() if "noise" in e.tags and name != "mnist_noise"]
     assert main(["bsuite", "ppo", "--experiments", "mnist"]) == 2
     assert "SHOAL_MNIST" in capsys.readouterr().err
 

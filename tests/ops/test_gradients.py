@@ -3,7 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
 
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS, make
+from shoal.core.struct import to_arrays
 from shoal.ops.gradients import adam, clip_norm, descend, follow
 
 
@@ -12,6 +17,17 @@ def test_gradients_are_clipped_by_their_norm_together():
     np.testing.assert_allclose(clip_norm(slope, 0.5), [0.3, 0.4], rtol=1e-6)
     np.testing.assert_allclose(clip_norm(slope / 100, 0.5), [0.03, 0.04], rtol=1e-6)
     np.testing.assert_allclose(clip_norm(0 * slope, 0.5), [0, 0])
+
+
+@pytest.mark.parametrize("name", ["ppo", "pqn", "dqn"])
+def test_every_agent_clips_before_its_optimizer(name):
+    fields = {"learning_starts": 0, "train_frequency": 10} if name == "dqn" else {"num_epochs": 1, "num_minibatches": 1}
+    env = make("CartPole-v1")
+    agent = to_arrays(AGENTS[name].build(max_grad_norm=1e-3, **fields).bind(env))
+    with jax.numpy_dtype_promotion("standard"):
+        state, _ = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
+    mean = optax.tree_utils.tree_get(state.optimizer, "mu")
+    np.testing.assert_allclose(jnp.linalg.norm(mean), 0.1 * 1e-3, rtol=1e-4)
 
 
 def test_adam_descends_over_all_weights_at_once():

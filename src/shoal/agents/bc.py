@@ -20,7 +20,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete, Space, explain
 from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
-from shoal.nn.distributions import Distribution, draw_noise, head_size, restricted
+from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.schedules import linear, progress
 from shoal.rollout.demonstrations import Demonstrations
@@ -83,6 +83,7 @@ class BC(Agent):
         check_choices(self)
         check_counts(self, "batch_size", "num_batches", "hidden")
         head_size(env.action_space)
+        check_real(env.action_space)
         _check_demonstrations(self.demonstrations, env)
         return self.replace(
             network=self.network or default_torso(env.observation_space, self.hidden, self.activation),

@@ -57,7 +57,7 @@ class DQNPolicy(Struct):
 
 
 @agent("dqn")
-@agent("c51", head="categorical", atoms=101)
+@agent("c51", head="categorical")
 @struct
 class DQN(Agent):
     """Deep Q-learning for discrete actions.

@@ -23,7 +23,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
-from shoal.nn.distributions import Distribution, draw_noise, head_size, restricted
+from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
 from shoal.nn.parts_net import is_picture
 from shoal.nn.torso_choice import TORSOS, check_numbers, named_torso
@@ -139,13 +139,14 @@ class PPO(Agent):
         check_choices(self)
         self._check_sizes()
         head_size(env.action_space)
+        check_real(env.action_space)
         if self.normalize_observation:
             check_numbers(env.observation_space)
         if not isinstance(env.action_space, Box):
             refuse_ignored(self, "where actions are choices", "noise_correlation", "log_std_init")
         if self.memory == "none":
             refuse_ignored(self, "without a memory", "memory_size")
-        if (self.surrogate, self.value_loss) == ("unclipped", "squared"):
+        if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
             refuse_ignored(self, "where nothing is clipped", "clip")
         if self.torso == "impala" and is_picture(env.observation_space):
             refuse_ignored(self, "in this network, whose layers are those published", "hidden", "activation")

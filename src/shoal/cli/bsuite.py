@@ -110,7 +110,7 @@ def _parser() -> Parser:
         "--experiments",
         default="",
         metavar="NAME,...",
-        help="experiments or tags (default: all, but MNIST's only where its files are)",
+        help="experiments or tags (default: all). MNIST's that are not named themselves only where its files are",
     )
     parser.add_argument(
         "--episodes-scale",
@@ -145,9 +145,9 @@ def _chosen(text: str) -> list[str]:
     for word in wanted:
         if word not in EXPERIMENTS and word not in TAGS:
             raise unknown_name("experiment", word, (*EXPERIMENTS, *TAGS), f"Tags are: {', '.join(TAGS)}.")
-    if not wanted:
-        return [name for name in EXPERIMENTS if not name.startswith("mnist") or _can_start(name)]
-    return [name for name, e in EXPERIMENTS.items() if name in wanted or set(e.tags) & set(wanted)]
+    named = set(wanted) & set(EXPERIMENTS)
+    meant = [name for name, e in EXPERIMENTS.items() if not wanted or name in named or set(e.tags) & set(wanted)]
+    return [name for name in meant if name in named or not name.startswith("mnist") or _can_start(name)]
 
 
 def _can_start(experiment: str) -> bool:

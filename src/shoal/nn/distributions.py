@@ -190,7 +190,12 @@ def check_bounded(space: Space) -> None:
         raise Unsuited(
             f"it presses actions into the bounds of their space, so it needs low < high and both finite, not {space}."
         )
-    if not np.issubdtype(space.dtype, np.floating):
+    check_real(space)
+
+
+def check_real(space: Space) -> None:
+    """Raise Unsuited for a box of whole numbers."""
+    if isinstance(space, Box) and not np.issubdtype(space.dtype, np.floating):
         raise Unsuited(f"it acts by real numbers, so it needs a Box of floats, not {space}.")
 
 
