@@ -1,10 +1,11 @@
 """Does it learn? Train every preset of an agent with seeds fixed beforehand and keep what came out.
 
-    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--steps N] [--out FILE]
+    python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--steps N] [--out FILE] [--root DIR]
 
 Scores are of the last weights, over 100 fresh episodes a member: greedy, and with actions drawn from the policy. Where
 returns are above zero only on success (MiniGrid), the share of such episodes is kept as well, and the learning curves.
-Rows of presets that are not run again are kept. Prints each preset's line of evidence.
+Rows of presets that are not run again are kept. With --root the run folders stay, and a run that was stopped goes on.
+Prints each preset's line of evidence.
 """
 
 import argparse
@@ -21,6 +22,7 @@ parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or Min
 parser.add_argument("--agent", default="ppo")
 parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
 parser.add_argument("--steps", type=int, default=0, help="stop there, with schedules as for the preset's own steps")
+parser.add_argument("--root", type=Path, help="keep run folders there; go on with one that was stopped")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
 parser.add_argument("--table", action="store_true", help="train nothing: write the table of what is kept again")
 args = parser.parse_args()
@@ -42,20 +44,9 @@ from shoal.train.records import score_summary  # noqa: E402
 def measure(preset):
     """One row: how a preset did over its seeds."""
     seeds = args.seeds or SEEDS.get((preset.agent, preset.name), OTHERWISE)
-    points = 20 if succeeds(preset) else 5
-    steps, fields = args.steps or preset.steps, AGENTS[preset.agent].cls.__dataclass_fields__
+    steps = args.steps or preset.steps
     with tempfile.TemporaryDirectory() as root:
-        result = shoal.train(
-            preset.build(**({"horizon": preset.steps} if args.steps and "horizon" in fields else {})),
-            preset.env,
-            env_fields=preset.env_fields,
-            steps=steps,
-            seeds=seeds,
-            root=root,
-            figures=False,
-            progress=False,
-            evaluations=points,
-        )
+        result = train(preset, seeds, steps, args.root or Path(root))
         drawn = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
         row = {
             "agent": preset.agent,
@@ -71,6 +62,25 @@ def measure(preset):
             greedy = shoal.evaluate(result.folder, episodes=100, seed=1).episode_return
             row |= {"greedy_success": successes(greedy), "sampled_success": successes(drawn), **curves(result)}
         return row
+
+
+def train(preset, seeds, steps, root):
+    """A run of a preset, or the rest of one that was stopped."""
+    folder = root / f"{preset.agent}-{preset.name}-{seeds}-{steps}".replace("/", "-").replace(":", "-")
+    if folder.exists():
+        return shoal.train(resume=folder, figures=False, progress=False)
+    fields = AGENTS[preset.agent].cls.__dataclass_fields__
+    return shoal.train(
+        preset.build(**({"horizon": preset.steps} if args.steps and "horizon" in fields else {})),
+        preset.env,
+        env_fields=preset.env_fields,
+        steps=steps,
+        seeds=seeds,
+        folder=folder,
+        figures=False,
+        progress=False,
+        evaluations=20 if succeeds(preset) else 5,
+    )
 
 
 def succeeds(preset):

@@ -5,7 +5,7 @@ import math
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from shoal.nn.initializers import orthogonal
+from shoal.nn.convolution import Conv
 from shoal.nn.torsos import ACTIVATIONS, MLP
 
 
@@ -28,13 +28,9 @@ class ImpalaCNN(nn.Module):
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
-            images = nn.max_pool(_conv(size)(images), (3, 3), strides=(2, 2), padding="SAME")
+            images = nn.max_pool(Conv(size, "SAME")(images), (3, 3), strides=(2, 2), padding="SAME")
             for _ in range(2):
-                change = _conv(size)(activation(images))
-                images = images + _conv(size)(activation(change))
+                change = Conv(size, "SAME")(activation(images))
+                images = images + Conv(size, "SAME")(activation(change))
         images = activation(images)
         return MLP(self.hidden, self.activation)(images.reshape(*axes, math.prod(images.shape[1:])))
-
-
-def _conv(size: int) -> nn.Conv:
-    return nn.Conv(size, (3, 3), padding="SAME", kernel_init=orthogonal(2**0.5))

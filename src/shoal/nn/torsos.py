@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax
 from jaxtyping import Array, Float
 
+from shoal.nn.convolution import Conv
 from shoal.nn.initializers import orthogonal
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -53,6 +54,6 @@ class CNN(nn.Module):
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
-            images = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(2**0.5))(images)
+            images = Conv(size)(images)
             images = activation(nn.LayerNorm()(images) if self.layer_norm else images)
         return MLP(self.hidden, self.activation, self.layer_norm)(images.reshape(*axes, math.prod(images.shape[1:])))

@@ -1,0 +1,48 @@
+"""Convolutions against XLA's own, on both ways."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.nn.convolution import Conv, convolve
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("shape", [(2, 10, 10, 4), (3, 3, 5, 1), (1, 7, 4, 2)])
+def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding):
+    k_images, k_kernel, k_goal = jax.random.split(make_key(0), 3)
+    images, kernel = jax.random.normal(k_images, shape), jax.random.normal(k_kernel, (3, 3, shape[-1], 5))
+
+    def xla(images, kernel):
+        return jax.lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    expected = xla(images, kernel)
+    goal = jax.random.normal(k_goal, expected.shape)
+    both = [f(images, kernel) for f in (lambda *x: convolve(*x, padding), xla)]
+    np.testing.assert_allclose(*both, atol=1e-4)
+    slopes = [
+        jax.grad(lambda *x, f=f: jnp.sum(f(*x) * goal), (0, 1))(images, kernel)
+        for f in (lambda *x: convolve(*x, padding), xla)
+    ]
+    for ours, theirs in zip(*slopes, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+def test_accelerators_compute_the_same_in_their_way(padding, monkeypatch):
+    images = jax.random.normal(make_key(1), (2, 6, 5, 3))
+    net = Conv(4, padding)
+    weights = net.init(make_key(0), images)
+    here = net.apply(weights, images)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    np.testing.assert_allclose(net.apply(weights, images), here, atol=1e-5)
+
+
+def test_weights_are_orthogonal_and_named_as_flaxs():
+    weights = Conv(8).init(make_key(0), jnp.zeros((1, 5, 5, 2)))["params"]
+    assert {name: x.shape for name, x in weights.items()} == {"kernel": (3, 3, 2, 8), "bias": (8,)}
+    columns = weights["kernel"].reshape(18, 8)
+    np.testing.assert_allclose(columns.T @ columns, 2 * np.eye(8), atol=1e-4)
+    assert not weights["bias"].any()
