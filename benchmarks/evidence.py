@@ -157,7 +157,8 @@ def rounded(row, *scores):
     """Some scores of greedy actions and the mean of sampled ones, with digits that suit their size."""
     greedy = row["greedy"]
     digits = 1 if abs(greedy["mean"]) > 2 else 3
-    return [f"{score:.{digits}f}" for score in (*(greedy[name] for name in scores), row["sampled"]["mean"])]
+    found = (*(greedy[name] for name in scores), row["sampled"]["mean"])
+    return ["none" if score is None else f"{score:.{digits}f}" for score in found]  # one seed has no interval
 
 
 def sentence(row):

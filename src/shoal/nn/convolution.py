@@ -1,8 +1,8 @@
 """Convolutions of 3 x 3 pixels that also learn fast on a CPU.
 
 There XLA computes the gradient of a convolution inside a loop, where all training happens, pixel by pixel: a matrix
-product over copied patches takes a tenth of the time or less (`python benchmarks/convolutions.py`). Accelerators have
-kernels of their own for it.
+product over copied patches takes a ninth of the time or less (`python benchmarks/convolutions.py`), and nine times an
+image's memory for the patches of whatever passes at once. Accelerators have kernels of their own for it.
 """
 
 import flax.linen as nn
