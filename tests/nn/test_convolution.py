@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
+from shoal.nn import convolution
 from shoal.nn.convolution import Conv, convolve
 
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
-@pytest.mark.parametrize("shape", [(2, 10, 10, 4), (3, 3, 5, 1), (1, 7, 4, 2)])
-def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding):
+@pytest.mark.parametrize("shape", [(2, 10, 10, 4), (3, 3, 5, 1), (1, 7, 4, 2), (11, 5, 4, 2)])
+def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding, monkeypatch):
+    monkeypatch.setattr(convolution, "PATCHES", 2000)  # of eleven images two or five go at once
     k_images, k_kernel, k_goal = jax.random.split(make_key(0), 3)
     images, kernel = jax.random.normal(k_images, shape), jax.random.normal(k_kernel, (3, 3, shape[-1], 5))
 
@@ -46,3 +48,15 @@ def test_weights_are_orthogonal_and_named_as_flaxs():
     columns = weights["kernel"].reshape(18, 8)
     np.testing.assert_allclose(columns.T @ columns, 2 * np.eye(8), atol=1e-4)
     assert not weights["bias"].any()
+
+
+def test_many_images_take_no_more_memory_for_patches_than_one_turn(monkeypatch):
+    images, kernel = jnp.zeros((64, 10, 10, 4)), jnp.zeros((3, 3, 4, 1))
+
+    def extra(patches):
+        monkeypatch.setattr(convolution, "PATCHES", patches)
+        slope = jax.jit(jax.grad(lambda kernel: jnp.sum(convolve(images, kernel, "VALID") ** 2)))
+        return slope.lower(kernel).compile().memory_analysis().temp_size_in_bytes
+
+    whole = 4 * 64 * 8 * 8 * 36
+    assert extra(10**9) >= whole and extra(4 * 10 * 10 * 36) < whole / 2

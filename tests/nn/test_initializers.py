@@ -1,11 +1,13 @@
-"""The orthogonal initialiser is orthogonal, in every shape, and in a large population."""
+"""The orthogonal initialiser is orthogonal, in every shape and in a large population; the others are what they say."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.nn.initializers import orthogonal
+from shoal.nn.initializers import INITIALIZERS, orthogonal
+from shoal.nn.torsos import CNN, MLP
 
 
 @pytest.mark.parametrize("shape", [(4, 64), (64, 64), (64, 2), (64, 1), (3, 3, 4, 16)])
@@ -27,3 +29,22 @@ def test_directions_are_uniform():
     first = np.asarray(jax.vmap(lambda k: orthogonal()(k, (8, 8)))(jax.random.split(make_key(1), 20_000)))[:, :, 0]
     np.testing.assert_allclose(first.mean(0), np.zeros(8), atol=0.01)
     np.testing.assert_allclose(first.T @ first / 20_000, np.eye(8) / 8, atol=0.01)
+
+
+VARIANCES = {  # of weights from n inputs to m outputs
+    "orthogonal": lambda n, m: 2 / max(n, m),
+    "glorot_uniform": lambda n, m: 2 / (n + m),
+    "he_normal": lambda n, m: 2 / n,
+    "lecun_normal": lambda n, m: 1 / n,
+}
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+def test_layers_start_with_the_variance_of_the_paper(name):
+    dense = MLP((400,), initializer=name).init(make_key(0), jnp.zeros(300))["params"]["Dense_0"]["kernel"]
+    np.testing.assert_allclose(np.var(dense), VARIANCES[name](300, 400), rtol=0.02)
+    if name == "glorot_uniform":
+        np.testing.assert_allclose(np.abs(dense).max(), np.sqrt(6 / 700), rtol=1e-3)
+    images = CNN((128,), (), initializer=name).init(make_key(0), jnp.zeros((8, 8, 32)))["params"]["Conv_0"]["kernel"]
+    ways_out = 128 if name == "orthogonal" else 9 * 128  # Glorot's outputs of a kernel count its pixels
+    np.testing.assert_allclose(np.var(images), VARIANCES[name](9 * 32, ways_out), rtol=0.02)

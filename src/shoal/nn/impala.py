@@ -14,12 +14,13 @@ class ImpalaCNN(nn.Module):
     layers.
 
     A block adds to its input what two convolutions, each behind an activation, make of it.
-    Source: Espeholt et al. 2018, figure 3 (right), without its LSTM; weights are orthogonal here.
+    Source: Espeholt et al. 2018, figure 3 (right), without its LSTM and with weights of `initializer`.
     """
 
     channels: tuple[int, ...] = (16, 32, 32)
     hidden: tuple[int, ...] = (256,)
     activation: str = "relu"
+    initializer: str = "orthogonal"
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
@@ -28,9 +29,10 @@ class ImpalaCNN(nn.Module):
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
-            images = nn.max_pool(Conv(size, "SAME")(images), (3, 3), strides=(2, 2), padding="SAME")
+            images = nn.max_pool(Conv(size, "SAME", self.initializer)(images), (3, 3), strides=(2, 2), padding="SAME")
             for _ in range(2):
-                change = Conv(size, "SAME")(activation(images))
-                images = images + Conv(size, "SAME")(activation(change))
+                change = Conv(size, "SAME", self.initializer)(activation(images))
+                images = images + Conv(size, "SAME", self.initializer)(activation(change))
         images = activation(images)
-        return MLP(self.hidden, self.activation)(images.reshape(*axes, math.prod(images.shape[1:])))
+        dense = MLP(self.hidden, self.activation, initializer=self.initializer)
+        return dense(images.reshape(*axes, math.prod(images.shape[1:])))

@@ -6,6 +6,7 @@ thousands of matrices at once.
 
 import jax
 import jax.numpy as jnp
+from flax.linen import initializers as flax_initializers
 from jaxtyping import Array, Float
 
 from shoal.core.keys import Key
@@ -45,3 +46,11 @@ def gram_schmidt(matrix: Float[Array, "n k"]) -> Float[Array, "n k"]:
         return jax.lax.dynamic_update_slice_in_dim(q, column, i, axis=1)
 
     return jax.lax.fori_loop(0, k, add_column, jnp.zeros((n, k), matrix.dtype))
+
+
+INITIALIZERS = {
+    "orthogonal": orthogonal(2**0.5),  # Saxe et al. 2014; the gain is that of rectified units
+    "glorot_uniform": flax_initializers.glorot_uniform(),  # Glorot and Bengio 2010
+    "he_normal": flax_initializers.he_normal(),  # He et al. 2015
+    "lecun_normal": flax_initializers.lecun_normal(),  # LeCun et al. 1998
+}

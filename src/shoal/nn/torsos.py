@@ -12,7 +12,7 @@ import jax
 from jaxtyping import Array, Float
 
 from shoal.nn.convolution import Conv
-from shoal.nn.initializers import orthogonal
+from shoal.nn.initializers import INITIALIZERS
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jax.numpy.tanh,
@@ -23,17 +23,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class MLP(nn.Module):
-    """Dense layers with orthogonal weights (gain sqrt 2) and zero biases."""
+    """Dense layers with zero biases. `initializer` is one of `shoal.nn.initializers.INITIALIZERS`."""
 
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = False  # before every activation (Ba et al. 2016), as parallel Q-learning needs it
+    initializer: str = "orthogonal"
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes hidden"]:
         """Features to the last hidden layer."""
         for size in self.hidden:
-            features = nn.Dense(size, kernel_init=orthogonal(2**0.5))(features)
+            features = nn.Dense(size, kernel_init=INITIALIZERS[self.initializer])(features)
             features = nn.LayerNorm()(features) if self.layer_norm else features
             features = ACTIVATIONS[self.activation](features)
         return features
@@ -46,6 +47,7 @@ class CNN(nn.Module):
     hidden: tuple[int, ...] = (128,)
     activation: str = "relu"
     layer_norm: bool = False
+    initializer: str = "orthogonal"
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
@@ -54,6 +56,7 @@ class CNN(nn.Module):
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
-            images = Conv(size)(images)
+            images = Conv(size, initializer=self.initializer)(images)
             images = activation(nn.LayerNorm()(images) if self.layer_norm else images)
-        return MLP(self.hidden, self.activation, self.layer_norm)(images.reshape(*axes, math.prod(images.shape[1:])))
+        dense = MLP(self.hidden, self.activation, self.layer_norm, self.initializer)
+        return dense(images.reshape(*axes, math.prod(images.shape[1:])))
