@@ -82,6 +82,82 @@ def test_the_loss_equals_a_numpy_version(double):
     np.testing.assert_allclose(losses["td_error"], np.abs(expected[:10]).mean(), rtol=1e-4)
 
 
+def numpy_softmax(x):
+    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+
+
+def numpy_categorical(now, later, reward, bootstrap, support):
+    """(surprise, loss): the later distribution moved, cut and split between neighbors, one atom after the other."""
+    target, step = np.zeros(len(support)), support[1] - support[0]
+    for z, p in zip(support, numpy_softmax(later), strict=True):
+        place = (np.clip(reward + bootstrap * z, support[0], support[-1]) - support[0]) / step
+        low = int(np.floor(place))
+        target[low] += p * (1 - (place - low))
+        if place > low:
+            target[low + 1] += p * (place - low)
+    loss = -(target * np.log(numpy_softmax(now))).sum()
+    return loss + (target * np.log(np.maximum(target, 1e-300))).sum(), loss
+
+
+def numpy_quantile(now, later, reward, bootstrap, kappa):
+    loss = 0.0
+    for i, quantile in enumerate(now):
+        for other in reward + bootstrap * later:
+            error, level = other - quantile, (i + 0.5) / len(now)
+            huber = 0.5 * error**2 if abs(error) <= kappa else kappa * (abs(error) - 0.5 * kappa)
+            loss += abs(level - (error < 0)) * huber / kappa / len(later)
+    return loss, loss
+
+
+@pytest.mark.parametrize("head", ["categorical", "quantile"])
+@pytest.mark.parametrize("double", [False, True])
+def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
+    bounds = {"v_min": -3.0, "v_max": 2.0} if head == "categorical" else {"kappa": 0.7}
+    agent, _ = bound(head=head, double=double, atoms=6, **bounds)
+    weights, target = two_networks(agent)
+    batch = random_batch(agent)
+    loss, (surprise, _) = agent._loss(weights, target, batch, jnp.full(16, 1 / 16), make_key(2))
+
+    support = np.linspace(-3, 2, 6)
+    now, online, later = (
+        numpy_q(w, seen.obs).reshape(16, 2, 6)
+        for w, seen in ((weights, batch.seen), (weights, batch.next_seen), (target, batch.next_seen))
+    )
+    judge = online if double else later
+    worth = (numpy_softmax(judge) * support).sum(axis=-1) if head == "categorical" else judge.mean(axis=-1)
+    known = []
+    for b, best in enumerate(worth.argmax(axis=1)):
+        given = now[b, batch.action[b]], later[b, best], float(batch.reward[b]), float(batch.bootstrap[b])
+        known.append(numpy_categorical(*given, support) if head == "categorical" else numpy_quantile(*given, 0.7))
+    surprises, losses = np.array(known).T
+    np.testing.assert_allclose(surprise, surprises, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(loss, losses.mean(), rtol=1e-4)
+
+
+def test_a_huber_loss_is_linear_beyond_kappa():
+    agent, _ = bound(loss="huber", kappa=0.5)
+    weights, target = two_networks(agent)
+    loss, (error, _) = agent._loss(weights, target, random_batch(agent), jnp.full(16, 1 / 16), make_key(2))
+    size = np.abs(np.asarray(error, np.float64))
+    assert (size < 0.5).any() and (size > 0.5).any()
+    np.testing.assert_allclose(loss, np.where(size < 0.5, size**2 / 2, 0.5 * (size - 0.25)).mean(), rtol=1e-4)
+
+
+def test_prioritised_samples_weigh_by_how_seldom_they_should_be():
+    # Schaul et al. 2016, section 3.4: (N p)^-beta over the largest in the batch; beta rises from 0.4 to 1.
+    fields = {"num_envs": 1, "num_steps": 4, "buffer_size": 40, "batch_size": 32, "max_batch_size": 40, "horizon": 100}
+    agent, env = bound(prioritized=True, importance_exponent=0.4, **fields)
+    state = agent.init(make_key(0), env)
+    given = {0: 1.0, 3: 2.0, 5: 5.0}
+    priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
+    for age, beta in ((0, 0.4), (25, 1.0)):
+        then = state.replace(age=jnp.int32(age))
+        index, weight = agent._draw(then, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
+        expected = np.array([(3 * given[int(i)] / 8) ** -beta for i in index])
+        np.testing.assert_allclose(weight[:32], expected[:32] / expected[:32].max() / 32, rtol=1e-5)
+        assert not weight[32:].any() and {int(i) for i in index} == set(given)
+
+
 def test_no_gradient_flows_through_the_target():
     agent, _ = bound(double=True)
     weights, target = two_networks(agent)
@@ -143,11 +219,16 @@ def test_the_target_network_is_copied_when_its_period_ends():
     agent, env = bound(num_steps=10, target_period=20.0, target_mix=0.25)
     state = agent.init(make_key(0), env)
     state = state.replace(weights=jax.tree.map(lambda x: x + 1, state.target))
+    full, last = agent.replace(target_mix=jnp.float32(1)), state.replace(age=jnp.int32(1))
     kept = agent._refreshed(state.replace(age=jnp.int32(0)))  # after 10 steps
     mixed = agent._refreshed(state.replace(age=jnp.int32(1)))  # after 20
-    for old, same, new in zip(*map(jax.tree.leaves, (state.target, kept, mixed)), strict=True):
+    twice = agent.replace(target_period=jnp.float32(5))._refreshed(state)  # two periods within the first update
+    for old, same, new, further in zip(*map(jax.tree.leaves, (state.target, kept, mixed, twice)), strict=True):
         np.testing.assert_array_equal(same, old)
-        np.testing.assert_allclose(new, old + 0.25, rtol=1e-6)
+        np.testing.assert_allclose(new, old + 0.25, atol=1e-6)
+        np.testing.assert_allclose(further, old + 1 - 0.75**2, atol=1e-6)
+    for old, new in zip(*map(jax.tree.leaves, (state.weights, full._refreshed(last))), strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-6)
 
 
 def test_exploration_falls_linearly_over_its_share_of_the_horizon():
@@ -213,10 +294,20 @@ REFINEMENTS = [
     {"noisy": True, "double": True, "head": "quantile", "atoms": 8, "epsilon_end": 0.05},
     {"head": "categorical", "prioritized": True, "n_step": 4, "v_min": -1.0, "v_max": 1.5},
 ]
+ALONE = [
+    {"double": True},
+    {"dueling": True},
+    {"n_step": 2},
+    {"prioritized": True},
+    {"noisy": True, "epsilon_end": 0.05},
+    {"head": "quantile", "atoms": 8},
+    {"loss": "huber"},
+    {"layer_norm": True},
+]
 
 
-@pytest.mark.parametrize("options", REFINEMENTS)
-def test_refinements_work_together(options):
+@pytest.mark.parametrize("options", [*ALONE, *REFINEMENTS], ids="-".join)
+def test_refinements_work_alone_and_together(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
     agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})
 

@@ -174,10 +174,10 @@ def test_steps_and_episodes_are_those_really_taken():
     np.testing.assert_allclose(metrics.episodes.return_mean, metrics.losses["fitness_mean"], rtol=1e-5)
 
 
-def test_episodes_that_are_cut_count_for_fitness_but_not_as_finished():
+def test_episodes_that_are_cut_count_like_those_that_ended():
     agent, env = bound("Pendulum-v1", episode_steps=5)
     state, metrics = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
-    assert agent.steps_per_update == 40 == metrics.losses["steps"] and metrics.episodes.count == 0
+    assert agent.steps_per_update == 40 == metrics.losses["steps"] and metrics.episodes.count == 8
     assert np.isfinite(metrics.losses["fitness_mean"])
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent.policy_state(state)))
 
@@ -351,6 +351,10 @@ def test_weight_decay_is_a_cost_of_large_weights():
             "rate=0.1 changes nothing in the strategy Sep_CMA",
         ),
         ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 changes nothing in the strategy SNES"),
+        ({"strategy": "CMAAnchoredLES", "sigma_limit": 0.1}, ValueError, "sigma_limit=0.1 changes nothing in the"),
+        ({"strategy": "PSO", "shaping": "ranks"}, ValueError, "PSO compares costs of different generations"),
+        ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere, which is not for"),
+        ({"strategy": "SNES", "population_size": 1}, ValueError, "population_size=1 is too few for strategy SNES"),
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),
         ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE leaves no choice of antithetic sampling"),
         ({"strategy": "CMA_ES", "optimizer": "adam"}, ValueError, "CMA_ES has no optimizer"),

@@ -1,15 +1,20 @@
 """What is given and would change nothing is refused, in words; what matters elsewhere is taken there."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shoal
 from shoal.core.errors import Unsuited
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
 from shoal.envs.classic.pendulum import Pendulum
 from shoal.grid.wrappers import ImgObs, RGBImgPartialObs
+from shoal.train.plan import make_plan
+from shoal.train.spec import RunSpec
 
 CHOICES, NUMBERS, PICTURES, PARTS = (
     "CartPole-v1",
@@ -44,6 +49,10 @@ IGNORED = [
     ("ppo", PICTURES, {"hidden": (512,), "torso": "impala"}, {"torso": "cnn"}, PICTURES),
     ("ppo", PICTURES, {"activation": "relu", "torso": "impala"}, {}, PARTS),
     ("c51", CHOICES, {"loss": "huber"}, {"head": "expected"}, CHOICES),
+    ("dqn", CHOICES, {"adam_eps": 1e-4, "optimizer": "sgd"}, {"optimizer": "adam"}, CHOICES),
+    ("sac", NUMBERS, {"entropy_ratio": 0.5, "temperature": "fixed"}, {"temperature": "tuned"}, NUMBERS),
+    ("sac", CHOICES, {"alpha_learning_rate": 0.1, "temperature": "fixed"}, {"temperature": "tuned"}, CHOICES),
+    ("ddpg", NUMBERS, {"target_clip": 0.1}, {"target_noise": 0.1}, NUMBERS),
     ("sac", CHOICES, {"entropy_ratio": 0.5}, {}, NUMBERS),
     ("sac", NUMBERS, {"discrete_entropy_ratio": 0.5}, {}, CHOICES),
     ("q-learning", "FrozenLake-v1", {"visit_power": 0.6}, {"count_visits": True}, "FrozenLake-v1"),
@@ -61,6 +70,31 @@ def test_fields_that_change_nothing_are_refused_and_taken_where_they_do(name, en
     with pytest.raises(ValueError, match=f"^{given}=.* changes nothing .*: leave it out"):
         AGENTS[name].build(**fields).bind(world(env))
     AGENTS[name].build(**{**fields, **sense}).bind(world(other))
+
+
+ABLE = {
+    CHOICES: "a2c bc c51 dqn es pqn ppo rl2 sac",
+    NUMBERS: "a2c bc ddpg es ppo rl2 sac td3",
+    "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa pqn ppo q-learning rl2 sac sarsa",
+    "Probe-MultiDiscrete-v0": "a2c bc es ppo rl2",
+}
+
+
+@pytest.mark.parametrize("env", ABLE)
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_who_cannot_play_a_world_is_refused_and_hears_who_can(name, env, tmp_path):
+    able = ABLE[env].split()
+    if name not in able:
+        words = rf"^{name} cannot play {env}: \w.* Agents that can play {env}: ([\w, -]+)\.$"
+        with pytest.raises(Unsuited, match=words) as refused:
+            shoal.train(name, env, preset=None, folder=tmp_path / "run")
+        assert sorted(re.match(words, str(refused.value))[1].split(", ")) == sorted(able)
+        assert not (tmp_path / "run").exists()  # nor was anything compiled, which only a run does
+    elif name == "bc":
+        with pytest.raises(ValueError, match="give demonstrations="):
+            make_plan(RunSpec(name, env, steps=1000))
+    else:
+        make_plan(RunSpec(name, env, steps=1000))
 
 
 def world(env):

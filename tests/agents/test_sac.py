@@ -275,7 +275,7 @@ def test_a_value_in_a_box_is_that_of_the_middle_of_the_policy():
 @pytest.mark.parametrize(
     ("env", "fields", "kind", "words"),
     [
-        ("Probe-MultiDiscrete-v0", {}, Unsuited, "needs actions in a Box, not MultiDiscrete"),
+        ("Probe-MultiDiscrete-v0", {}, Unsuited, "needs Discrete actions or a Box with finite bounds, not Mul"),
         ("Pendulum-v1", {"num_critics": 0}, ValueError, "num_critics=0 must be at least 1"),
         ("Pendulum-v1", {"temperature": "tunde"}, ValueError, "Did you mean tuned"),
         ("Pendulum-v1", {"activation": "step"}, ValueError, "activation='step' is unknown"),

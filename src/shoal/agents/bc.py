@@ -72,7 +72,7 @@ class BC(Agent):
     num_batches: int = static(50, help="in one update")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own")
+    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
 
     # Filled in by `bind`; None before.
     observation_space: Any = static(None)

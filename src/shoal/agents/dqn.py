@@ -21,7 +21,7 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
-from shoal.ops.distributional import cross_entropy, huber, project, quantile_huber
+from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
 from shoal.ops.gradients import adam, clip_norm, follow
 from shoal.ops.priorities import Priorities
@@ -32,6 +32,8 @@ from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")
+OPTIMIZERS = ("adam", "sgd")
+SGD = OPTIMIZERS.index("sgd")
 
 
 @struct
@@ -80,14 +82,14 @@ class DQN(Agent):
     train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
     train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
     target_period: Number = hyper(
-        500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies: one an update at most"
+        500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies, made at the end of an update"
     )
     target_mix: Number = hyper(1.0, valid=(0, 1), help="share of the weights that a copy takes over")
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
     horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which schedules run; 0: as long as the run")
-    optimizer: Choice = hyper(0, names=("adam", "sgd"))
+    optimizer: Choice = hyper(0, names=OPTIMIZERS)
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
     max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
     kappa: Number = hyper(1.0, valid=(1e-6, 1e6), help="where Huber losses become linear")
@@ -107,10 +109,11 @@ class DQN(Agent):
     noisy: bool = static(False, choices=(False, True), help="explore by noise of the weights (Fortunato et al. 2018)")
     head: str = static("expected", choices=HEADS)
     atoms: int = static(51, help="of a categorical or quantile head")
-    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head")
+    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head; huber outvotes rare errors")
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own")
+    layer_norm: bool = static(False, choices=(False, True), help="normalize layers before they activate")
+    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`; None before.
@@ -137,13 +140,17 @@ class DQN(Agent):
             refuse_ignored(self, "with head='expected'", "atoms")
         else:
             refuse_ignored(self, f"with head={self.head!r}", "loss")
+        if np.all(np.asarray(self.optimizer) == SGD):
+            refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
         check_buffer(self, self.n_step)
         _check_support(self)
         (full,) = fill_caps([self])
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
+        space = env.observation_space
+        torso = default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm)
         return full.replace(
-            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
-            observation_space=env.observation_space,
+            network=self.network or torso,
+            observation_space=space,
             action_space=env.action_space,
             rollout=rollout,
             final_rows=final_slots(env, full._rows),
@@ -282,6 +289,7 @@ class DQN(Agent):
         index, probability = priorities.draw(key, size, self.batch_size)
         correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
         weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
+        weight = jnp.where(probability > 0, weight, 0)  # rounding of the sums may let a sample slip in
         return index, share * weight / jnp.max(jnp.where(share > 0, weight, 0))
 
     def _loss(
@@ -316,7 +324,7 @@ class DQN(Agent):
         if self.head == "categorical":
             target = project(self._support, jax.nn.softmax(after), batch.reward, batch.bootstrap)
             loss = cross_entropy(chosen, target)
-            return loss, loss
+            return loss - entropy(target), loss  # how far apart they are, not how uncertain the return is
         target = batch.reward[:, None] + batch.bootstrap[:, None] * after
         if self.head == "quantile":
             loss = quantile_huber(chosen, target, self.kappa)
@@ -325,8 +333,9 @@ class DQN(Agent):
         return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
 
     def _refreshed(self, state: DQNState) -> Weights:
-        is_time = passed(state.age, self.steps_per_update, self.target_period) > 0
-        return follow(state.target, state.weights, jnp.where(is_time, self.target_mix, 0))
+        # As if all the copies that are due were made now, one after the other.
+        copies = passed(state.age, self.steps_per_update, self.target_period)
+        return follow(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
 
     # Small parts.
 
@@ -349,7 +358,7 @@ class DQN(Agent):
 
     def _change(self, slope: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
         change, optimizer = self._adam.update(slope, optimizer)
-        return jnp.where(self.optimizer == 0, change, slope), optimizer
+        return jnp.where(self.optimizer == SGD, slope, change), optimizer
 
     def _mean(self, out: Float[Array, "*axes Z"]) -> Float[Array, "*axes"]:
         if self.head == "categorical":

@@ -71,11 +71,14 @@ class ES(Agent):
     """Evolution strategies, for every kind of action; no gradients, no discount, no value function.
 
     One update is one generation: `population_size` candidates play `episodes` episodes each, all at the same time,
-    until the last of them ends. What counts is the mean return. `strategy` is the name of any class of evosax that
-    searches with a population. The policy that acts is the mean of the search distribution, never the best that was
-    ever seen: that one was lucky. A strategy without a distribution gives the best candidate of its last generation.
-    But DifferentialEvolution, MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they
-    found, with what it was worth once, and never try it again: theirs may be the luckiest of a whole run.
+    until the last of them ends, or comes to `episode_steps`. What counts is the mean return. `strategy` is a name that
+    evosax's registry has; the few that cannot search for policies are refused and say why. `sigma` is the deviation of
+    a weight, but in ASEBO the length of a whole step, and in GradientlessDescent the longest.
+
+    The policy that acts is the mean of the search distribution, never the best that was ever seen: that one was lucky.
+    A strategy without a distribution gives the best candidate of its last generation. But DifferentialEvolution,
+    MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they found, with what it was worth
+    once, and never try it again: theirs may be the luckiest of a whole run.
 
     Steps: an update counts as population_size x episodes x the longest an episode may last, whether or not episodes
     end sooner, so the steps of a run are the most it may have taken; the loss `steps` says how many a generation
@@ -107,7 +110,7 @@ class ES(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
     memory_size: int = static(16)
-    network: Any = static(None, help="a torso of your own")
+    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     normalize_observation: bool = static(False, choices=(False, True))
 
     # Filled in by `bind`; None before.
@@ -184,7 +187,7 @@ class ES(Agent):
             "weight_norm": jnp.linalg.norm(self.evolution.solution(search)),
             "steps": jnp.sum(lives.length).astype(jnp.float32),
         }
-        ended = lives.over & jnp.isfinite(lives.episode_return)
+        ended = jnp.isfinite(lives.episode_return)  # those cut off too: the others alone would be the failures
         episodes = EpisodeStats.of(ended, lives.episode_return, lives.length)
         stats = state.obs_stats and state.obs_stats.merge(_seen(lives, state.obs_stats))
         return ESState(state.age + 1, key, search, stats), Metrics(episodes, losses)
@@ -392,4 +395,6 @@ def _check_numbers(agent: ES, evolution: Evolution) -> None:
         ignored += ["sigma_decay"]
     if not (evolution.is_scheduled or evolution.adapts_sigma):
         ignored += ["sigma_limit"] + ["sigma"] * (not evolution.has_population)
+    if evolution.name == "CMAAnchoredLES":  # its step size is the product of two
+        ignored += ["sigma_limit"]
     refuse_ignored(agent, f"in the strategy {agent.strategy}", *ignored)

@@ -10,13 +10,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
+from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
-from shoal.core.spaces import Discrete
+from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked, uniform_action
@@ -29,6 +31,8 @@ from shoal.rollout.experience import Seen, chances, check_buffer, critic_loss, e
 from shoal.rollout.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
+TEMPERATURES = ("tuned", "fixed")
+FIXED = TEMPERATURES.index("fixed")
 LOG_STD = (-5.0, 2.0)  # bounds, which the network's output is squashed into
 
 
@@ -84,7 +88,7 @@ class SAC(Agent):
     alpha_learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
-    temperature: Choice = hyper(0, names=("tuned", "fixed"))
+    temperature: Choice = hyper(0, names=TEMPERATURES)
     alpha: Number = hyper(1.0, search=(0.01, 1.0, "log"), valid=(1e-9, 1e6), help="temperature: at first, or for good")
     entropy_ratio: Number = hyper(1.0, valid=(-1e3, 1e3), help="in a box, of minus the number of components to aim for")
     discrete_entropy_ratio: Number = hyper(
@@ -107,7 +111,7 @@ class SAC(Agent):
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own")
+    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`; None before.
@@ -122,9 +126,14 @@ class SAC(Agent):
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
         if isinstance(env.action_space, Discrete):
             refuse_ignored(self, "where actions are choices", "entropy_ratio")
+        elif not isinstance(env.action_space, Box):
+            raise Unsuited(f"it needs Discrete actions or a Box with finite bounds, not {env.action_space}.")
         else:
             check_bounded(env.action_space)
             refuse_ignored(self, "where actions are numbers", "discrete_entropy_ratio")
+        if np.all(np.asarray(self.temperature) == FIXED):
+            ignored = ("alpha_learning_rate", "entropy_ratio", "discrete_entropy_ratio")
+            refuse_ignored(self, "with temperature='fixed'", *ignored)
         check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
@@ -247,7 +256,7 @@ class SAC(Agent):
     def _learn_alpha(self, learner: Learner, excess: Float[Array, ""]) -> Learner:
         # The loss is alpha * (entropy - its target): more entropy than wanted makes it cheaper.
         slope = jnp.exp(learner.log_alpha) * excess
-        rate = jnp.where(self.temperature == 0, self.alpha_learning_rate, 0)
+        rate = jnp.where(self.temperature == FIXED, 0, self.alpha_learning_rate)
         log_alpha, moments = descend(learner.log_alpha, slope, learner.alpha_moments, rate, self.adam_eps)
         return learner.replace(log_alpha=log_alpha, alpha_moments=moments)
 
@@ -299,7 +308,7 @@ class SAC(Agent):
         return SquashedGaussian(mean, low + (high - low) * (jnp.tanh(spread) + 1) / 2, self.action_space)
 
     def _alpha(self, known: Learner | SACPolicy) -> Float[Array, ""]:
-        return jnp.where(self.temperature == 0, jnp.exp(known.log_alpha), self.alpha)
+        return jnp.where(self.temperature == FIXED, self.alpha, jnp.exp(known.log_alpha))
 
     def _target_entropy(self, seen: Seen) -> Float[Array, "..."]:
         """Nats to aim for in each state."""

@@ -11,10 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.struct import Number, Struct, fill_caps, hyper, static, struct
@@ -98,7 +99,7 @@ class TD3(Agent):
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own")
+    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`; None before.
@@ -112,6 +113,8 @@ class TD3(Agent):
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
         check_bounded(env.action_space)
+        if not np.any(np.asarray(self.target_noise)):
+            refuse_ignored(self, "without target_noise", "target_clip")
         check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(

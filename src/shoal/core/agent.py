@@ -123,7 +123,9 @@ def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
         given, default = getattr(agent, name), fields[name].default
         is_known = is_concrete(given) or isinstance(given, (str, tuple))
         if is_known and np.any(np.asarray(given != default)):
-            raise ValueError(f"{name}={given} changes nothing {reason}: leave it out.")
+            raise ValueError(
+                f"{name}={given} changes nothing {reason}: leave it out, or take back a preset's with {name}={default}."
+            )
 
 
 def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:

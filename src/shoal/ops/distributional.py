@@ -28,6 +28,11 @@ def cross_entropy(logits: Float[Array, "B Z"], target: Float[Array, "B Z"]) -> F
     return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1)
 
 
+def entropy(probability: Float[Array, "B Z"]) -> Float[Array, "B"]:
+    """-sum p log p, where what never happens adds nothing."""
+    return -jnp.sum(jax.scipy.special.xlogy(probability, probability), axis=-1)
+
+
 def quantile_huber(quantiles: Float[Array, "B Z"], target: Float[Array, "B Y"], kappa: Number) -> Float[Array, "B"]:
     """Huber quantile regression: summed over the predicted quantiles, averaged over the target's.
 

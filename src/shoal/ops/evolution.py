@@ -5,8 +5,8 @@ closures, step sizes inside schedules. Here both are arguments. The optimizer ha
 in its own state, where it is overwritten before every step; a scheduled step size is overwritten before every draw;
 and where a strategy adapts its step size itself, only the first one is given, through evosax's own parameters.
 
-Any strategy of evosax works by its name there, except those that need more than a population (see `NOT_HERE`). evosax
-minimizes, and so does this: give costs, not returns.
+A strategy has the name that evosax's registry gives it; `NOT_HERE` says which do not fit, and why. evosax minimizes,
+and so does this: give costs, not returns.
 """
 
 import contextlib
@@ -38,9 +38,25 @@ NOT_HERE = {
     "PersistentES": "judges unfinished episodes, a piece at a time",
     "NoiseReuseES": "judges unfinished episodes, a piece at a time",
     "RandomSearch": "needs a distribution to draw from",
+    "GuidedES": "needs gradients from elsewhere",
+    "DiffusionEvolution": "moves for a number of generations that is fixed beforehand",
+    "Rm_ES": "lowers its step size whatever candidates cost (in evosax 0.3.2)",
     "SV_CMA_ES": "searches for several solutions at once",
     "SV_Open_ES": "searches for several solutions at once",
 }
+# They compare costs of different generations, which ranks within one do not tell.
+COMPARES_GENERATIONS = (
+    "CMAAnchoredLES",
+    "DifferentialEvolution",
+    "GradientlessDescent",
+    "HillClimbing",
+    "MR15_GA",
+    "PSO",
+    "SimulatedAnnealing",
+    "iAMaLGaM_Full",
+    "iAMaLGaM_Univariate",
+)
+FOR_ONE = ("GradientlessDescent", "HillClimbing", "SimulatedAnnealing")  # a single candidate is enough for them
 
 
 class Rated(NamedTuple):
@@ -82,6 +98,8 @@ class Evolution(Struct):
             raise unknown_name("strategy", name, known, f"evosax has: {', '.join(known)}.")
         if name in NOT_HERE:
             raise ValueError(f"strategy {name} {NOT_HERE[name]}, which is not for policies: try Open_ES or Sep_CMA_ES.")
+        if population_size < 2 and name not in FOR_ONE:
+            raise ValueError(f"population_size={population_size} is too few for strategy {name}: it needs 2 at least.")
         if name == "LM_MA_ES" and population_size > 2 * size:
             raise ValueError(  # the rate of its first evolution path, P / D, would exceed 2, and its root is no number
                 f"strategy LM_MA_ES with population_size={population_size} needs at least {population_size / 2:g} "
@@ -135,6 +153,8 @@ class Evolution(Struct):
                 state = self.strategy.init(key, center, self._parameters(sigma))
                 if self.name == "xNES":  # evosax puts the first step size into both of two factors
                     state = state.replace(B=jnp.eye(center.size))
+                if self.name.startswith("iAMaLGaM"):  # evosax adds the step size to a deviation of 1
+                    state = state.replace(C=jnp.zeros_like(state.C))
                 return to_arrays(state)
             key, k_population = jax.random.split(key)
             deviates = jax.random.normal(k_population, (self.strategy.population_size, center.size))
@@ -231,6 +251,8 @@ def _optimizer_option(name: str, accepted: Any, optimizer: str) -> dict[str, Any
 def _shaping_option(name: str, kind: type, shaping: str) -> dict[str, Any]:
     if shaping == "default":
         return {}
+    if name in COMPARES_GENERATIONS and shaping != "none":
+        raise ValueError(f"strategy {name} compares costs of different generations: leave shaping={shaping!r} out.")
     functions = importlib.import_module("evosax.core.fitness_shaping")
     if inspect.signature(kind).parameters["fitness_shaping_fn"].default is functions.weights_fitness_shaping_fn:
         raise ValueError(f"strategy {name} weighs ranks in a way of its own: leave shaping={shaping!r} out.")
