@@ -104,6 +104,27 @@ def test_first_epoch_ratios_are_one():
     assert metrics.losses["clip_fraction"] == 0
 
 
+def test_successors_are_valued_as_by_a_critic_that_walks_along():
+    # Episodes of three steps, cut off: what follows their last observation is the fourth, not the next one's first.
+    agent, env = bound(make("Probe-TimeLimit-v0", max_steps=3), num_envs=2, num_steps=8, num_minibatches=1)
+    state = agent.init(make_key(0), env)
+    noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
+    _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+    value, next_value, _ = agent._values(state, trajectory)
+    along = np.asarray(agent.value(state, jnp.arange(4.0)[:, None] / 5))
+    assert np.abs(np.diff(along)).min() > 1e-3
+    for t in range(8):
+        np.testing.assert_allclose(value[t], along[t % 3], rtol=1e-5)
+        np.testing.assert_allclose(next_value[t], along[t % 3 + 1], rtol=1e-5)
+
+
+def test_advantages_that_are_all_alike_teach_nothing_and_break_nothing():
+    agent, env = bound("Probe-ConstantReward-v0", gae_lambda=1.0, num_envs=4, num_minibatches=1)
+    state, metrics = agent.update(agent.init(make_key(0), env), env, jnp.int32(0))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.weights, metrics.losses)))
+    np.testing.assert_allclose(metrics.losses["policy_loss"], 0, atol=1e-6)
+
+
 @pytest.mark.parametrize("shuffle", ["arithmetic", "exact", "envs"])
 def test_every_sample_is_learned_from_once_an_epoch(shuffle):
     agent, _ = bound(shuffle=shuffle, num_envs=12, num_steps=16, num_minibatches=4, num_epochs=3)
@@ -118,6 +139,8 @@ def test_every_sample_is_learned_from_once_an_epoch(shuffle):
 def test_observation_statistics_do_not_change_within_an_update():
     agent, env = bound("Pendulum-v1", normalize_observation=True, num_epochs=1, num_minibatches=1, learning_rate=0.0)
     state = agent.init(make_key(0), env)
+    shaken = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), state.weights)
+    state = state.replace(weights=shaken)  # policies that differ from place to place
     for i in range(3):
         state, metrics = agent.update(state, env, jnp.int32(i))
         np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-6)

@@ -19,9 +19,13 @@ def test_gradients_are_clipped_by_their_norm_together():
     np.testing.assert_allclose(clip_norm(0 * slope, 0.5), [0, 0])
 
 
-@pytest.mark.parametrize("name", ["ppo", "pqn", "dqn"])
+ONE_STEP = {"num_epochs": 1, "num_minibatches": 1, "learning_starts": 0, "train_frequency": 10, "optimizer": "adam"}
+CLIPPING = [name for name in sorted(AGENTS) if "max_grad_norm" in AGENTS[name].cls.__dataclass_fields__]
+
+
+@pytest.mark.parametrize("name", CLIPPING)
 def test_every_agent_clips_before_its_optimizer(name):
-    fields = {"learning_starts": 0, "train_frequency": 10} if name == "dqn" else {"num_epochs": 1, "num_minibatches": 1}
+    fields = {k: v for k, v in ONE_STEP.items() if k in AGENTS[name].cls.__dataclass_fields__}
     env = make("CartPole-v1")
     agent = to_arrays(AGENTS[name].build(max_grad_norm=1e-3, **fields).bind(env))
     with jax.numpy_dtype_promotion("standard"):

@@ -140,6 +140,15 @@ def test_seeds_and_generators_change_everything(train, alone):
         assert not np.allclose(members["state/weights/policy/kernel"], alone[1]["state/weights/policy/kernel"][:1])
 
 
+def test_no_two_members_are_alike(alone):
+    _, members, curves = alone
+    assert len({tuple(key) for key in members["state/key"].tolist()}) == 3
+    for name, array in members.items():
+        if array.dtype == np.float32 and "kernel" in name:
+            assert all(not np.allclose(array[i], array[j]) for i, j in ((0, 1), (0, 2), (1, 2))), name
+    assert len(set(curves["train_length"][0].tolist())) == 3
+
+
 def test_a_world_of_no_numbers_is_trained_like_any_other(train):
     plan, _, curves = train(env="Blackjack-v1", seeds=3)
     assert jax.tree.leaves(plan.env) == []

@@ -438,6 +438,58 @@ class Chain(Env):
         return state.cell
 
 
+@struct
+class ForkState(State):
+    """0 at the fork, 1 on the way around, 2 at the end."""
+
+    place: Int[Array, ""]
+
+
+@env("Probe-Mask-v0")
+@struct
+class Fork(Env):
+    """A fork where some actions are forbidden: 1 ends with reward -1; 0, for nothing, leads on to where only 2 is
+    allowed, which ends with reward -2. A forbidden action would earn 5 and end. Adds: masks count, also in targets.
+
+    Observation: Discrete(3), the place; 2 is the end.
+
+    V(0) = -1, V(1) = -2; Q(0, 0) = -2 g. Whoever thinks that in place 1 there are other actions, of which nobody ever
+    learns that they are bad, goes there.
+    """
+
+    @property
+    def observation_space(self) -> Discrete:
+        """The places."""
+        return Discrete(3)
+
+    @property
+    def action_space(self) -> Discrete:
+        """On, out, and the only one there."""
+        return Discrete(3)
+
+    def action_mask(self, state: ForkState) -> Bool[Array, "3"]:
+        """On or out at first, then only 2."""
+        is_only = jnp.arange(3, dtype=jnp.int32) == 2
+        return jnp.where(state.place == 0, ~is_only, jnp.where(state.place == 1, is_only, True))
+
+    def init(self, key: Key) -> ForkState:
+        """At the fork."""
+        del key
+        return ForkState(jnp.int32(0), jnp.int32(0))
+
+    def transition(self, state: ForkState, action: Int[Array, ""], noise: None) -> Outcome:
+        """Go on, or pay and end."""
+        del noise
+        is_allowed = self.action_mask(state)[action]
+        goes_on = is_allowed & (action == 0)
+        reward = jnp.where(is_allowed, -action.astype(jnp.float32), 5.0)
+        return state.replace(place=jnp.where(goes_on, 1, 2)), reward, ~goes_on, {}
+
+    def observe(self, state: ForkState) -> Int[Array, ""]:
+        """The place."""
+        return state.place
+
+
 def _sign(is_good: Bool[Array, ""]) -> Float[Array, ""]:
     return jnp.where(is_good, 1.0, -1.0).astype(jnp.float32)
 
