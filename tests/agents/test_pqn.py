@@ -9,7 +9,8 @@ from shoal.agents.pqn import PQN
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
-from shoal.core.struct import to_arrays
+from shoal.core.struct import struct, to_arrays
+from shoal.envs.classic.cartpole import CartPole
 
 # How PQN learns the probes of the contract within seconds.
 CONTRACT = {
@@ -40,14 +41,27 @@ def collected(agent, env):
     return state, agent.rollout.collect(env, state.worlds, agent._behavior(state), noise, make_key(2))[1]
 
 
+@struct
+class RuledPole(CartPole):
+    """One must not push to the right while the pole leans to the right."""
+
+    def action_mask(self, state):
+        return jnp.stack([jnp.bool_(True), state.theta <= 0])
+
+
 @pytest.mark.parametrize("q_lambda", [0.0, 0.65, 1.0])
-def test_targets_are_lambda_returns_of_the_best_actions(q_lambda):
-    agent, env = bound("CartPole-v1", q_lambda=q_lambda, num_steps=40, num_minibatches=1)
-    env = env.replace(max_steps=12)
+@pytest.mark.parametrize("world", [CartPole, RuledPole])
+def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
+    env = world(max_steps=12)
     agent = to_arrays(PQN(hidden=(8,), num_steps=40, q_lambda=q_lambda).bind(env))
-    state, story = collected(agent, env)
+    state, story = collected(agent, to_arrays(env))
     target = np.asarray(agent._batch(state, story).target).reshape(40, 4)
-    q = lambda obs: np.asarray(agent.worth(state.weights, obs)).max(axis=-1)  # noqa: E731
+
+    def q(obs):
+        worth = np.asarray(agent.worth(state.weights, obs))
+        is_ruled = (world is RuledPole) & (obs[..., 2] > 0)
+        return np.where(is_ruled, worth[..., 0], worth.max(axis=-1))
+
     best, last, final = q(story.obs), q(story.last_obs), q(story.final_obs)
     assert (story.truncated & ~story.terminated).any() and story.terminated.any()
     for e in range(4):
