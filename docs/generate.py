@@ -47,7 +47,10 @@ SUITES = {
     "evidence": (
         "What agents reach",
         "Every preset but MiniGrid's, which are below, with seeds fixed beforehand: return of the last weights over "
-        "100 fresh episodes a member. Rows of fewer seeds or steps were made with `--seeds` and `--steps`.",
+        "100 fresh episodes a member. Rows of fewer seeds or steps were made with `--seeds` and `--steps`.\n\n"
+        "On the bandit of five arms and ten pulls the Gittins index gets 6.653 +- 0.014 and chance 4.994. Over 100,000 "
+        "episodes RL^2 gets 99.8 % of the index, its worst seed 99.5 %; A2C with a GRU 99.4 %, its worst 97.7 % "
+        "(`python benchmarks/bandit_oracle.py --pulls 10 --run RUN`).",
     ),
     "dqn": (
         "DQN on CartPole",

@@ -1,5 +1,6 @@
 """A policy exported from a run acts, scores and reads as it did there."""
 
+import importlib
 import json
 import shutil
 
@@ -60,6 +61,29 @@ def test_an_exported_policy_is_the_member_it_came_from(run, member, which, tmp_p
     np.testing.assert_array_equal(result.curves["eval_return"][:, 0], run.curves["eval_return"][:, chosen])
     assert result.summary["last"]["mean"] == run.summary["per_member"][chosen]["last"]
     assert "mean return" in result.headline()
+
+
+def test_half_the_room_is_enough_to_act_as_before(run, tmp_path):
+    whole, half = (export(run.folder, tmp_path / str(half), 3, half=half) for half in (False, True))
+    sizes = []
+    for path in (whole, half):
+        with np.load(path / "policy" / "arrays.npz") as file:
+            sizes.append(sum(file[name].nbytes for name in file.files))
+    assert sizes[1] == sizes[0] / 2
+    (_, there), (_, here) = load_policies(whole), load_policies(half)
+    for exact, rounded in zip(jax.tree.leaves(there.weights), jax.tree.leaves(here.weights), strict=True):
+        assert rounded.dtype == exact.dtype
+        np.testing.assert_array_equal(rounded, exact.astype(np.float16).astype(np.float32))
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    assert np.mean(shoal.load(half)(obs) == shoal.load(whole)(obs)) > 0.95
+
+
+def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):
+    plan, known = load_policies(run.folder)
+    known.weights = jax.tree.map(lambda x: x * 0 + 1e6, known.weights)
+    monkeypatch.setattr(importlib.import_module("shoal.train.export"), "load_policies", lambda *_: (plan, known))
+    _, policies = load_policies(export(run.folder, tmp_path / "policy", 0, half=True))
+    assert all((x == 1e6).all() for x in jax.tree.leaves(policies.weights))
 
 
 def test_what_is_exported_names_no_folder_of_the_machine(run, tmp_path):

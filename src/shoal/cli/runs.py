@@ -173,6 +173,7 @@ def export(words: list[str]) -> None:
     parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
     parser.add_argument("--out", metavar="FOLDER", help="where to (default: RUN-policy)")
+    parser.add_argument("--half", action="store_true", help="weights in half precision, in half the room")
     arguments = parser.parse_all(words)
 
     from shoal.train.export import export as write
@@ -182,7 +183,7 @@ def export(words: list[str]) -> None:
     beside = str(Path(arguments.run))
     if beside.startswith(ZOO_PREFIX):  # not into the package
         beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
-    path = write(arguments.run, arguments.out or f"{beside}-policy", member, arguments.which)
+    path = write(arguments.run, arguments.out or f"{beside}-policy", member, arguments.which, arguments.half)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 

@@ -21,6 +21,7 @@ from shoal.core.keys import IMPLEMENTATIONS
 from shoal.train.disk import flush, named_errors
 
 FORMAT = 2
+HALF = {"float16": "float32"}  # how a policy may be saved to take less room
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
 
@@ -73,6 +74,8 @@ def read_about(directory: Path) -> dict[str, Any]:
 
 def restore(directory: Path, like: Any, spec: str) -> Any:
     """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
+
+    What was saved in half precision comes back as `like` has it.
 
     Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: of other
     leaves, or of a run with another `spec`.
@@ -133,7 +136,7 @@ def to_numpy(leaf: Any) -> np.ndarray:
 
 def _from_numpy(array: np.ndarray, like: Any) -> Any:
     if not jax.numpy.issubdtype(like.dtype, jax.dtypes.prng_key):
-        return array
+        return array.astype(like.dtype, copy=False)
     implementation = next(i for i in IMPLEMENTATIONS.values() if _key_dtype(i) == like.dtype)
     return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=implementation)
 
@@ -170,7 +173,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path) -> None:
     for name in sorted({*saved, *expected}):
         there, here = saved.get(name, "nothing"), expected.get(name, "nothing")
-        if there != here:
+        if there != here and [there[0], HALF.get(there[1])] != here:
             raise CheckpointError(
                 f"checkpoint {directory} belongs to something else: {name} is {_say(there)} there, {_say(here)} here."
             )

@@ -19,12 +19,15 @@ from shoal.train.result import Result
 from shoal.train.spec import RunSpec, opaque_fields
 
 
-def export(run: Path | str, out: Path | str, member: SupportsIndex | str = "best", which: str = "last") -> Path:
+def export(
+    run: Path | str, out: Path | str, member: SupportsIndex | str = "best", which: str = "last", half: bool = False
+) -> Path:
     """Write one member's policy to the folder `out` and return it.
 
-    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). Raises FileExistsError
-    where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for one with parts
-    that no file can hold.
+    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half` its weights
+    are kept in half precision, in half the room: they then act almost, but not quite, as they did. Raises
+    FileExistsError where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for
+    one with parts that no file can hold.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec) + RunFolder(run).only_in_python():
@@ -39,6 +42,7 @@ def export(run: Path | str, out: Path | str, member: SupportsIndex | str = "best
     folder.create("--out", "--out")
     about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
+    weights = jax.tree.map(_halved, weights) if half else weights
     spec = _spec_of(plan, chosen).to_json()
     checkpoint.save(folder.policy, weights, hash_of(spec), about)
     np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
@@ -48,6 +52,12 @@ def export(run: Path | str, out: Path | str, member: SupportsIndex | str = "best
     folder.write_json("summary.json", _summary_of(result, chosen))
     folder.write_json("spec.json", spec)  # last: with it the folder holds a policy
     return folder.path
+
+
+def _halved(array: np.ndarray) -> np.ndarray:
+    """In half precision, unless it is nothing of the kind or too large for it."""
+    is_small = array.dtype == np.float32 and bool(np.all(np.abs(array) <= np.finfo(np.float16).max))
+    return array.astype(np.float16) if is_small else array
 
 
 def _spec_of(plan: Plan, member: int) -> RunSpec:
