@@ -352,7 +352,7 @@ def test_weight_decay_is_a_cost_of_large_weights():
         ),
         ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 changes nothing in the strategy SNES"),
         ({"strategy": "CMAAnchoredLES", "sigma_limit": 0.1}, ValueError, "sigma_limit=0.1 changes nothing in the"),
-        ({"strategy": "PSO", "shaping": "ranks"}, ValueError, "PSO compares costs of different generations"),
+        ({"strategy": "LGA", "shaping": "ranks"}, ValueError, "LGA compares costs of different generations"),
         ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere, which is not for"),
         ({"strategy": "SNES", "population_size": 1}, ValueError, "population_size=1 is too few for strategy SNES"),
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),

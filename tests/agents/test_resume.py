@@ -29,6 +29,7 @@ def _promotion_as_users_have_it():
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(x))
 def test_a_run_that_was_cut_short_ends_with_the_same_bits(name, fields, tmp_path):
     probe = playable(name)
+    probe = "Probe-Chain-v0" if probe == "Probe-CountedMatching-v0" else probe  # a table knows that one too soon
     agent = unbound(name, make(probe), **fields)
     steps = UPDATES * bound(name, make(probe), **fields).steps_per_update
     whole = tmp_path / "whole"
@@ -36,9 +37,17 @@ def test_a_run_that_was_cut_short_ends_with_the_same_bits(name, fields, tmp_path
     cut = shutil.copytree(whole, tmp_path / "cut")
     shutil.rmtree(checkpoint.newest(cut / "checkpoints"))
     (cut / "summary.json").unlink()
-    assert checkpoint.newest(cut / "checkpoints").name != checkpoint.newest(whole / "checkpoints").name
+    before, after = arrays_of(cut), arrays_of(whole)
+    changed = [name for name, array in after.items() if not np.array_equal(array, before[name])]
+    assert any("kernel" in name or "search" in name or name.endswith("/q") for name in changed)  # learned until the end
     shoal.train(agent, resume=cut, **SILENT)
-    ours, theirs = (np.load(checkpoint.newest(folder / "checkpoints") / checkpoint.ARRAYS) for folder in (cut, whole))
-    assert ours.files == theirs.files
-    for array in ours.files:
-        np.testing.assert_array_equal(ours[array], theirs[array], err_msg=array)
+    resumed = arrays_of(cut)
+    assert resumed.keys() == after.keys()
+    for array in after:
+        np.testing.assert_array_equal(resumed[array], after[array], err_msg=array)
+
+
+def arrays_of(run):
+    """Everything in a run's newest checkpoint."""
+    with np.load(checkpoint.newest(run / "checkpoints") / checkpoint.ARRAYS) as file:
+        return dict(file)

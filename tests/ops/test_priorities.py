@@ -20,6 +20,7 @@ def given(values):
 def test_draws_are_in_proportion_and_zeros_never_drawn(size):
     random = np.random.default_rng(size)
     values = random.exponential(size=size) * (random.random(size) > 0.3)
+    values[size // 4 : size // 2] = 0  # whole blocks of nothing
     values[0] = 1.0
     priorities = given(values)
     index, probability = jax.jit(Priorities.draw, static_argnums=2)(priorities, make_key(0), 100_000)
@@ -47,6 +48,13 @@ def test_draws_that_are_not_used_change_no_priority():
     after = before.learn(index, jnp.asarray([4.0, 0.5, 99.0, 99.0]), 1.0, used)
     np.testing.assert_allclose(after.leaf.ravel()[:4], [0.5, 1, 4, 1], rtol=1e-5)
     np.testing.assert_allclose(after.largest, 4.0, rtol=1e-5)
+
+
+def test_what_was_not_used_keeps_its_priority_also_as_the_first():
+    priorities = Priorities.zero(4).set(jnp.arange(4, dtype=jnp.int32), jnp.asarray([0.0, 1.0, 1.0, 1.0]))
+    index, used = jnp.asarray([0, 1], jnp.int32), jnp.asarray([False, True])
+    learned = priorities.learn(index, jnp.asarray([5.0, 2.0]), 1.0, used)
+    np.testing.assert_allclose(learned.leaf.ravel(), [0, 2, 1, 1], rtol=1e-5)
 
 
 def test_block_sums_follow_every_change():

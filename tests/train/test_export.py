@@ -10,9 +10,11 @@ import pytest
 
 import shoal
 from shoal.core.errors import CheckpointError
+from shoal.train import checkpoint
 from shoal.train.export import export
 from shoal.train.folder import ZOO, RunFolder, locate, zoo
 from shoal.train.policy import load_policies
+from tiny import SILENT
 
 FIELDS = {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 1}
 
@@ -76,6 +78,22 @@ def test_half_the_room_is_enough_to_act_as_before(run, tmp_path):
         np.testing.assert_array_equal(rounded, exact.astype(np.float16).astype(np.float32))
     obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     assert np.mean(shoal.load(half)(obs) == shoal.load(whole)(obs)) > 0.95
+
+
+def test_statistics_of_observations_keep_their_precision(tmp_path):
+    fields = {**FIELDS, "normalize_observation": True}
+    made = shoal.train("ppo", "CartPole-v1", steps=96, fields=fields, preset=None, folder=tmp_path / "run", **SILENT)
+    _, whole = load_policies(made.folder)
+    _, half = load_policies(export(made.folder, tmp_path / "policy", half=True))
+    for ours, theirs in zip(*(jax.tree.leaves(known.weights.obs_stats) for known in (half, whole)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_run_does_not_go_on_from_half_precision(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy", half=True)
+    folder, (_, policies) = RunFolder(path), load_policies(path)
+    with pytest.raises(CheckpointError, match="is float16.* there, float32.* here"):
+        checkpoint.restore(folder.policy, policies.weights, folder.spec_hash)
 
 
 def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):

@@ -70,7 +70,9 @@ class DQN(Agent):
     (`max_buffer_size`, `max_batch_size`).
 
     `head="categorical"` learns the distribution of returns on `atoms` points between `v_min` and `v_max` (C51,
-    Bellemare et al. 2017), `"quantile"` its quantiles (Dabney et al. 2018). `network` takes any torso with
+    Bellemare et al. 2017), `"quantile"` its quantiles (Dabney et al. 2018). With
+    `loss="huber"` many small errors outweigh a rare large one: where values are much larger than `kappa`, they may grow
+    without end (CartPole's do, also in CleanRL's). `network` takes any torso with
     `init(key, features)` and `apply(weights, features)`.
     """
 
@@ -109,11 +111,11 @@ class DQN(Agent):
     noisy: bool = static(False, choices=(False, True), help="explore by noise of the weights (Fortunato et al. 2018)")
     head: str = static("expected", choices=HEADS)
     atoms: int = static(51, help="of a categorical or quantile head")
-    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head; huber outvotes rare errors")
+    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head")
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(False, choices=(False, True), help="normalize layers before they activate")
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and layer_norm mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     # Filled in by `bind`; None before.
@@ -147,9 +149,8 @@ class DQN(Agent):
         (full,) = fill_caps([self])
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
         space = env.observation_space
-        torso = default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm)
         return full.replace(
-            network=self.network or torso,
+            network=self.network or default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
             rollout=rollout,
@@ -289,7 +290,6 @@ class DQN(Agent):
         index, probability = priorities.draw(key, size, self.batch_size)
         correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
         weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
-        weight = jnp.where(probability > 0, weight, 0)  # rounding of the sums may let a sample slip in
         return index, share * weight / jnp.max(jnp.where(share > 0, weight, 0))
 
     def _loss(

@@ -117,7 +117,7 @@ class PPO(Agent):
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
     memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
     memory_size: int = static(64)
     shared: bool = static(False, choices=(False, True), help="one torso for policy and value")

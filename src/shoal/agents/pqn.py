@@ -86,7 +86,7 @@ class PQN(Agent):
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(True, choices=(False, True))
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and layer_norm mean nothing")
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
 

@@ -50,6 +50,8 @@ COMPARES_GENERATIONS = (
     "DifferentialEvolution",
     "GradientlessDescent",
     "HillClimbing",
+    "LES",
+    "LGA",
     "MR15_GA",
     "PSO",
     "SimulatedAnnealing",

@@ -41,9 +41,9 @@ class Priorities(Struct):
     def learn(
         self, index: Int[Array, "B"], error: Float[Array, "B"], exponent: Number, used: Bool[Array, "B"]
     ) -> "Priorities":
-        """(|error| + 1e-6)^exponent at the samples that are used, of which the first is one; and the largest so far."""
-        value = (jnp.abs(error) + 1e-6) ** exponent
-        index, value = jnp.where(used, index, index[0]), jnp.where(used, value, value[0])
+        """(|error| + 1e-6)^exponent at the samples that are used, at least one of them; and the largest so far."""
+        value, first = (jnp.abs(error) + 1e-6) ** exponent, jnp.argmax(used)
+        index, value = jnp.where(used, index, index[first]), jnp.where(used, value, value[first])
         return self.set(index, value).replace(largest=jnp.maximum(self.largest, jnp.max(value)))
 
     def draw(self, key: Key, count: int, used: Number | None = None) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
@@ -51,7 +51,8 @@ class Priorities(Struct):
 
         There are `count` shares; or `used`, a traced number, of which the first `used` samples take one each.
         """
-        ends = jnp.cumsum(self.block)
+        # Sums are rounded: a block of nothing must not seem to have a share, nor a sample of nothing in its block.
+        ends = jax.lax.cummax(jnp.where(self.block > 0, jnp.cumsum(self.block), 0))
         total = ends[-1]
         shares = jnp.float32(count) if used is None else jnp.clip(jnp.round(used), 1, count)
         order = jnp.arange(count, dtype=jnp.float32) % shares
@@ -62,8 +63,7 @@ class Priorities(Struct):
         within = jnp.cumsum(row, axis=-1)
         # Rounding may leave more than the block has: then its last sample of any weight.
         rest = jnp.clip(target - (ends[block] - self.block[block]), 0, within[:, -1] * (1 - 1e-6))
-        place = jnp.sum(within <= rest[:, None], axis=-1, dtype=jnp.int32)
-        place = jnp.minimum(place, self.leaf.shape[1] - 1)
+        place = jnp.argmax((within > rest[:, None]) & (row > 0), axis=-1).astype(jnp.int32)
         index = block * self.leaf.shape[1] + place
         probability = jnp.take_along_axis(row, place[:, None], axis=1)[:, 0] / total
         return index, probability

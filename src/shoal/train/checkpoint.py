@@ -21,7 +21,6 @@ from shoal.core.keys import IMPLEMENTATIONS
 from shoal.train.disk import flush, named_errors
 
 FORMAT = 2
-HALF = {"float16": "float32"}  # how a policy may be saved to take less room
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
 
@@ -72,17 +71,17 @@ def read_about(directory: Path) -> dict[str, Any]:
     return _read_manifest(_whole(directory))["about"]
 
 
-def restore(directory: Path, like: Any, spec: str) -> Any:
+def restore(directory: Path, like: Any, spec: str, *, half: bool = False) -> Any:
     """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
 
-    What was saved in half precision comes back as `like` has it.
+    With `half`, what was saved in half precision comes back as `like` has it.
 
     Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: of other
     leaves, or of a run with another `spec`.
     """
     directory = _whole(directory)
     manifest = _read_manifest(directory)
-    _compare(manifest["leaves"], leaf_table(like), directory)
+    _compare(_doubled(manifest["leaves"]) if half else manifest["leaves"], leaf_table(like), directory)
     if manifest["spec"] != spec:
         raise CheckpointError(
             f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
@@ -170,10 +169,14 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
+def _doubled(saved: dict[str, list]) -> dict[str, list]:
+    return {name: [shape, "float32" if dtype == "float16" else dtype] for name, (shape, dtype) in saved.items()}
+
+
 def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path) -> None:
     for name in sorted({*saved, *expected}):
         there, here = saved.get(name, "nothing"), expected.get(name, "nothing")
-        if there != here and [there[0], HALF.get(there[1])] != here:
+        if there != here:
             raise CheckpointError(
                 f"checkpoint {directory} belongs to something else: {name} is {_say(there)} there, {_say(here)} here."
             )

@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 import jax
 import numpy as np
 
+from shoal.ops.running import RunningStats
 from shoal.train import checkpoint
 from shoal.train.folder import RunFolder, hash_of
 from shoal.train.plan import Plan
@@ -25,9 +26,9 @@ def export(
     """Write one member's policy to the folder `out` and return it.
 
     `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half` its weights
-    are kept in half precision, in half the room: they then act almost, but not quite, as they did. Raises
-    FileExistsError where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for
-    one with parts that no file can hold.
+    are kept in half precision, in half the room: they then act almost, but not quite, as they did, and the scores in
+    the folder are those from before. Raises FileExistsError where there is a run already, FileNotFoundError for a run
+    that is not finished, and ValueError for one with parts that no file can hold.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec) + RunFolder(run).only_in_python():
@@ -40,9 +41,15 @@ def export(
     plan, policies = load_policies(run, which)
     folder = RunFolder(out)
     folder.create("--out", "--out")
-    about = {"run": result.folder.name, "member": chosen, "name": policies.names[chosen], "weights": which}
+    about: dict[str, Any] = {
+        "run": result.folder.name,
+        "member": chosen,
+        "name": policies.names[chosen],
+        "weights": which,
+    }
+    about["half"] = half
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
-    weights = jax.tree.map(_halved, weights) if half else weights
+    weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
     spec = _spec_of(plan, chosen).to_json()
     checkpoint.save(folder.policy, weights, hash_of(spec), about)
     np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
@@ -54,10 +61,15 @@ def export(
     return folder.path
 
 
-def _halved(array: np.ndarray) -> np.ndarray:
-    """In half precision, unless it is nothing of the kind or too large for it."""
-    is_small = array.dtype == np.float32 and bool(np.all(np.abs(array) <= np.finfo(np.float16).max))
-    return array.astype(np.float16) if is_small else array
+def _is_statistic(part: Any) -> bool:
+    return isinstance(part, RunningStats)
+
+
+def _halved(part: Any) -> Any:
+    """In half precision, unless that cannot hold it, or observations are measured by it."""
+    if _is_statistic(part) or part.dtype != np.float32 or np.any(np.abs(part) > np.finfo(np.float16).max):
+        return part
+    return part.astype(np.float16)
 
 
 def _spec_of(plan: Plan, member: int) -> RunSpec:

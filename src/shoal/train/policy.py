@@ -123,9 +123,11 @@ def load_policies(
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
     like = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
-    if which == "best" or folder.policy.is_dir():
+    is_exported = folder.policy.is_dir()
+    if which == "best" or is_exported:
         shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
-        weights = checkpoint.restore(folder.policy if folder.policy.is_dir() else folder.best, shapes, folder.spec_hash)
+        place = folder.policy if is_exported else folder.best
+        weights = checkpoint.restore(place, shapes, folder.spec_hash, half=is_exported)
     else:
         found = checkpoint.newest(folder.checkpoints)
         if found is None:
