@@ -43,7 +43,7 @@ def test_every_observation_of_a_probe_is_in_its_space(name):
 
 
 def test_all_probes_are_registered():
-    assert len(PROBES) == 15
+    assert len(PROBES) == 16
 
 
 def test_constant_reward_pays_one_and_ends():
@@ -163,3 +163,17 @@ def test_a_counted_clock_shows_the_same_world():
     np.testing.assert_allclose(counted[0] / 5, plain[0][..., 0], atol=1e-6)
     for left, right in zip(counted[1:], plain[1:], strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("actions", "rewards"), [([1], [-1]), ([0, 2], [0, -2]), ([2], [5]), ([0, 0], [0, 5]), ([0, 1], [0, 5])]
+)
+def test_a_fork_pays_for_its_ways_and_for_what_is_forbidden(actions, rewards):
+    env, key = make("Probe-Mask-v0"), make_key(0)
+    obs, state = env.reset(key)
+    masks = [[True, True, False], [False, False, True]]
+    for place, (action, expected) in enumerate(zip(actions, rewards, strict=True)):
+        assert obs == place and env.action_mask(state).tolist() == masks[place]
+        obs, state, reward, terminated, truncated, _ = env.step(key, state, jnp.int32(action))
+        assert reward == expected and terminated == (place == len(actions) - 1) and not truncated
+    assert obs == 2
