@@ -41,13 +41,13 @@ def export(
     plan, policies = load_policies(run, which)
     folder = RunFolder(out)
     folder.create("--out", "--out")
-    about: dict[str, Any] = {
+    about = {
         "run": result.folder.name,
         "member": chosen,
         "name": policies.names[chosen],
         "weights": which,
+        "half": half,
     }
-    about["half"] = half
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
     spec = _spec_of(plan, chosen).to_json()
