@@ -38,7 +38,7 @@ import numpy as np  # noqa: E402
 
 from shoal.agents.presets import presets  # noqa: E402
 from shoal.core.registry import AGENTS  # noqa: E402
-from shoal.train.records import score_summary  # noqa: E402
+from shoal.training.records import score_summary  # noqa: E402
 
 
 def measure(preset):

@@ -47,8 +47,8 @@ shoal.prepare()
 
 import numpy as np  # noqa: E402
 
-from shoal.train.export import export  # noqa: E402
-from shoal.train.folder import RunFolder  # noqa: E402
+from shoal.training.export import export  # noqa: E402
+from shoal.training.folder import RunFolder  # noqa: E402
 
 for name in args.policies:
     agent, _, env = name.partition("/")

@@ -19,7 +19,7 @@ os.environ.setdefault("NPROC", "2")
 os.environ["SHOAL_MNIST"] = tempfile.mkdtemp(prefix="shoal-test-mnist-")
 
 import mnist_files  # noqa: E402
-from shoal.train.host import with_small_loops  # noqa: E402
+from shoal.training.host import with_small_loops  # noqa: E402
 
 # As the command line compiles, so that runs that tests start there and here are equal to the last bit.
 os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=2"))
@@ -35,7 +35,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # These run optimizers, which are optax's, and optax relies on JAX's standard promotion of dtypes.
-WITH_OPTIMIZERS = {"agents", "rollout", "train", "cli", "viz", "test_api.py", "test_docs.py"}
+WITH_OPTIMIZERS = {"agents", "rollouts", "training", "cli", "viz", "test_api.py", "test_docs.py"}
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,13 @@
 """The Python face: training, loading, acting, rolling out, resuming, and what bad input gets."""
 
+import inspect
 import json
 import os
 import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +25,9 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.nn.torsos import MLP
 from shoal.tracking.reporter import Reporter
-from shoal.train import checkpoint
-from shoal.train.loop import Stopped
-from shoal.train.policy import Chance, Policy, fit_observation
+from shoal.training import checkpoint
+from shoal.training.loop import Stopped
+from shoal.training.policy import Chance, Policy, fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -113,11 +115,10 @@ def assert_same_bits(left, right):
         np.testing.assert_array_equal(array, right[name], err_msg=name)
 
 
-def test_train_is_a_function_and_a_room():
-    import shoal.train.loop
-
-    assert callable(shoal.train) and shoal.train.loop.Run
-    assert callable(shoal.rollout) and shoal.train.__wrapped__.__name__ == "train"
+def test_no_room_bears_the_name_of_a_public_function():
+    rooms = {folder.name for folder in Path(shoal.__file__).parent.iterdir()}
+    assert not rooms & set(dir(shoal))
+    assert inspect.isfunction(shoal.train) and inspect.isfunction(shoal.rollout)
 
 
 def test_public_names_exist_and_unknown_ones_do_not():

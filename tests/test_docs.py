@@ -57,7 +57,7 @@ def reader(tmp_path, monkeypatch):
     """Someone in an empty folder, in a fresh process as far as one can tell."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)  # JAX is running already
+    monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)  # JAX is running already
     entries = [(registry, {name: registry[name] for name in registry}) for registry in (ENVS, AGENTS)]
     modules = set(sys.modules)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as users have it

@@ -15,9 +15,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "shoal"
 FLOORS = (
     ("core",),
     ("ops", "nn", "canvas", "tracking"),
-    ("rollout", "grid"),
+    ("rollouts", "grid"),
     ("envs", "agents", "interop"),
-    ("train",),
+    ("training",),
     ("population", "viz"),
     ("studies",),
     ("api",),
@@ -26,7 +26,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 # Files, processes and printing belong to these rooms.
-WORLDLY = {"train", "tracking", "population", "viz", "studies", "interop", "cli", "api"}
+WORLDLY = {"training", "tracking", "population", "viz", "studies", "interop", "cli", "api"}
 READS_ITS_OWN_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
 WORLDLY_CALLS = {"open", "print", "input", "breakpoint"}
 WORLDLY_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}
@@ -108,20 +108,20 @@ def test_the_house_is_in_order():
             "def f():\n    import shoal.agents",
             "envs/maze.py:2 envs imports agents, which is not below it",
         ),
-        ("core/env.py", "from shoal import train", "core/env.py:1 core imports train, which is not below it"),
+        ("core/env.py", "from shoal import training", "core/env.py:1 core imports training, which is not below it"),
         ("nn/mlp.py", "from jax.numpy import *", "nn/mlp.py:1 nn imports everything from jax.numpy"),
         ("grid/tiles.py", "from . import maps", "grid/tiles.py:1 grid imports by a relative path"),
         ("envs/maze.py", "x = open('maze.txt')", "envs/maze.py:1 envs calls open"),
         ("agents/ppo.py", "def f():\n    print('hi')", "agents/ppo.py:2 agents calls print"),
-        ("rollout/rollout.py", "import subprocess", "rollout/rollout.py:1 rollout imports subprocess"),
+        ("rollouts/rollout.py", "import subprocess", "rollouts/rollout.py:1 rollouts imports subprocess"),
     ],
 )
 def test_a_planted_violation_is_found(tmp_path, file, text, found):
     place = tmp_path / file
     place.parent.mkdir(parents=True)
     place.write_text(text + "\n")
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "loop.py").write_text("from shoal.core import env\nprint(open('log'))\n")  # all allowed
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "loop.py").write_text("from shoal.core import env\nprint(open('log'))\n")  # all allowed
     assert violations(tmp_path) == [found]
 
 

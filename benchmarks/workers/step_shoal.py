@@ -26,7 +26,7 @@ args = parser.parse_args()
 
 import time  # noqa: E402
 
-from shoal.train.host import STEPPING_LOOP, prepare  # noqa: E402
+from shoal.training.host import STEPPING_LOOP, prepare  # noqa: E402
 
 prepare(cache=False, small_loop=STEPPING_LOOP)
 

@@ -11,8 +11,6 @@ Names are loaded when they are first used, so that importing the package neither
 """
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,14 +34,14 @@ if TYPE_CHECKING:
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
     from shoal.grid.checks import check_level as check_level
-    from shoal.train.host import prepare as prepare
-    from shoal.train.policy import Policy as Policy
-    from shoal.train.result import Result as Result
+    from shoal.training.host import prepare as prepare
+    from shoal.training.policy import Policy as Policy
+    from shoal.training.result import Result as Result
     from shoal.viz.gif import animate as animate
 
 _HOME = {
     "shoal.api": ("train", "load", "load_result", "evaluate", "rollout", "record", "compare", "preset", "register"),
-    "shoal.train.host": ("prepare",),
+    "shoal.training.host": ("prepare",),
     "shoal.core.agent": ("Agent", "Metrics"),
     "shoal.core.checks": ("check_env",),
     "shoal.grid.checks": ("check_level",),
@@ -52,18 +50,15 @@ _HOME = {
     "shoal.core.registry": ("make",),
     "shoal.core.spaces": ("Box", "Dict", "Discrete", "MultiDiscrete", "Tuple"),
     "shoal.core.struct": ("Number", "hyper", "static", "struct"),
-    "shoal.train.policy": ("Policy",),
-    "shoal.train.result": ("Result",),
+    "shoal.training.policy": ("Policy",),
+    "shoal.training.result": ("Result",),
     "shoal.viz.gif": ("animate",),
 }
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
-_ALSO_ROOMS = ("train", "rollout")  # names of functions here and of subpackages
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name: a function of the facade, a building block, or an agent's class."""
-    if name in _ALSO_ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
     if name in _HOME_OF:
         return getattr(importlib.import_module(_HOME_OF[name]), name)
     if name == "__version__":
@@ -82,25 +77,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*_HOME_OF, "PPO", "__version__"])
-
-
-class _CallableRoom(ModuleType):
-    """A subpackage that is also the function of its name: `shoal.train.loop` is a module, `shoal.train(...)` trains."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs)
-
-    @property
-    def __wrapped__(self) -> Any:
-        return getattr(importlib.import_module("shoal.api"), self.__name__.rpartition(".")[2])
-
-
-class _Package(ModuleType):
-    # Python binds a subpackage to its parent whenever anyone first imports it: the one moment to make it callable.
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _ALSO_ROOMS and isinstance(value, ModuleType):
-            value.__class__ = _CallableRoom
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -25,19 +25,19 @@ from shoal.core.registry import AGENTS, ENVS, make
 from shoal.core.spaces import alike
 from shoal.core.struct import static_fields, to_arrays
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
-from shoal.rollout.demonstrations import Demonstrations
-from shoal.rollout.evaluate import Evaluation
-from shoal.rollout.evaluate import evaluate as evaluate_one
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.demonstrations import Demonstrations
+from shoal.rollouts.evaluate import Evaluation
+from shoal.rollouts.evaluate import evaluate as evaluate_one
+from shoal.rollouts.rollout import Rollout
 from shoal.tracking.reporter import Reporter
-from shoal.train.folder import RunFolder, new_path
-from shoal.train.host import keep_programs
-from shoal.train.loop import Run
-from shoal.train.plan import Plan, default_horizon, make_plan
-from shoal.train.policy import Chance, Function, Policies, Policy, load_policies, open_run, without
-from shoal.train.records import member_scores
-from shoal.train.result import Result
-from shoal.train.spec import RunSpec, differences, spec_for
+from shoal.training.folder import RunFolder, new_path
+from shoal.training.host import keep_programs
+from shoal.training.loop import Run
+from shoal.training.plan import Plan, default_horizon, make_plan
+from shoal.training.policy import Chance, Function, Policies, Policy, load_policies, open_run, without
+from shoal.training.records import member_scores
+from shoal.training.result import Result
+from shoal.training.spec import RunSpec, differences, spec_for
 
 ROLLOUT_PARTS = (
     "obs",
@@ -296,8 +296,8 @@ def record(
 ) -> Demonstrations:
     """What a policy sees and does in `steps` steps of its world, for `BC` to imitate. A run folder means its best.
 
-    `save_demonstrations(path, ...)` of `shoal.train.recording` keeps it, as `shoal record` does. Raises ValueError for
-    less than one step.
+    `save_demonstrations(path, ...)` of `shoal.training.recording` keeps it, as `shoal record` does. Raises ValueError
+    for less than one step.
     """
     if steps < 1 or num_envs < 1:
         raise ValueError(f"steps={steps} and num_envs={num_envs} must both be at least 1.")

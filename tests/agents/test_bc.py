@@ -11,8 +11,8 @@ from shoal.cli.main import main
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
-from shoal.rollout.demonstrations import Demonstrations
-from shoal.train.recording import load_demonstrations, save_demonstrations
+from shoal.rollouts.demonstrations import Demonstrations
+from shoal.training.recording import load_demonstrations, save_demonstrations
 
 # What a perfect teacher does in probes, from what it sees.
 TEACHERS = {
@@ -158,7 +158,7 @@ def test_a_file_holds_observations_that_are_tuples(tmp_path):
 
 def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     assert main(["record", "zoo:ppo/CartPole-v1", "--steps", "500", "--out", "expert.npz"]) == 0
     assert "expert.npz (500 steps," in capsys.readouterr().out
     words = "train bc CartPole-v1 --demonstrations expert.npz --steps 6400 --name clone --no-figures"

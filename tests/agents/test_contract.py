@@ -17,7 +17,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import hyper_fields, to_arrays
 from shoal.nn.torsos import CNN
-from shoal.rollout.evaluate import evaluate
+from shoal.rollouts.evaluate import evaluate
 
 DISCOUNT = 0.9
 UPDATES = 200

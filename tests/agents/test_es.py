@@ -17,13 +17,13 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct, to_arrays
 from shoal.envs.probes import ActionReward
 from shoal.nn.torsos import MLP
-from shoal.rollout.evaluate import evaluate
-from shoal.train import checkpoint
-from shoal.train.folder import RunFolder
-from shoal.train.loop import Run
-from shoal.train.placement import is_key
-from shoal.train.plan import make_plan
-from shoal.train.spec import RunSpec
+from shoal.rollouts.evaluate import evaluate
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.placement import is_key
+from shoal.training.plan import make_plan
+from shoal.training.spec import RunSpec
 
 CONTRACT = {
     "es": {

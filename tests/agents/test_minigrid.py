@@ -12,7 +12,7 @@ from shoal.cli.train import suites
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
-from shoal.rollout.evaluate import evaluate
+from shoal.rollouts.evaluate import evaluate
 
 # Lowest share of successful episodes that each preset promises.
 PROMISED = dict.fromkeys(suites()["minigrid-10"]["envs"], 0.95)

@@ -11,8 +11,8 @@ from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
-from shoal.train.plan import make_plan
-from shoal.train.spec import RunSpec
+from shoal.training.plan import make_plan
+from shoal.training.spec import RunSpec
 
 # How PPO learns the probes of the contract within seconds.
 CONTRACT = {

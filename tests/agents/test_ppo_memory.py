@@ -14,8 +14,8 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct, to_arrays
-from shoal.rollout.evaluate import evaluate
-from shoal.train import checkpoint
+from shoal.rollouts.evaluate import evaluate
+from shoal.training import checkpoint
 
 DISCOUNT = 0.9
 QUICK = {

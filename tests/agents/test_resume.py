@@ -9,7 +9,7 @@ import pytest
 import shoal
 from agents.test_contract import bound, playable, unbound
 from shoal.core.registry import AGENTS, make
-from shoal.train import checkpoint
+from shoal.training import checkpoint
 from tiny import SILENT
 
 UPDATES = 6  # with learning before the checkpoint that is left, and after

@@ -14,7 +14,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import to_arrays
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from shoal.rollout.experience import practise
+from shoal.rollouts.experience import practise
 from worlds import DialedHorizon, Tally
 
 # How it learns the probes of the contract within seconds. The temperature is fixed and small: what the probes promise

@@ -15,7 +15,7 @@ from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 from shoal.envs.gridworlds.grid_world import GridWorldState
 from shoal.ops.value_iteration import tabulate, value_iteration
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 from tiny import SILENT
 
 # How tables learn the probes of the contract within seconds.

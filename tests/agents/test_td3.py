@@ -15,7 +15,7 @@ from shoal.core.struct import static, struct, to_arrays
 from shoal.envs.probes import ContinuousAction
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from shoal.rollout.experience import Seen
+from shoal.rollouts.experience import Seen
 from worlds import DialedHorizon
 
 # How the family learns the probes of the contract within seconds.

@@ -9,7 +9,7 @@ import pytest
 from shoal.cli.bsuite import _chosen
 from shoal.cli.main import main
 from shoal.envs.bsuite.experiments import EXPERIMENTS
-from shoal.train.loop import Run, Stopped
+from shoal.training.loop import Run, Stopped
 
 TINY = ["--num-steps", "16", "--hidden", "8"]
 
@@ -23,7 +23,7 @@ def _promotion_as_users_have_it():
 @pytest.fixture(autouse=True)
 def _work_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
 
 
 def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):

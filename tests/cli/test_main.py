@@ -14,8 +14,8 @@ import pytest
 
 from shoal.cli.main import _small_loop, main
 from shoal.core.registry import ENVS
-from shoal.train import checkpoint
-from shoal.train.host import SMALL_LOOP, STEPPING_LOOP, prepare
+from shoal.training import checkpoint
+from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, prepare
 from tiny import FLAGS
 
 MY_ENV = '''
@@ -326,7 +326,7 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
 
 
 def test_a_dry_run_takes_the_time_of_runs_and_skips_what_is_none(run, capsys):
-    from shoal.train.export import export
+    from shoal.training.export import export
 
     export(run, "runs/policy")  # has a summary, and no speed
     for name, text in (("half", '{"agent": "ppo", '), ("list", "[1]")):
@@ -566,7 +566,7 @@ def test_stepping_without_a_network_fuses_larger_loops():
 )
 def test_what_the_host_needs_to_know_is_read_as_the_parser_reads_it(words, cache, threads, monkeypatch, capsys):
     asked = {}
-    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: asked.update(options))
+    monkeypatch.setattr("shoal.training.host.prepare", lambda **options: asked.update(options))
     with monkeypatch.context() as once:
         once.delitem(sys.modules, "jax")
         once.setattr("shoal.cli.train.train", lambda words: None)
@@ -575,7 +575,7 @@ def test_what_the_host_needs_to_know_is_read_as_the_parser_reads_it(words, cache
 
 
 def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys):
-    monkeypatch.setattr("shoal.train.host.prepare", lambda **options: None)
+    monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     monkeypatch.setenv("JAX_PLATFORMS", "")
     with monkeypatch.context() as once:
         once.delitem(sys.modules, "jax")
@@ -588,9 +588,9 @@ def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys
 def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsys):
     from functools import partial
 
-    from shoal.train.placement import place
+    from shoal.training.placement import place
 
-    monkeypatch.setattr("shoal.train.plan.place", partial(place, on_mesh=True))
+    monkeypatch.setattr("shoal.training.plan.place", partial(place, on_mesh=True))
     said = refused(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--block", "2")
     assert "block=2 is for CPUs; here it is 2 x cpu, all members at a time" in said and not Path("runs").exists()
 
@@ -605,7 +605,7 @@ def test_the_steps_of_a_small_rollout_are_one_kernel():
         "import shoal\n"
         "shoal.prepare(cache=False)\n"
         "import jax\n"
-        "from shoal.train.placement import CPU_OPTIONS\n"
+        "from shoal.training.placement import CPU_OPTIONS\n"
         "env = shoal.make('CartPole-v1')\n"
         "agent = shoal.PPO(hidden=(8,)).bind(env)\n"
         "state = jax.eval_shape(agent.init, jax.random.key(0), env)\n"
@@ -659,7 +659,7 @@ def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
 
 
 def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
-    from shoal.train.records import Records
+    from shoal.training.records import Records
 
     save = Records.save
 
@@ -694,7 +694,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_chunk_and_the_second_does_not_wait(t
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_resume(tmp_path, capsys, monkeypatch):
-    from shoal.train.records import Records
+    from shoal.training.records import Records
 
     save = Records.save
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.keys import make_key
-from shoal.rollout.rollout import draw_noise
+from shoal.rollouts.rollout import draw_noise
 
 
 class Played(NamedTuple):

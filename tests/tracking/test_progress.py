@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from shoal.tracking.progress import LiveBar, PlainLines, duration, headline, rate, reporter_for_terminal, returns
-from shoal.train.placement import Placement
-from shoal.train.plan import make_plan
-from shoal.train.spec import RunSpec
+from shoal.training.placement import Placement
+from shoal.training.plan import make_plan
+from shoal.training.spec import RunSpec
 
 PLAN = SimpleNamespace(
     spec=SimpleNamespace(agent="ppo", env="CartPole-v1", steps=100, evaluations=50),

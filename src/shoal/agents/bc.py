@@ -23,8 +23,8 @@ from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.schedules import linear, progress
-from shoal.rollout.demonstrations import Demonstrations
-from shoal.rollout.episodes import EpisodeStats
+from shoal.rollouts.demonstrations import Demonstrations
+from shoal.rollouts.episodes import EpisodeStats
 
 Weights = Any
 LEAST_LOG_STD = -5.0  # a recorded policy without any noise would drive the scale to nothing

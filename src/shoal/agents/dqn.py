@@ -27,8 +27,8 @@ from shoal.ops.gradients import adam, clip_norm, follow
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions, rows_for
 from shoal.ops.schedules import linear, passed, progress
-from shoal.rollout.experience import Seen, batch_shares, check_buffer, empty_replay, gradient_steps_due, steps_of
-from shoal.rollout.rollout import Rollout, Worlds, final_slots
+from shoal.rollouts.experience import Seen, batch_shares, check_buffer, empty_replay, gradient_steps_due, steps_of
+from shoal.rollouts.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")

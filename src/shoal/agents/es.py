@@ -26,8 +26,8 @@ from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import check_numbers, default_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
-from shoal.rollout.episodes import EpisodeStats
-from shoal.rollout.rollout import draw_noise as draw_env_noise
+from shoal.rollouts.episodes import EpisodeStats
+from shoal.rollouts.rollout import draw_noise as draw_env_noise
 
 Weights = Any
 LEAST_SIGMA = 1e-3  # of the first: below, single precision cannot tell candidates from their mean

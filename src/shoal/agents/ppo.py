@@ -35,7 +35,7 @@ from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
-from shoal.rollout.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
+from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
 
 Weights = Any
 

@@ -26,7 +26,7 @@ from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
-from shoal.rollout.rollout import Rollout, Trajectory, Worlds, successor_value
+from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, successor_value
 
 Weights = Any
 

@@ -27,8 +27,8 @@ from shoal.nn.torso_choice import default_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
 from shoal.ops.schedules import whole
-from shoal.rollout.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
-from shoal.rollout.rollout import Rollout, Worlds, final_slots
+from shoal.rollouts.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
+from shoal.rollouts.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 TEMPERATURES = ("tuned", "fixed")

@@ -39,8 +39,8 @@ from shoal.ops.rows import (
 )
 from shoal.ops.schedules import linear, progress
 from shoal.ops.tables import choices, index_of, read, write
-from shoal.rollout.episodes import EpisodeStats
-from shoal.rollout.rollout import Advanced, Rollout, Supply, Worlds
+from shoal.rollouts.episodes import EpisodeStats
+from shoal.rollouts.rollout import Advanced, Rollout, Supply, Worlds
 
 RULES = ("q", "double-q", "sarsa", "expected-sarsa")
 LARGEST = 1_000_000  # entries of a table: 4 MB a member

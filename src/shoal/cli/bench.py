@@ -16,9 +16,9 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, ranges
 from shoal.core.spaces import Box, Discrete, Space
-from shoal.rollout.rollout import Rollout
-from shoal.train.host import usable_cores
-from shoal.train.placement import Placement, place
+from shoal.rollouts.rollout import Rollout
+from shoal.training.host import usable_cores
+from shoal.training.placement import Placement, place
 
 POLICIES = ("random", "mlp")
 HORIZON = 100  # steps between refills of the bank
@@ -94,7 +94,7 @@ def measure(name: str, env: Env, num_envs: int, policy: str, seconds: float) -> 
 
 
 class Fleet:
-    """The same compiled stepper on every core, each with its share of the environments (see `train/placement.py`)."""
+    """The same compiled stepper on every core, each with a part of the environments (`training/placement.py`)."""
 
     def __init__(self, program: Any, carries: list[tuple], placement: Placement, stepper: Stepper) -> None:
         """Made by `make_fleet`."""

@@ -87,7 +87,7 @@ def _alone(words: list[str]) -> str:
 
 
 def _asked_for(path: str) -> list[str]:
-    from shoal.train.folder import RunFolder
+    from shoal.training.folder import RunFolder
 
     folder = RunFolder(path)
     if not (folder.path / REQUEST).is_file():
@@ -215,8 +215,8 @@ def _run_all(
     words: list[str], arguments: argparse.Namespace, programs: list[Program], jobs: list[Any], resumed: str
 ) -> int:
     from shoal.api import run_name
-    from shoal.train.folder import RunFolder, new_path
-    from shoal.train.loop import Stopped
+    from shoal.training.folder import RunFolder, new_path
+    from shoal.training.loop import Stopped
 
     root, agent = Path(arguments.root), words[0]
     named = root / arguments.name if arguments.name else None
@@ -257,8 +257,8 @@ def _train(plan: Any, folder: Any, program: Program) -> tuple[dict[int, Any], fl
 
     from shoal.envs.bsuite.experiments import EXPERIMENTS
     from shoal.envs.bsuite.logbook import logbooks_in
-    from shoal.train.folder import hash_of
-    from shoal.train.loop import Run
+    from shoal.training.folder import hash_of
+    from shoal.training.loop import Run
 
     begun = (folder.path / "spec.json").exists()
     if not begun:

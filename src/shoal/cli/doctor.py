@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from shoal.cli.parser import Parser
-from shoal.train.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
+from shoal.training.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
 
 DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")

@@ -9,7 +9,7 @@ import jax
 
 from shoal.core.keys import make_key
 from shoal.tracking.progress import duration
-from shoal.train.plan import Plan
+from shoal.training.plan import Plan
 
 
 def describe(plans: list[Plan], root: Path) -> str:

@@ -47,8 +47,8 @@ def agents(words: list[str]) -> None:
 def zoo(words: list[str]) -> None:
     """The trained policies that come with shoal."""
     from shoal.cli.table import table
-    from shoal.train.folder import ZOO_PREFIX, RunFolder
-    from shoal.train.folder import zoo as names
+    from shoal.training.folder import ZOO_PREFIX, RunFolder
+    from shoal.training.folder import zoo as names
 
     Parser(
         prog="shoal zoo",

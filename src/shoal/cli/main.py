@@ -95,7 +95,7 @@ def _dispatch(words: list[str]) -> int:
         raise ValueError(f"unknown command {name!r}.{did_you_mean(name, COMMANDS)} `shoal --help` lists all.")
     command = COMMANDS[name]
     if command.wakes_jax and "jax" not in sys.modules and not _only_help(name, words):
-        from shoal.train.host import prepare
+        from shoal.training.host import prepare
 
         if name == "bench" and value_after("--device", words) == "cpu":
             os.environ["JAX_PLATFORMS"] = "cpu"  # JAX takes the best there is otherwise
@@ -114,7 +114,7 @@ def _help() -> str:
 
 
 def _small_loop(name: str, words: list[str]) -> int:
-    from shoal.train.host import SMALL_LOOP, STEPPING_LOOP
+    from shoal.training.host import SMALL_LOOP, STEPPING_LOOP
 
     without_network = name == "bench" and value_after("--policy", words) != "mlp"
     return STEPPING_LOOP if without_network else SMALL_LOOP

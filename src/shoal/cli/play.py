@@ -110,7 +110,7 @@ class Game:
 
 
 def _is_run(word: str) -> bool:
-    from shoal.train.folder import ZOO_PREFIX
+    from shoal.training.folder import ZOO_PREFIX
 
     return word.startswith(ZOO_PREFIX) or (word != "" and (Path(word) / "spec.json").is_file())
 

@@ -32,8 +32,8 @@ def evaluate_run(words: list[str]) -> None:
     from shoal import api
     from shoal.cli.fields import read_flags
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
-    from shoal.train.policy import load_policies
-    from shoal.train.records import score_summary
+    from shoal.training.policy import load_policies
+    from shoal.training.records import score_summary
 
     given = read_flags(arguments, flags)
     if given.variants:
@@ -80,7 +80,7 @@ def render(words: list[str]) -> None:
     if arguments.max_steps is not None and arguments.max_steps < 1:
         raise ValueError(f"--max-steps {arguments.max_steps} must be at least 1.")
 
-    from shoal.train.folder import locate
+    from shoal.training.folder import locate
 
     if (locate(arguments.what) / "spec.json").is_file():
         paths = _film_run(arguments)
@@ -104,7 +104,7 @@ def plot(words: list[str]) -> None:
     )
     arguments = parser.parse_all(words)
 
-    from shoal.train.folder import RunFolder
+    from shoal.training.folder import RunFolder
     from shoal.viz.curves import plot_run, plot_runs
 
     if len(arguments.runs) == 1:
@@ -176,8 +176,8 @@ def export(words: list[str]) -> None:
     parser.add_argument("--half", action="store_true", help="weights in half precision, in half the room")
     arguments = parser.parse_all(words)
 
-    from shoal.train.export import export as write
-    from shoal.train.folder import ZOO_PREFIX
+    from shoal.training.export import export as write
+    from shoal.training.folder import ZOO_PREFIX
 
     member = "best" if arguments.member == "best" else member_number(arguments.member)
     beside = str(Path(arguments.run))
@@ -207,7 +207,7 @@ def record(words: list[str]) -> None:
     arguments = parser.parse_all(words)
 
     from shoal import api
-    from shoal.train.recording import save_demonstrations
+    from shoal.training.recording import save_demonstrations
 
     member = "best" if arguments.member == "best" else member_number(arguments.member)
     policy = api.load(arguments.run, member, arguments.which)
@@ -233,8 +233,8 @@ def _world_flags(parser: Parser, run: str) -> list:
         return []
     from shoal.cli.fields import add_flags, flags_of
     from shoal.core.registry import ENVS
-    from shoal.train.folder import RunFolder
-    from shoal.train.policy import check_complete
+    from shoal.training.folder import RunFolder
+    from shoal.training.policy import check_complete
 
     folder = RunFolder(run)
     spec = folder.read_spec()
@@ -261,7 +261,7 @@ def member_number(text: str, others: str = " or `best`") -> int:
 def _film_run(arguments: argparse.Namespace) -> list[Path]:
     from shoal import api
     from shoal.core.keys import make_key
-    from shoal.train.policy import load_policies
+    from shoal.training.policy import load_policies
     from shoal.viz.videos import camera_for, draw_members, film
 
     which, greedy = arguments.which or "last", not arguments.sample
@@ -286,7 +286,7 @@ def _film_chance(arguments: argparse.Namespace) -> Path:
     from shoal.core.keys import make_key
     from shoal.core.registry import make
     from shoal.core.struct import to_arrays
-    from shoal.train.policy import Chance, Policy
+    from shoal.training.policy import Chance, Policy
     from shoal.viz.videos import film
 
     if Path(arguments.what).exists() and ":" not in arguments.what:

@@ -122,8 +122,8 @@ def _full_parser(agent: str, env: str, rest: list[str]) -> tuple[Parser, dict[st
 
 
 def _names_of_run(rest: list[str], agent: str, env: str) -> tuple[str, str]:
-    from shoal.train.folder import RunFolder
-    from shoal.train.policy import check_complete
+    from shoal.training.folder import RunFolder
+    from shoal.training.policy import check_complete
 
     word = next(i for i, w in enumerate(rest) if w.startswith("--resume"))
     path = rest[word].partition("=")[2] or (rest[word + 1] if len(rest) > word + 1 else "")
@@ -178,7 +178,7 @@ def _tasks(agent: str, envs: list[str], options: dict, given: dict, preset: str 
 
 def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     from shoal import api
-    from shoal.train.folder import new_path
+    from shoal.training.folder import new_path
 
     jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
@@ -206,14 +206,14 @@ def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
 
 
 def _folders(tasks: list[Task], base: Path) -> list[Any]:
-    from shoal.train.folder import RunFolder
+    from shoal.training.folder import RunFolder
 
     return [RunFolder(base / task.label.replace("/", "-") if len(tasks) > 1 else base) for task in tasks]
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:
     from shoal import api
-    from shoal.train.folder import RunFolder
+    from shoal.training.folder import RunFolder
 
     for name in ONLY_NEW:
         if getattr(arguments, name):
@@ -238,7 +238,7 @@ def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume
     """One run with its report on standard output. None when the user stopped it."""
     from shoal import api
     from shoal.tracking.reporter import Reporter
-    from shoal.train.loop import Stopped
+    from shoal.training.loop import Stopped
 
     if arguments.no_progress:
         reporter = Reporter()

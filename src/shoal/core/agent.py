@@ -20,7 +20,7 @@ AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since 
 class Metrics(Struct):
     """What one update reports: of fixed size, already reduced."""
 
-    episodes: Any  # sums over the episodes that ended (`rollout.episodes.EpisodeStats`)
+    episodes: Any  # sums over the episodes that ended (`rollouts.episodes.EpisodeStats`)
     losses: dict[str, Float[Array, ""]]  # averages over the update
     weight: Any = 1.0  # of these averages in one over many updates: the gradient steps that were made, where they vary
 

@@ -7,7 +7,7 @@ class Reporter:
     """Hears of everything a run does, and by default says nothing. `tracking/progress.py` has two that speak."""
 
     def compiling(self, plan: Any) -> None:
-        """Compilation of a `train.plan.Plan` starts."""
+        """Compilation of a `training.plan.Plan` starts."""
 
     def compiled(self, seconds: float) -> None:
         """Compilation is over."""

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from shoal.ops.statistics import iqm_band
-from shoal.train.folder import RunFolder, locate, read_arrays
+from shoal.training.folder import RunFolder, locate, read_arrays
 
 # Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")

@@ -8,9 +8,9 @@ import numpy as np
 
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key, stream
-from shoal.rollout.evaluate import Episode, record_episode
-from shoal.train.plan import Plan
-from shoal.train.policy import Policy
+from shoal.rollouts.evaluate import Episode, record_episode
+from shoal.training.plan import Plan
+from shoal.training.policy import Policy
 from shoal.viz.gif import animate
 
 

@@ -15,7 +15,7 @@ from shoal.envs.meta.bernoulli_bandit import BernoulliBandit
 from shoal.envs.meta.four_rooms import FourRooms
 from shoal.envs.meta.meta_maze import MetaMaze
 from shoal.envs.meta.point_robot import PointRobot
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 from worlds import Tally
 
 KEY = make_key(3)

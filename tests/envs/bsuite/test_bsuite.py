@@ -22,7 +22,7 @@ from shoal.envs.bsuite.mountain_car import BsuiteMountainCar
 from shoal.envs.bsuite.reward_noise import RewardNoise
 from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.umbrella_chain import UmbrellaChain
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from shoal.core.registry import ENVS, make
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.game import DOWN, FIRE, LEFT, RIGHT, UP
 from shoal.envs.minatar.nibbles import COUNT, equals, everywhere, flag_at, only, select
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 

@@ -12,7 +12,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.envs.planar.pong import PixelPong
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 
 KEYS = jax.random.split(make_key(0), 4000)
 STAY, UP, DOWN = 0, 1, 2

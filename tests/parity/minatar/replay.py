@@ -11,7 +11,7 @@ import numpy as np
 from shoal.core.keys import make_key
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.game import Game
-from shoal.rollout.rollout import draw_noise
+from shoal.rollouts.rollout import draw_noise
 
 PIECE = 500  # steps in one program
 NAMES = {"Asterix": "asterix", "Breakout": "breakout", "Freeway": "freeway"} | {

@@ -8,7 +8,7 @@ import pytest
 from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
 from shoal.core.keys import make_key
 from shoal.envs.minatar.asterix import Asterix
-from shoal.rollout.rollout import draw_noise
+from shoal.rollouts.rollout import draw_noise
 
 TIMERS = ("spawn_timer", "spawn_speed", "move_timer", "move_speed", "ramp_timer", "ramp_index")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS
-from shoal.train.disk import flush, named_errors
+from shoal.training.disk import flush, named_errors
 
 FORMAT = 2
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shoal.core.agent import Metrics
-from shoal.rollout.episodes import EpisodeStats
-from shoal.train import checkpoint
-from shoal.train.folder import RunFolder
-from shoal.train.records import Records
+from shoal.rollouts.episodes import EpisodeStats
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.records import Records
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="flushes nothing there")
 

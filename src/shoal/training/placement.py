@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from shoal.train.host import SMALL_LOOP, usable_cores
+from shoal.training.host import SMALL_LOOP, usable_cores
 
 MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()

@@ -7,9 +7,9 @@ import pytest
 
 from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
-from shoal.rollout.episodes import EpisodeStats
-from shoal.train.folder import RunFolder
-from shoal.train.records import Records, member_scores
+from shoal.rollouts.episodes import EpisodeStats
+from shoal.training.folder import RunFolder
+from shoal.training.records import Records, member_scores
 
 
 def members(*episodes):

@@ -10,8 +10,8 @@ from shoal.core.agent import Agent, Metrics
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import Number, Struct, hyper, struct
-from shoal.rollout.episodes import EpisodeStats
-from shoal.train.program import begin, train_chunk
+from shoal.rollouts.episodes import EpisodeStats
+from shoal.training.program import begin, train_chunk
 
 
 @struct

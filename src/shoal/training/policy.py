@@ -16,11 +16,11 @@ from shoal.core.errors import CheckpointError
 from shoal.core.keys import make_key
 from shoal.core.spaces import Space, misfit, random_action
 from shoal.core.struct import static, struct
-from shoal.train import checkpoint
-from shoal.train.folder import RunFolder
-from shoal.train.plan import Plan, make_plan
-from shoal.train.program import begin
-from shoal.train.spec import RunSpec
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.plan import Plan, make_plan
+from shoal.training.program import begin
+from shoal.training.spec import RunSpec
 
 
 class Policy:

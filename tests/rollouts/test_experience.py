@@ -9,7 +9,7 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.ops.replay import Steps
-from shoal.rollout.experience import (
+from shoal.rollouts.experience import (
     Seen,
     batch_shares,
     critic_loss,
@@ -18,7 +18,7 @@ from shoal.rollout.experience import (
     practise,
     steps_of,
 )
-from shoal.rollout.rollout import Rollout
+from shoal.rollouts.rollout import Rollout
 from worlds import Tally
 
 

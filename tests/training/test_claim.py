@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from shoal.train.claim import claimed
-from shoal.train.folder import RunFolder, new_path
-from shoal.train.loop import Run
-from shoal.train.plan import make_plan
-from shoal.train.spec import RunSpec
+from shoal.training.claim import claimed
+from shoal.training.folder import RunFolder, new_path
+from shoal.training.loop import Run
+from shoal.training.plan import make_plan
+from shoal.training.spec import RunSpec
 
 HOLD = """
 import sys
 from pathlib import Path
-from shoal.train.claim import claimed
+from shoal.training.claim import claimed
 with claimed(Path(sys.argv[1])):
     print("holds it", flush=True)
     sys.stdin.read()

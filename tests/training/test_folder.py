@@ -11,9 +11,9 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.ops.statistics import iqm
-from shoal.train.folder import RunFolder, provenance
-from shoal.train.records import score_summary
-from shoal.train.spec import RunSpec, differences, opaque_fields, spec_for
+from shoal.training.folder import RunFolder, provenance
+from shoal.training.records import score_summary
+from shoal.training.spec import RunSpec, differences, opaque_fields, spec_for
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 
 from shoal.ops.running import RunningStats
-from shoal.train import checkpoint
-from shoal.train.folder import RunFolder, hash_of
-from shoal.train.plan import Plan
-from shoal.train.policy import load_policies
-from shoal.train.result import Result
-from shoal.train.spec import RunSpec, opaque_fields
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder, hash_of
+from shoal.training.plan import Plan
+from shoal.training.policy import load_policies
+from shoal.training.result import Result
+from shoal.training.spec import RunSpec, opaque_fields
 
 
 def export(

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.env import LONGEST, Env, Key, Observation, State
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
-from shoal.rollout.episodes import EpisodeStats
+from shoal.rollouts.episodes import EpisodeStats
 
 # (observation [E], action mask [E] or None, noise of this step, carry [E]) -> (action [E], what to record, carry [E])
 Policy = Callable[[Observation, Any, Any, Any], tuple[Any, Any, Any]]

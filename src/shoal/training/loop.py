@@ -20,16 +20,16 @@ import numpy as np
 from shoal.core.agent import Metrics
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import make_key, stream
-from shoal.rollout.evaluate import Evaluation
+from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.reporter import Reporter
-from shoal.train import checkpoint
-from shoal.train.claim import claimed
-from shoal.train.folder import RunFolder, json_ready, provenance
-from shoal.train.placement import is_key
-from shoal.train.plan import Plan
-from shoal.train.program import begin, evaluator, train_chunk
-from shoal.train.records import Records, member_scores, score_summary
-from shoal.train.spec import opaque_fields, plain
+from shoal.training import checkpoint
+from shoal.training.claim import claimed
+from shoal.training.folder import RunFolder, json_ready, provenance
+from shoal.training.placement import is_key
+from shoal.training.plan import Plan
+from shoal.training.program import begin, evaluator, train_chunk
+from shoal.training.records import Records, member_scores, score_summary
+from shoal.training.spec import opaque_fields, plain
 
 
 class Programs(NamedTuple):

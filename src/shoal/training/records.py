@@ -9,8 +9,8 @@ import numpy as np
 from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
-from shoal.rollout.evaluate import Evaluation
-from shoal.train.folder import RunFolder, json_ready, read_arrays
+from shoal.rollouts.evaluate import Evaluation
+from shoal.training.folder import RunFolder, json_ready, read_arrays
 
 
 class Records:

@@ -25,8 +25,8 @@ import jax
 import numpy as np
 
 from shoal.core.errors import did_you_mean
-from shoal.train.disk import replace
-from shoal.train.spec import RunSpec
+from shoal.training.disk import replace
+from shoal.training.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
 DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags")  # parts of a provenance; the block size is in the spec
@@ -106,7 +106,7 @@ class RunFolder:
         return hash_of(self.read_json("spec.json"))
 
     def only_in_python(self) -> list[str]:
-        """Fields of the spec that the file holds by name only (`train.spec.opaque_fields`)."""
+        """Fields of the spec that the file holds by name only (`training.spec.opaque_fields`)."""
         return self.read_json("provenance.json").get("only_in_python", [])
 
     def made_otherwise(self, here: Mapping[str, Any]) -> list[str]:

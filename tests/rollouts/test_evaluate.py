@@ -7,7 +7,7 @@ import numpy as np
 from shoal.agents.ppo import PPO
 from shoal.core.keys import make_key
 from shoal.core.registry import make
-from shoal.rollout.evaluate import evaluate, record_episode
+from shoal.rollouts.evaluate import evaluate, record_episode
 
 
 def setup(name="CartPole-v1", **fields):

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from shoal.train import checkpoint
-from shoal.train.folder import RunFolder
-from shoal.train.loop import Run
-from shoal.train.placement import SMALLEST_BLOCK, place
-from shoal.train.plan import available_bytes, make_plan
-from shoal.train.spec import RunSpec
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.placement import SMALLEST_BLOCK, place
+from shoal.training.plan import available_bytes, make_plan
+from shoal.training.spec import RunSpec
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
 SPEC = {
@@ -166,7 +166,7 @@ def test_one_member_too_large_for_memory_is_refused():
 
 
 def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
-    from shoal.train import plan as plans
+    from shoal.training import plan as plans
 
     plan = make_plan(RunSpec(**SPEC, seeds=8))
     state = (plan.member_bytes - plans.rollout_bytes(plan.agent, jax.tree.map(lambda x: x[0], plan.env))) // 2

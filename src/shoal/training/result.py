@@ -10,10 +10,10 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import need
-from shoal.train.folder import RunFolder
-from shoal.train.policy import Policies, Policy, load_policies
-from shoal.train.records import member_scores
-from shoal.train.spec import RunSpec
+from shoal.training.folder import RunFolder
+from shoal.training.policy import Policies, Policy, load_policies
+from shoal.training.records import member_scores
+from shoal.training.spec import RunSpec
 
 
 class Result:

@@ -19,11 +19,11 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import fill_caps, static_fields
-from shoal.train.host import host_bytes
-from shoal.train.placement import Placement, accelerators, place
-from shoal.train.program import Member, begin
-from shoal.train.recording import load_demonstrations
-from shoal.train.spec import RunSpec
+from shoal.training.host import host_bytes
+from shoal.training.placement import Placement, accelerators, place
+from shoal.training.program import Member, begin
+from shoal.training.recording import load_demonstrations
+from shoal.training.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
 COUNTED = 2**31  # what 32 bits with a sign count below

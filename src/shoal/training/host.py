@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from shoal.train.limits import memory_limit, processor_limit
+from shoal.training.limits import memory_limit, processor_limit
 
 # jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool and batched LAPACK calls (`qr`,
 # `solve`) meet in one program. shoal has none, and a larger pool slows training, so this many is only advised to those

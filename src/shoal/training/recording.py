@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax.tree_util import SequenceKey
 
-from shoal.rollout.demonstrations import Demonstrations
-from shoal.train.folder import read_arrays
+from shoal.rollouts.demonstrations import Demonstrations
+from shoal.training.folder import read_arrays
 
 PARTS = ("obs", "action", "mask")
 

@@ -10,10 +10,10 @@ import pytest
 
 import shoal
 from shoal.core.errors import CheckpointError
-from shoal.train import checkpoint
-from shoal.train.export import export
-from shoal.train.folder import ZOO, RunFolder, locate, zoo
-from shoal.train.policy import load_policies
+from shoal.training import checkpoint
+from shoal.training.export import export
+from shoal.training.folder import ZOO, RunFolder, locate, zoo
+from shoal.training.policy import load_policies
 from tiny import SILENT
 
 FIELDS = {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 1}
@@ -99,7 +99,7 @@ def test_a_run_does_not_go_on_from_half_precision(run, tmp_path):
 def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):
     plan, known = load_policies(run.folder)
     known.weights = jax.tree.map(lambda x: x * 0 + 1e6, known.weights)
-    monkeypatch.setattr(importlib.import_module("shoal.train.export"), "load_policies", lambda *_: (plan, known))
+    monkeypatch.setattr(importlib.import_module("shoal.training.export"), "load_policies", lambda *_: (plan, known))
     _, policies = load_policies(export(run.folder, tmp_path / "policy", 0, half=True))
     assert all((x == 1e6).all() for x in jax.tree.leaves(policies.weights))
 

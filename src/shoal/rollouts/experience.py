@@ -17,7 +17,7 @@ from shoal.core.struct import Number, Struct, struct
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Replay, Steps
 from shoal.ops.schedules import passed, steps_taken, whole
-from shoal.rollout.rollout import Trajectory
+from shoal.rollouts.rollout import Trajectory
 
 
 @struct

@@ -13,7 +13,7 @@ from shoal.core.keys import member_key
 from shoal.core.struct import Struct, struct
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay
-from shoal.rollout.evaluate import Evaluation, evaluate
+from shoal.rollouts.evaluate import Evaluation, evaluate
 
 STORES = (Replay, Priorities)  # too large to copy
 

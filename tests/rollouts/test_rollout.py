@@ -13,7 +13,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
-from shoal.rollout.rollout import Rollout, final_slots, successor_value
+from shoal.rollouts.rollout import Rollout, final_slots, successor_value
 from worlds import names_of_each_class, smallest
 
 
