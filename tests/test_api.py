@@ -26,6 +26,7 @@ from shoal.core.struct import Number, struct
 from shoal.nn.torsos import MLP
 from shoal.tracking.reporter import Reporter
 from shoal.training import checkpoint
+from shoal.training.jobs import make_job
 from shoal.training.loop import Stopped
 from shoal.training.policy import Chance, Policy, fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
@@ -113,6 +114,11 @@ def assert_same_bits(left, right):
     assert left.keys() == right.keys()
     for name, array in left.items():
         np.testing.assert_array_equal(array, right[name], err_msg=name)
+
+
+def test_what_train_takes_is_in_its_signature():
+    kinds = {parameter.kind for parameter in inspect.signature(shoal.train).parameters.values()}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds and "eval_episodes" in inspect.signature(shoal.train).parameters
 
 
 def test_no_room_bears_the_name_of_a_public_function():
@@ -428,7 +434,7 @@ def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
 
 
 def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
-    from shoal import api
+    from shoal.viz.studio import Studio
 
     trained = threading.Event()
 
@@ -440,7 +446,7 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
         assert trained.wait(60)  # forever, were it waited for before the first record
         raise ZeroDivisionError("no camera")
 
-    monkeypatch.setattr(api._Studio, "_prepare", prepare)
+    monkeypatch.setattr(Studio, "_prepare", prepare)
     listener = Watch()
     made = shoal.train("ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=listener, **OPTIONS)
     assert made.summary["members"] == 1 and (made.folder / "figures" / "learning_curves.png").is_file()
@@ -457,7 +463,8 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
     ],
 )
 def test_training_keeps_compiled_programs_unless_told_otherwise(settings, cache, expected, tmp_path, monkeypatch):
-    from shoal import api
+
+    from shoal.studies import runs
 
     kept = ("jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
     before = {name: jax.config.values[name] for name in kept}
@@ -468,7 +475,7 @@ def test_training_keeps_compiled_programs_unless_told_otherwise(settings, cache,
         seen.append(jax.config.values["jax_compilation_cache_dir"])
         raise Stopped
 
-    monkeypatch.setattr(api, "run_job", run_nothing)
+    monkeypatch.setattr(runs, "run_job", run_nothing)
     try:
         for name, value in settings.items():
             jax.config.update(name, value)
@@ -553,19 +560,10 @@ def test_one_pair_proves_nothing(tmp_path):
 
 
 def test_runs_are_named_after_what_they_are():
-    from shoal.api import run_name
+    from shoal.training.folder import run_name
 
     assert run_name("/home/u/my_agent.py:MyAgent", "classic") == "MyAgent-classic"
     assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"
-
-
-def test_an_unknown_option_is_answered_with_the_nearest():
-    with pytest.raises(TypeError, match="train has no field 'evaluation'. Did you mean evaluations"):
-        shoal.train("ppo", "CartPole-v1", evaluation=3)
-    with pytest.raises(ValueError, match="Did you mean CartPole-v1"):
-        shoal.train("ppo", "CartPol-v1")
-    with pytest.raises(TypeError, match="train needs an agent and an environment"):
-        shoal.train("ppo")
 
 
 def test_a_foreign_checkpoint_is_refused(result, tmp_path):
@@ -681,34 +679,30 @@ def test_every_preset_binds_to_its_environment():
 
 
 def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeypatch):
-    from shoal import api
-
     table = presets.read(
         write_presets(tmp_path, GOOD + 'learning_rate = 0.5\n["CartPole-v1:fast"]\nsteps = 7\nevidence = "x"\n'), "ppo"
     )
     monkeypatch.setattr(presets, "presets", lambda agent: table)
-    spec = api.make_job("ppo", "CartPole-v1", fields={"num_envs": 8}, sweep={"learning_rate": [0.1]}).spec
+    spec = make_job("ppo", "CartPole-v1", fields={"num_envs": 8}, sweep={"learning_rate": [0.1]}).spec
     assert spec.fields == {"hidden": (8,), "num_envs": 8} and spec.steps == 1000
-    assert api.make_job("ppo", "CartPole-v1", preset="fast", steps=9).spec.steps == 9
-    assert api.make_job("ppo", "CartPole-v1", preset="fast").spec.steps == 7
-    assert api.make_job("ppo", "CartPole-v1", preset=None).spec.fields == {}
-    assert api.make_job(PPO(), "CartPole-v1").spec.fields == {}  # a value is taken as it is
+    assert make_job("ppo", "CartPole-v1", preset="fast", steps=9).spec.steps == 9
+    assert make_job("ppo", "CartPole-v1", preset="fast").spec.steps == 7
+    assert make_job("ppo", "CartPole-v1", preset=None).spec.fields == {}
+    assert make_job(PPO(), "CartPole-v1").spec.fields == {}  # a value is taken as it is
     with pytest.raises(ValueError, match="no preset 'fats' for CartPole-v1. Did you mean fast"):
-        api.make_job("ppo", "CartPole-v1", preset="fats")
+        make_job("ppo", "CartPole-v1", preset="fats")
     assert shoal.preset("ppo", "CartPole-v1").build(num_envs=4).num_envs == 4
     with pytest.raises(ValueError, match="ppo has no preset for Pendulum-v1. It has: CartPole-v1"):
         shoal.preset("ppo", "Pendulum-v1")
 
 
 def test_a_variant_may_change_the_environment_and_what_is_given_wins(tmp_path, monkeypatch):
-    from shoal import api
-
     light = '["CartPole-v1:light"]\nsteps = 7\nevidence = "x"\nenv.gravity = 5.0\nenv.force_mag = 8\n'
     table = presets.read(write_presets(tmp_path, GOOD + light), "ppo")
     monkeypatch.setattr(presets, "presets", lambda agent: table)
-    assert api.make_job("ppo", "CartPole-v1").spec.env_fields == {}
-    assert api.make_job("ppo", "CartPole-v1", preset="light").spec.env_fields == {"gravity": 5.0, "force_mag": 8}
-    changed = api.make_job(
+    assert make_job("ppo", "CartPole-v1").spec.env_fields == {}
+    assert make_job("ppo", "CartPole-v1", preset="light").spec.env_fields == {"gravity": 5.0, "force_mag": 8}
+    changed = make_job(
         "ppo", "CartPole-v1", preset="light", env_fields={"gravity": 1}, env_sweep={"force_mag": [5, 10]}
     )
     assert changed.spec.env_fields == {"gravity": 1} and changed.spec.env_sweep == {"force_mag": [5, 10]}

@@ -20,13 +20,12 @@ FLOORS = (
     ("training",),
     ("population", "viz"),
     ("studies",),
-    ("api",),
     ("cli",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 # Files, processes and printing belong to these rooms.
-WORLDLY = {"training", "tracking", "population", "viz", "studies", "interop", "cli", "api"}
+WORLDLY = {"training", "tracking", "population", "viz", "studies", "interop", "cli"}
 READS_ITS_OWN_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
 WORLDLY_CALLS = {"open", "print", "input", "breakpoint"}
 WORLDLY_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}

@@ -196,9 +196,9 @@ def _thinned(count: int, quick: bool) -> list[int]:
 
 def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argparse.Namespace) -> Any:
     """(job, plan) of a program."""
-    from shoal import api
+    from shoal.training.jobs import make_job
 
-    job = api.make_job(
+    job = make_job(
         agent,
         program.logbook,
         fields=fields,
@@ -214,8 +214,7 @@ def _job(agent: str, fields: dict[str, Any], program: Program, arguments: argpar
 def _run_all(
     words: list[str], arguments: argparse.Namespace, programs: list[Program], jobs: list[Any], resumed: str
 ) -> int:
-    from shoal.api import run_name
-    from shoal.training.folder import RunFolder, new_path
+    from shoal.training.folder import RunFolder, new_path, run_name
     from shoal.training.loop import Stopped
 
     root, agent = Path(arguments.root), words[0]

@@ -29,17 +29,18 @@ def evaluate_run(words: list[str]) -> None:
 
     import numpy as np
 
-    from shoal import api
     from shoal.cli.fields import read_flags
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
+    from shoal.training.playing import evaluate
     from shoal.training.policy import load_policies
     from shoal.training.records import score_summary
+    from shoal.training.result import load_result
 
     given = read_flags(arguments, flags)
     if given.variants:
         raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
     _, policies = load_policies(arguments.run, arguments.which)
-    result = api.load_result(arguments.run)
+    result = load_result(arguments.run)
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
@@ -47,9 +48,7 @@ def evaluate_run(words: list[str]) -> None:
     for values in itertools.product(*given.sweep.values()):
         world = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
         for greedy in (False,) if arguments.sample else (True, False):
-            done = api.evaluate(
-                chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world
-            )
+            done = evaluate(chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world)
             returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
             actions = "greedy" if greedy else "sampled"
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
@@ -128,10 +127,10 @@ def compare_runs(words: list[str]) -> None:
     parser.add_argument("--metric", default="last", choices=("last", "best"), help="which evaluation (default last)")
     arguments = parser.parse_all(words)
 
-    from shoal import api
     from shoal.cli.table import table
+    from shoal.training.comparison import ENOUGH_PAIRS, compare
 
-    found = api.compare(arguments.a, arguments.b, arguments.metric)
+    found = compare(arguments.a, arguments.b, arguments.metric)
     rows = [
         [label, path, count, mean, _interval(*interval)]
         for label, path, count, mean, interval in zip(
@@ -142,7 +141,7 @@ def compare_runs(words: list[str]) -> None:
     if found["pairs"]:
         low, high = found["difference_interval"]
         verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
-        if found["pairs"] < api.ENOUGH_PAIRS:
+        if found["pairs"] < ENOUGH_PAIRS:
             verdict = "too few pairs to say"
         print(
             f"A - B = {found['difference']:.4g}, 95 % interval {_interval(low, high)} over {found['pairs']} pairs of "
@@ -206,12 +205,13 @@ def record(words: list[str]) -> None:
     parser.add_argument("--out", default="demonstrations.npz", metavar="FILE", help="(default demonstrations.npz)")
     arguments = parser.parse_all(words)
 
-    from shoal import api
+    from shoal.training import playing
     from shoal.training.recording import save_demonstrations
+    from shoal.training.result import load
 
     member = "best" if arguments.member == "best" else member_number(arguments.member)
-    policy = api.load(arguments.run, member, arguments.which)
-    told = api.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
+    policy = load(arguments.run, member, arguments.which)
+    told = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
     path = save_demonstrations(arguments.out, told)
     print(f"{path} ({len(told):,} steps, {path.stat().st_size / 1000:.0f} kB)")
 
@@ -259,13 +259,14 @@ def member_number(text: str, others: str = " or `best`") -> int:
 
 
 def _film_run(arguments: argparse.Namespace) -> list[Path]:
-    from shoal import api
     from shoal.core.keys import make_key
+    from shoal.training.folder import run_name
     from shoal.training.policy import load_policies
+    from shoal.training.result import load_result
     from shoal.viz.videos import camera_for, draw_members, film
 
     which, greedy = arguments.which or "last", not arguments.sample
-    result = api.load_result(arguments.what)
+    result = load_result(arguments.what)
     ranking = result.ranking(which)
     plan, policies = load_policies(arguments.what, which)
     horizon = arguments.max_steps or plan.horizon
@@ -277,7 +278,7 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
     asked = arguments.member or "best"
     member = result.number_of(asked if asked == "best" else member_number(asked), which)
     policy = policies[member]
-    name = f"{api.run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{member}.gif"
+    name = f"{run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{member}.gif"
     out = Path(arguments.out or (name if is_exported else result.folder / name))
     return [film(policy, make_key(arguments.seed or 0), horizon, out, policy.name, greedy)]
 

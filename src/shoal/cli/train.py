@@ -24,7 +24,7 @@ SPEC_OPTIONS = ("steps", "seed", "seeds", "records", "evaluations", "eval_episod
 
 
 class Task(NamedTuple):
-    """One run of this command: what `api.make_job` takes, and what tells it from the other runs."""
+    """One run of this command: what `jobs.make_job` takes, and what tells it from the other runs."""
 
     agent: str
     env: str
@@ -177,13 +177,13 @@ def _tasks(agent: str, envs: list[str], options: dict, given: dict, preset: str 
 
 
 def _train_all(arguments: argparse.Namespace, tasks: list[Task]) -> int:
-    from shoal import api
-    from shoal.training.folder import new_path
+    from shoal.training.folder import new_path, run_name
+    from shoal.training.jobs import make_job
 
-    jobs = [api.make_job(task.agent, task.env, **task.options) for task in tasks]
+    jobs = [make_job(task.agent, task.env, **task.options) for task in tasks]
     plans = [job.plan(arguments.devices, arguments.memory_limit_gb) for job in jobs]  # every mistake before any compile
     root = Path(arguments.root or "runs")
-    stem = api.run_name(tasks[0].agent, arguments.suite or jobs[0].spec.env)
+    stem = run_name(tasks[0].agent, arguments.suite or jobs[0].spec.env)
     if arguments.name:
         for folder in _folders(tasks, root / arguments.name):
             folder.check_unused()
@@ -212,8 +212,8 @@ def _folders(tasks: list[Task], base: Path) -> list[Any]:
 
 
 def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, given: dict) -> int:
-    from shoal import api
     from shoal.training.folder import RunFolder
+    from shoal.training.jobs import job_to_resume
 
     for name in ONLY_NEW:
         if getattr(arguments, name):
@@ -224,7 +224,7 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
     for kind, prefix in (("agent", ""), ("env", "env_")):
         parts = {f"{prefix}fields": given[kind].fixed, f"{prefix}sweep": {**given[kind].sweep, **given[kind].variants}}
         asked |= {name: values for name, values in parts.items() if values}
-    job = api.job_to_resume(arguments.resume, agent or None, env or None, asked)
+    job = job_to_resume(arguments.resume, agent or None, env or None, asked)
     plan = job.plan(arguments.devices, arguments.memory_limit_gb, resume=True)
     if arguments.dry_run:
         from shoal.cli.dry_run import describe
@@ -236,7 +236,7 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
 
 def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume: bool = False) -> Any:
     """One run with its report on standard output. None when the user stopped it."""
-    from shoal import api
+    from shoal.studies.runs import run_job
     from shoal.tracking.reporter import Reporter
     from shoal.training.loop import Stopped
 
@@ -247,7 +247,7 @@ def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume
 
         reporter = reporter_for_terminal()
     try:
-        result = api.run_job(
+        result = run_job(
             job,
             plan,
             folder,

@@ -90,12 +90,12 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 
 def _policy(arguments: argparse.Namespace) -> Any:
-    from shoal import api
     from shoal.cli.runs import member_number
+    from shoal.training.result import load
     from shoal.viz.videos import has_picture
 
     member = arguments.member if arguments.member == "best" else member_number(arguments.member)
-    policy = api.load(arguments.run, member, arguments.which)
+    policy = load(arguments.run, member, arguments.which)
     if not has_picture(policy.env):
         raise ValueError(f"{arguments.run} plays a world that has no picture to look at.")
     return policy

@@ -198,3 +198,18 @@ def make(name: str, **fields: Any) -> Any:
     unknown one, TypeError for a field that the environment does not have.
     """
     return ENVS[name].build(**fields)
+
+
+class register:  # noqa: N801  # reads as a namespace: @shoal.register.env("Drift-v0")
+    """Decorators that give an environment or an agent a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
+
+    env = staticmethod(ENVS.register)
+    agent = staticmethod(AGENTS.register)
+
+
+def agent_class(name: str) -> type:
+    """The class of a registered agent by its Python name, e.g. `PPO`. Raises AttributeError if there is none."""
+    for entry in AGENTS.values():
+        if entry.cls.__name__ == name:
+            return entry.cls
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}")

@@ -135,6 +135,26 @@ class Result:
         )
 
 
+def load(
+    folder: Path | str,
+    member: SupportsIndex | str = "best",
+    which: str = "last",
+    agent: Agent | None = None,
+    env: Env | None = None,
+) -> Policy:
+    """A trained policy that acts on observations: `policy(obs)`.
+
+    `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
+    FileNotFoundError where there is no run, CheckpointError for a damaged one.
+    """
+    return Result(folder, agent, env).policy(member, which)
+
+
+def load_result(folder: Path | str, agent: Agent | None = None, env: Env | None = None) -> Result:
+    """The result of a run that was made before."""
+    return Result(folder, agent, env)
+
+
 def _check_which(which: str) -> None:
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")

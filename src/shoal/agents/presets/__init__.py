@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.core.errors import did_you_mean, unknown_field
-from shoal.core.registry import AGENTS
+from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 
 
@@ -62,6 +62,14 @@ def find(agent: str, env: str, variant: str = "") -> Preset | None:
             f"It has: {', '.join(have) or 'none'}."
         )
     return known.get(wanted)
+
+
+def preset(agent: str, env: str, variant: str = "") -> Preset:
+    """Known good hyperparameters: `preset("ppo", "CartPole-v1").build()`. Raises ValueError where there are none."""
+    found = find(AGENTS[agent].name, ENVS[env].name, variant)
+    if found is None:
+        raise ValueError(f"{agent} has no preset for {env}. It has: {', '.join(presets(agent)) or 'none'}.")
+    return found
 
 
 def read(path: Path, agent: str) -> dict[str, Preset]:

@@ -1,0 +1,137 @@
+"""Train: one call from an agent and an environment to a run folder with its pictures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.tracking.reporter import Reporter
+from shoal.training.folder import RunFolder, new_path, run_name
+from shoal.training.host import keep_programs
+from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
+from shoal.training.loop import Run
+from shoal.training.plan import Plan
+from shoal.training.result import Result
+from shoal.training.spec import RunSpec
+from shoal.viz.studio import Studio
+
+
+def train(
+    agent: str | Agent | None = None,
+    env: str | Env | None = None,
+    *,
+    steps: int | None = None,
+    seeds: int | None = None,
+    fields: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    env_fields: Mapping[str, Any] | None = None,
+    env_sweep: Mapping[str, Sequence[Any]] | None = None,
+    preset: str | None = "",
+    name: str = "",
+    root: Path | str | None = None,
+    folder: Path | str | None = None,
+    resume: Path | str | None = None,
+    figures: bool = True,
+    progress: bool | Reporter = True,
+    cache: bool = True,
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    seed: int | None = None,
+    records: int | None = None,
+    evaluations: int | None = None,
+    eval_episodes: int | None = None,
+    eval_max_steps: int | None = None,
+    prng: str | None = None,
+    block: int | None = None,
+) -> Result:
+    """Train a population, `seeds` members (1) for every combination of swept values, in one compiled program.
+
+    `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
+    environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
+    `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
+    fields. `seed` to `block` are fields of `RunSpec`, with its defaults where they are None.
+
+    Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
+    was stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+
+    Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
+    here, for the rest of the process. `cache=False` leaves it alone.
+    """
+    if folder is not None and (name or root is not None):
+        raise ValueError(f"folder={str(folder)!r} says where the run goes: leave name and root out.")
+    options = {
+        "steps": steps,
+        "seeds": seeds,
+        "seed": seed,
+        "records": records,
+        "evaluations": evaluations,
+        "eval_episodes": eval_episodes,
+        "eval_max_steps": eval_max_steps,
+        "prng": prng,
+        "block": block,
+    }
+    parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
+    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None} | {
+        k: dict(v) for k, v in parts.items() if v
+    }
+    if resume is not None:
+        refuse_on_resume(
+            resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
+        )
+        job = job_to_resume(resume, agent, env, given)
+    else:
+        if agent is None or env is None:
+            raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
+        job = make_job(agent, env, preset=preset, **given)
+    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made
+    if cache:
+        keep_programs()
+    return run_job(
+        job,
+        plan,
+        RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec)),
+        resume=resume is not None,
+        figures=figures,
+        reporter=_reporter(progress),
+    )
+
+
+def run_job(
+    job: Job,
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    figures: bool = True,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Run a job in a folder, as planned, to its end; then draw it."""
+    reporter = reporter or Reporter()
+    if resume:
+        folder.check_writable()
+    else:
+        folder.create()
+    studio = Studio(plan, folder, reporter) if figures else None
+    try:
+        run = Run(plan, folder, studio or reporter)
+        run.train(resume=resume)
+        if studio is not None:
+            studio.draw(run)
+    finally:
+        reporter.close()
+    return Result(folder.path, job.agent, job.env)
+
+
+def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
+    return root / name if name else new_path(root, run_name(spec.agent, spec.env))
+
+
+def _reporter(progress: bool | Reporter) -> Reporter:
+    if isinstance(progress, Reporter):
+        return progress
+    if not progress:
+        return Reporter()
+    from shoal.tracking.progress import reporter_for_terminal
+
+    return reporter_for_terminal()
