@@ -4,6 +4,7 @@ An agent is found by being registered; `CONTRACT` in its own test file says how 
 it cannot play (its `bind` refuses) is left out, but everyone plays some.
 """
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -165,8 +166,9 @@ def test_a_member_among_others_equals_a_member_alone(name):
     assert any(not np.allclose(many[2], many[3]) for many in together)  # so the numbers matter
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
-def test_changing_numbers_never_recompiles(name):
+@functools.cache
+def begun(name):
+    """(agent, env, a new member, one update as a compiled function, a list with an entry for every trace of it)."""
     env = make(playable(name))
     traces = []
 
@@ -176,11 +178,32 @@ def test_changing_numbers_never_recompiles(name):
         return agent.update(state, env, jnp.int32(0))[0]
 
     agent = bound(name, env)
-    state = agent.init(make_key(0), env)
-    one_update(agent, to_arrays(env), state)
+    return agent, to_arrays(env), jax.jit(agent.init)(make_key(0), env), one_update, traces
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_a_copy_differs_from_its_original_by_its_key_alone(name):
+    agent, env, original, one_update, _ = begun(name)
+
+    def after_two_updates(state):
+        return _numbers(one_update(agent, env, one_update(agent, env, state)))
+
+    def equal(state, other):
+        return [np.array_equal(x, y, equal_nan=True) for x, y in zip(state, other, strict=True)]
+
+    expected = after_two_updates(original)
+    assert all(equal(_numbers(agent.reseed(original, make_key(7))), _numbers(original)))
+    assert all(equal(after_two_updates(agent.reseed(original, original.key)), expected))
+    assert not all(equal(after_two_updates(agent.reseed(original, make_key(7))), expected))
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_changing_numbers_never_recompiles(name):
+    agent, env, state, one_update, traces = begun(name)
+    one_update(agent, env, state)
     for field, description in hyper_fields(agent).items():
         low = description.metadata["search"].low if description.metadata["search"] else description.default
-        one_update(to_arrays(agent.replace(**{field: low})), to_arrays(env), state)
+        one_update(to_arrays(agent.replace(**{field: low})), env, state)
     assert len(traces) == 1
 
 

@@ -1,17 +1,28 @@
 """The program of one member: what is kept, and what is counted, when its numbers are not finite any more."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics
+from shoal.core.agent import Agent, Buffer, Metrics
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import Number, Struct, hyper, struct
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.training.plan import make_plan
 from shoal.training.program import begin, train_chunk
+from shoal.training.spec import RunSpec
+
+
+@struct
+class Visited(Buffer):
+    """The weights that an update began with."""
+
+    sum: Float[Array, ""]
 
 
 @struct
@@ -20,6 +31,7 @@ class SteepState(Struct):
 
     age: Int[Array, ""]
     weight: Float[Array, ""]
+    visited: Visited
 
 
 @struct
@@ -27,17 +39,21 @@ class Steep(Agent):
     """Descends exp(4 w), whose slope of 4 exp(4 w) leaves float32 before its value does: at w = 22 and not at 21."""
 
     start: Number = hyper(0.0)
+    warm_up: Number = hyper(0.0, spans_run=True)
+    cool_down: Number = hyper(5.0, spans_run=True)
+    other: Number = hyper(0.0)
 
     def bind(self, env):
         return self
 
     def init(self, key, env):
-        return SteepState(jnp.int32(0), jnp.float32(self.start))
+        return SteepState(jnp.int32(0), jnp.float32(self.start), Visited(jnp.float32(0)))
 
     def update(self, state, env, clock):
         loss, slope = jax.value_and_grad(lambda w: jnp.exp(4 * w))(state.weight)
         one_episode = EpisodeStats.of(jnp.array([True]), jnp.array([1.0]), jnp.array([2]))
-        state = state.replace(age=state.age + 1, weight=state.weight - slope)
+        visited = Visited(state.visited.sum + state.weight)
+        state = SteepState(state.age + 1, state.weight - slope, visited)
         return state, Metrics(one_episode, {"loss": loss})
 
     def policy_state(self, state):
@@ -64,6 +80,17 @@ def test_a_gradient_that_overflows_is_undone_although_its_loss_is_finite(updates
     assert np.exp(88) < np.finfo(np.float32).max < 4 * np.exp(88)
     assert not member.alive and member.state.weight == 22.0 and member.state.age == 0
     assert np.isnan(metrics.losses["loss"])
+
+
+def test_a_buffer_keeps_what_an_undone_update_wrote():
+    member, _ = train(22.0, 1)
+    assert member.state.visited.sum == 22.0 and member.state.age == 0
+
+
+def test_fields_declared_so_span_the_run_where_they_are_zero():
+    agent: Any = make_plan(RunSpec(agent="steep", env="CartPole-v1", steps=33, seeds=2), agent=Steep()).agent
+    assert agent.warm_up.tolist() == [34.0, 34.0] and agent.cool_down.tolist() == [5.0, 5.0]
+    assert agent.other.tolist() == [0.0, 0.0]
 
 
 def test_a_member_that_rests_counts_nothing_more():

@@ -64,7 +64,9 @@ class BC(Agent):
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
-    horizon: Number = hyper(0.0, valid=(0, 1e18), help="samples over which to anneal; 0: as many as the run")
+    horizon: Number = hyper(
+        0.0, valid=(0, 1e18), spans_run=True, help="samples over which to anneal; 0: as many as the run"
+    )
     weight_decay: Number = hyper(0.0, search=(1e-6, 1e-2, "log"), valid=(0, 1), help="decoupled, as in AdamW")
     demonstrations: Any = from_file(help="recorded steps: what `shoal record` wrote")
 

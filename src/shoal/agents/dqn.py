@@ -90,7 +90,9 @@ class DQN(Agent):
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
-    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which schedules run; 0: as long as the run")
+    horizon: Number = hyper(
+        0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
+    )
     optimizer: Choice = hyper(0, names=OPTIMIZERS)
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
     max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
@@ -161,6 +163,11 @@ class DQN(Agent):
     def steps_per_update(self) -> int:
         """Steps of all environments together."""
         return self.num_envs * self.num_steps
+
+    @property
+    def learns_from(self) -> Number:
+        """`learning_starts`."""
+        return self.learning_starts
 
     def init(self, key: Key, env: Env) -> DQNState:
         """Fresh weights and worlds, and an empty buffer."""

@@ -102,7 +102,9 @@ class PPO(Agent):
     max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="of all gradients together")
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
-    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which to anneal; 0: as long as the run")
+    horizon: Number = hyper(
+        0.0, valid=(0, 1e18), spans_run=True, help="steps over which to anneal; 0: as long as the run"
+    )
     noise_correlation: Number = hyper(
         0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step of a rollout, across episodes"
     )

@@ -77,7 +77,9 @@ class PQN(Agent):
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
     max_grad_norm: Number = hyper(10.0, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
     anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
-    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps over which schedules run; 0: as long as the run")
+    horizon: Number = hyper(
+        0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
+    )
 
     num_envs: int = static(4)
     num_steps: int = static(128, help="steps of each environment in one update")

@@ -149,6 +149,11 @@ class SAC(Agent):
         """Steps of all environments together."""
         return self.num_envs * self.num_steps
 
+    @property
+    def learns_from(self) -> Number:
+        """`learning_starts`."""
+        return self.learning_starts
+
     def init(self, key: Key, env: Env) -> SACState:
         """Fresh weights and worlds, and an empty buffer."""
         key, k_learner, k_worlds = jax.random.split(key, 3)

@@ -121,7 +121,7 @@ class QTable(Agent):
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
     initial_value: Number = hyper(0.0, valid=(-1e9, 1e9), help="of every entry; a high one is tried until it is not")
-    horizon: Number = hyper(0.0, valid=(0, 1e18), help="steps of the schedules; 0: as long as the run")
+    horizon: Number = hyper(0.0, valid=(0, 1e18), spans_run=True, help="steps of the schedules; 0: as long as the run")
 
     rule: str = static("q", choices=RULES)
     num_steps: int = static(250, help="in one update, at whose start the step size changes")

@@ -11,9 +11,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Struct, hyper_fields, is_concrete, static_fields, struct
+from shoal.core.struct import Number, Struct, hyper_fields, is_concrete, static_fields, struct
 
-AgentState = Any  # a struct with `age: Int[Array, ""]`, the updates done since this member began
+# A struct with `age: Int[Array, ""]`, the updates done since this member began, and `key: Key`, which every random
+# number that it draws from now on derives from.
+AgentState = Any
+
+
+class Buffer(Struct):
+    """A base for parts of a state that are too large to copy, such as a replay.
+
+    An update that the runner undoes keeps the new one: to choose between old and new would copy both.
+    """
 
 
 @struct
@@ -69,6 +78,15 @@ class Agent(Actor):
     @abc.abstractmethod
     def steps_per_update(self) -> int:
         """Environment steps that one `update` takes. Static."""
+
+    def reseed(self, state: AgentState, key: Key) -> AgentState:
+        """The same member with random numbers of its own from here on, such as a copy of another. `key` is consumed."""
+        return state.replace(key=key)
+
+    @property
+    def learns_from(self) -> Number:
+        """Environment steps before the first gradient step: a member whose run is no longer learns nothing."""
+        return 0
 
     @property
     def members_per_call(self) -> int:

@@ -51,6 +51,7 @@ def hyper(
     valid: tuple[float, float] | None = None,
     names: tuple[str, ...] = (),
     cap: str = "",
+    spans_run: bool = False,
     help: str = "",  # noqa: A002
 ) -> Any:
     """A traced hyperparameter.
@@ -58,12 +59,13 @@ def hyper(
     `search=(low, high)` or `(low, high, "log")` is where a study looks; `valid=(low, high)` is what makes sense at all
     and is checked when the value is built. They are different things on purpose. `names` makes it a choice that is
     traced: a user writes a name, the field holds its place in the list. `cap` is the static field that says how large
-    the number may become in this program (`fill_caps`). Raises ValueError for a range that is empty or misspelled,
-    where the field is declared.
+    the number may become in this program (`fill_caps`). `spans_run` says that it is a number of environment steps, and
+    that 0 stands for as many as the run takes, which the plan of a run fills in. Raises ValueError for a range that is
+    empty or misspelled, where the field is declared.
     """
     searched = None if search is None else _range("search", *search)
     allowed = None if valid is None else _range("valid", *valid)
-    about = {"search": searched, "valid": allowed, "names": names, "cap": cap, "help": help}
+    about = {"search": searched, "valid": allowed, "names": names, "cap": cap, "spans_run": spans_run, "help": help}
     return dataclasses.field(default=default, metadata=about)
 
 

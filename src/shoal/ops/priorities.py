@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.core.agent import Buffer
 from shoal.core.keys import Key
-from shoal.core.struct import Number, Struct, struct
+from shoal.core.struct import Number, struct
 
 
 @struct
-class Priorities(Struct):
+class Priorities(Buffer):
     """One number for each sample, by the index of the ring; 0 is never drawn. Make one with `zero`."""
 
     leaf: Float[Array, "blocks W"]

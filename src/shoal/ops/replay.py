@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.core.agent import Buffer
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, static, struct
 
@@ -44,7 +45,7 @@ class Transitions(Struct):
 
 
 @struct
-class Replay(Struct):
+class Replay(Buffer):
     """A ring of R rows. Make one with `empty`."""
 
     seen: Any  # [R, E]

@@ -18,7 +18,7 @@ from shoal.core.env import Env, episode_limit
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import fill_caps, static_fields
+from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, place
 from shoal.training.program import Member, begin
@@ -54,7 +54,7 @@ class Plan:
     @property
     def warning(self) -> str:
         """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
-        idle = int(np.sum(np.asarray(getattr(self.agent, "learning_starts", 0)) >= self.steps))
+        idle = int(np.sum(np.asarray(self.agent.learns_from) >= self.steps))
         return f"; {idle} will not learn: learning_starts is later" if idle else ""
 
     @property
@@ -90,9 +90,7 @@ def make_plan(
     swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}
     bound = _bind(agents[0].replace(**swept), _with_all_limits(worlds), spec)  # sees the numbers of all settings
     updates = math.ceil(spec.steps / bound.steps_per_update)
-    if hasattr(bound, "horizon"):
-        steps = updates * bound.steps_per_update
-        agents = [a.replace(horizon=float(a.horizon or steps)) for a in agents]
+    agents = [_spanning(a, updates * bound.steps_per_update) for a in agents]
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
     agents = [a.replace(**fixed) for a in agents]
     boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
@@ -175,6 +173,12 @@ def _can_play(name: str, world: Env) -> bool:
     except ValueError:
         pass  # its default sizes do not fit, but others would
     return True
+
+
+def _spanning(agent: Agent, steps: int) -> Agent:
+    """The agent with every field that may span the run, and is 0, set to the steps of the run."""
+    spanning = (name for name, field in hyper_fields(agent).items() if field.metadata["spans_run"])
+    return agent.replace(**{name: float(getattr(agent, name) or steps) for name in spanning})
 
 
 def _check_traced(value: Any, sweep: Any, name: str) -> None:

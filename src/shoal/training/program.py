@@ -7,15 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from shoal.core.agent import Agent, AgentState, Metrics
+from shoal.core.agent import Agent, AgentState, Buffer, Metrics
 from shoal.core.env import Env, Key
 from shoal.core.keys import member_key
 from shoal.core.struct import Struct, struct
-from shoal.ops.priorities import Priorities
-from shoal.ops.replay import Replay
 from shoal.rollouts.evaluate import Evaluation, evaluate
-
-STORES = (Replay, Priorities)  # too large to copy
 
 
 @struct
@@ -59,13 +55,13 @@ def train_chunk(
 
 
 def _where(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
-    """The new values of a member that lives. A replay and its priorities are always the new ones: a choice would copy
-    them, and a member that rests never reads them again."""
+    """The new values of a member that lives. Buffers are always the new ones: a choice would copy them, and a member
+    that rests never reads them again."""
 
     def choose(new: Any, old: Any) -> Any:
-        return new if isinstance(new, STORES) else jnp.where(alive, new, old)
+        return new if isinstance(new, Buffer) else jnp.where(alive, new, old)
 
-    return jax.tree.map(choose, new, old, is_leaf=lambda x: isinstance(x, STORES))
+    return jax.tree.map(choose, new, old, is_leaf=lambda x: isinstance(x, Buffer))
 
 
 def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[Evaluation, Any]]:
