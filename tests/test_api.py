@@ -105,7 +105,7 @@ def result(tmp_path_factory):
 
 def weights_of(folder):
     """Everything in the last checkpoint of a run."""
-    with np.load(checkpoint.newest(folder / "checkpoints") / "arrays.npz") as file:
+    with np.load(checkpoint.newest(folder / "checkpoints") / "learners.npz") as file:
         return {name: file[name] for name in file.files}
 
 
@@ -596,7 +596,7 @@ def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp
 
 
 def flip_a_bit(folder):
-    file = checkpoint.newest(folder / "checkpoints") / "arrays.npz"
+    file = checkpoint.newest(folder / "checkpoints") / "learners.npz"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -625,7 +625,7 @@ def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage,
 
 
 def spoil(directory):
-    (directory / "arrays.npz").write_bytes(b"no arrays")
+    (directory / "policies.npz").write_bytes(b"no arrays")
 
 
 @pytest.mark.parametrize("damage", [shutil.rmtree, spoil])
@@ -638,7 +638,8 @@ def test_best_policies_that_are_lost_do_not_end_a_run(damage, result, tmp_path):
     shoal.train(resume=copy, progress=listener, figures=False)
     assert [text for text in listener.heard if "best policies so far are lost" in text]
     last = checkpoint.newest(copy / "checkpoints")
-    assert (last / "arrays.npz").read_bytes() == (result.folder / "checkpoints" / last.name / "arrays.npz").read_bytes()
+    for part in ("learners.npz", "policies.npz"):
+        assert (last / part).read_bytes() == (result.folder / "checkpoints" / last.name / part).read_bytes()
     assert shoal.load(copy, which="best") is not None
 
 

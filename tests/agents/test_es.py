@@ -384,7 +384,7 @@ def train(tmp_path_factory):
         folder.create()
         with jax.numpy_dtype_promotion("standard"):
             Run(make_plan(spec), folder).train()
-        with np.load(checkpoint.newest(folder.checkpoints) / checkpoint.ARRAYS) as file:
+        with np.load(checkpoint.newest(folder.checkpoints) / "learners.npz") as file:
             return {name: file[name] for name in file.files}
 
     return run

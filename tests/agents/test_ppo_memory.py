@@ -256,9 +256,7 @@ def test_a_resumed_run_ends_with_the_same_bits(trained, tmp_path):
     shutil.copytree(trained.folder, again)
     shutil.rmtree(checkpoint.newest(again / "checkpoints"))
     shoal.train(resume=again, figures=False, progress=False)
-    ended, expected = (
-        np.load(checkpoint.newest(f / "checkpoints") / checkpoint.ARRAYS) for f in (again, trained.folder)
-    )
+    ended, expected = (np.load(checkpoint.newest(f / "checkpoints") / "learners.npz") for f in (again, trained.folder))
     assert any("carry" in name for name in expected.files)
     for name in expected.files:
         np.testing.assert_array_equal(ended[name], expected[name], err_msg=name)

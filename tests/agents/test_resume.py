@@ -49,5 +49,5 @@ def test_a_run_that_was_cut_short_ends_with_the_same_bits(name, fields, tmp_path
 
 def arrays_of(run):
     """Everything in a run's newest checkpoint."""
-    with np.load(checkpoint.newest(run / "checkpoints") / checkpoint.ARRAYS) as file:
+    with np.load(checkpoint.newest(run / "checkpoints") / "learners.npz") as file:
         return dict(file)

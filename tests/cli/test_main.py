@@ -234,7 +234,7 @@ def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
     import shutil
 
     shutil.copytree(run, tmp_path / "copy")
-    damage(checkpoint.newest(tmp_path / "copy" / "checkpoints") / "arrays.npz")
+    damage(checkpoint.newest(tmp_path / "copy" / "checkpoints") / "policies.npz")
     assert answer in refused(capsys, "eval", tmp_path / "copy")
 
 
@@ -265,7 +265,7 @@ def test_a_class_of_the_other_kind_is_refused(capsys):
         ("curves.npz", b"PK", "eval RUN --member best", "curves.npz is damaged"),
         ("curves.npz", b"", "plot RUN", "curves.npz is damaged"),
         ("curves.npz", b"PK", "train --resume RUN --no-progress", "curves.npz is damaged"),
-        ("checkpoints/best/manifest.json", b'{"format": 2}', "eval RUN --which best", "its manifest has no sha256"),
+        ("checkpoints/best/manifest.json", b'{"format": 3}', "eval RUN --which best", "its manifest has no spec"),
         (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
     ],
 )
@@ -650,7 +650,7 @@ def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert main(["train", "--resume", str(folder), "--no-progress", "--no-figures"]) == 0
-    resumed, straight = (np.load(checkpoint.newest(f / "checkpoints") / "arrays.npz") for f in (folder, run))
+    resumed, straight = (np.load(checkpoint.newest(f / "checkpoints") / "learners.npz") for f in (folder, run))
     with resumed, straight:
         assert set(resumed) == set(straight)
         for name in straight:

@@ -40,19 +40,19 @@ def test_curves_are_flushed(flushed, tmp_path):
 
 def test_a_checkpoint_is_flushed_with_the_names_in_it(flushed, tmp_path):
     saved = tmp_path / "step-1"
-    checkpoint.save(saved, {"x": np.zeros(2)}, "spec", {})
-    for path in (saved / checkpoint.ARRAYS, saved / checkpoint.MANIFEST, saved, tmp_path):
+    checkpoint.save(saved, {"policies": {"x": np.zeros(2)}}, "spec", {})
+    for path in (saved / "policies.npz", saved / checkpoint.MANIFEST, saved, tmp_path):
         assert flushed(path), path
 
 
 def test_a_manifest_is_json(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
-        checkpoint.save(tmp_path / "step-1", {"x": np.zeros(2)}, "spec", {"best": -np.inf})
+        checkpoint.save(tmp_path / "step-1", {"policies": {"x": np.zeros(2)}}, "spec", {"best": -np.inf})
 
 
 def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkeypatch):
     for n in range(3):
-        checkpoint.save(tmp_path / f"step-{n}", {"x": np.zeros(2)}, "spec", {})
+        checkpoint.save(tmp_path / f"step-{n}", {"policies": {"x": np.zeros(2)}}, "spec", {})
 
     def in_use(*args, **kwargs):
         raise OSError(errno.ENOTEMPTY, "Directory not empty")
@@ -68,13 +68,13 @@ def test_a_full_disk_is_said_in_words_and_leaves_what_was_there(monkeypatch, tmp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     there = tmp_path / "step-1"
-    checkpoint.save(there, {"a": np.zeros(2)}, "", {})
+    checkpoint.save(there, {"policies": {"a": np.zeros(2)}}, "", {})
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="could not be written: No space left on device") as error:
-        checkpoint.save(there, {"a": np.ones(2)}, "", {})
+        checkpoint.save(there, {"policies": {"a": np.ones(2)}}, "", {})
     assert error.value.filename == str(there) and error.value.errno == errno.ENOSPC
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
-    np.testing.assert_array_equal(checkpoint.restore(there, {"a": np.zeros(2)}, "")["a"], 0)
+    np.testing.assert_array_equal(checkpoint.restore(there, "policies", {"a": np.zeros(2)}, "")["a"], 0)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="summary.json"):
         RunFolder(tmp_path).write_json("summary.json", {})

@@ -65,11 +65,27 @@ def test_an_exported_policy_is_the_member_it_came_from(run, member, which, tmp_p
     assert "mean return" in result.headline()
 
 
+@pytest.mark.parametrize("which", ["last", "best"])
+def test_a_policy_is_loaded_without_the_learners(run, which, tmp_path):
+    copy = shutil.copytree(run.folder, tmp_path / "run")
+    for learners in copy.rglob("learners.npz"):
+        learners.unlink()
+    _, there = load_policies(run.folder, which)
+    _, here = load_policies(copy, which)
+    assert jax.tree.structure(here.weights) == jax.tree.structure(there.weights)
+    for left, right in zip(jax.tree.leaves(here.weights), jax.tree.leaves(there.weights), strict=True):
+        np.testing.assert_array_equal(left, right)
+    newest = checkpoint.newest(run.folder / "checkpoints")
+    with np.load(newest / "learners.npz") as learners, np.load(newest / "policies.npz") as policies:
+        kernel = "weights/actor/params/Dense_0/kernel"
+        np.testing.assert_array_equal(policies[kernel], learners[f"state/{kernel}"])
+
+
 def test_half_the_room_is_enough_to_act_as_before(run, tmp_path):
     whole, half = (export(run.folder, tmp_path / str(half), 3, half=half) for half in (False, True))
     sizes = []
     for path in (whole, half):
-        with np.load(path / "policy" / "arrays.npz") as file:
+        with np.load(path / "policy" / "policies.npz") as file:
             sizes.append(sum(file[name].nbytes for name in file.files))
     assert sizes[1] == sizes[0] / 2
     (_, there), (_, here) = load_policies(whole), load_policies(half)
@@ -93,7 +109,7 @@ def test_a_run_does_not_go_on_from_half_precision(run, tmp_path):
     path = export(run.folder, tmp_path / "policy", half=True)
     folder, (_, policies) = RunFolder(path), load_policies(path)
     with pytest.raises(CheckpointError, match="is float16.* there, float32.* here"):
-        checkpoint.restore(folder.policy, policies.weights, folder.spec_hash)
+        checkpoint.restore(folder.policy, "policies", policies.weights, folder.spec_hash)
 
 
 def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):
@@ -149,7 +165,7 @@ def test_a_policy_that_was_never_evaluated_has_no_score(run, tmp_path):
 
 def test_a_damaged_policy_is_refused(run, tmp_path):
     path = export(run.folder, tmp_path / "policy")
-    arrays = path / "policy" / "arrays.npz"
+    arrays = path / "policy" / "policies.npz"
     content = bytearray(arrays.read_bytes())
     content[len(content) // 2] ^= 1
     arrays.write_bytes(content)

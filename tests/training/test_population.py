@@ -38,7 +38,7 @@ def train(tmp_path_factory):
                 plan = dataclasses.replace(plan, placement=place(plan.members, on_mesh=True))
             job = Run(plan, folder)
             job.train()
-        with np.load(checkpoint.newest(folder.checkpoints) / checkpoint.ARRAYS) as file:
+        with np.load(checkpoint.newest(folder.checkpoints) / "learners.npz") as file:
             return plan, {name: file[name] for name in file.files}, job.records.arrays()
 
     return run

@@ -1,15 +1,18 @@
-"""Checkpoints: one array file and a manifest, complete or absent.
+"""Checkpoints: a folder with one array file for each part and a manifest, complete or absent.
 
-A checkpoint is written into a temporary directory, flushed to disk, and renamed when whole, so that a process killed at
-any moment leaves the previous one intact. Restoring compares sizes, hashes and the table of leaves before it touches
-anything, answers in one line when they do not fit, and never unpickles.
+A checkpoint of a run has two parts: the learners, with optimizers, replay buffers and environments, and the policies
+alone. Each part is read by itself, so that a policy is loaded without its replay buffer.
+
+A checkpoint is written into a temporary directory, flushed to disk, and renamed when complete, so that a process killed
+at any moment leaves the previous one intact. Restoring compares the table of leaves and the hash of the file before it
+reads any array, answers in one line when they do not fit, and never unpickles.
 """
 
 import hashlib
 import json
 import os
 import shutil
-import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +23,45 @@ from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS
 from shoal.training.disk import flush, named_errors
 
-FORMAT = 2
-ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
+FORMAT = 3
+MANIFEST = "manifest.json"
+LEARNERS, POLICIES = "learners", "policies"  # parts of a checkpoint; the best policies have the latter only
 
 
-def save(directory: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
-    """Write a pytree of arrays, the hash of the spec that it belongs to, and JSON-ready facts `about` it.
+def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
+    """Write pytrees of arrays by the name of their part, the hash of the run's spec, and JSON-ready facts `about` them.
 
     Replaces a checkpoint of the same name.
     """
     temporary = directory.with_name(directory.name + ".partial")
     try:
         with named_errors(directory):
-            _write(temporary, tree, spec, about)
+            _write(temporary, parts, spec, about)
             _move(temporary, directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # nothing, unless the disk is full
 
 
-def _write(temporary: Path, tree: Any, spec: str, about: dict[str, Any]) -> None:
+def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
-    with open(temporary / ARRAYS, "wb") as file:
-        np.savez(file, **arrays)
     manifest = {
         "format": FORMAT,
-        "sha256": _sha256(temporary / ARRAYS),
         "spec": spec,
-        "leaves": leaf_table(tree),
+        "parts": {part: _write_part(file_of(temporary, part), tree) for part, tree in parts.items()},
         "about": about,
     }
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
-    for written in (temporary / ARRAYS, temporary / MANIFEST, temporary):
+    for written in (*temporary.iterdir(), temporary):
         flush(written)
+
+
+def _write_part(path: Path, tree: Any) -> dict[str, Any]:
+    """Write the arrays of one part and return its entry in the manifest."""
+    arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+    return {"sha256": _sha256(path), "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
 
 
 def _move(temporary: Path, directory: Path) -> None:
@@ -71,26 +79,26 @@ def read_about(directory: Path) -> dict[str, Any]:
     return _read_manifest(_whole(directory))["about"]
 
 
-def restore(directory: Path, like: Any, spec: str, *, half: bool = False) -> Any:
-    """The saved tree, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
+def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = False) -> Any:
+    """One part of a checkpoint, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
 
-    With `half`, what was saved in half precision comes back as `like` has it.
+    Reads no other part. With `half`, what was saved in half precision comes back as `like` has it.
 
-    Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: of other
-    leaves, or of a run with another `spec`.
+    Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: without
+    this part, with other leaves, or of a run with another `spec`.
     """
     directory = _whole(directory)
     manifest = _read_manifest(directory)
-    _compare(_doubled(manifest["leaves"]) if half else manifest["leaves"], leaf_table(like), directory)
+    if part not in manifest["parts"]:
+        raise CheckpointError(f"checkpoint {directory} holds {', '.join(manifest['parts'])}, and no {part}.")
+    entry = manifest["parts"][part]
+    _compare(_doubled(entry["leaves"]) if half else entry["leaves"], leaf_table(like), directory)
     if manifest["spec"] != spec:
         raise CheckpointError(
             f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
             f"spec.json (SHA-256 {manifest['spec'][:8]} there, {spec[:8]} here)."
         )
-    if _sha256(directory / ARRAYS) != manifest["sha256"]:
-        raise DamagedError(f"checkpoint {directory} is damaged: {ARRAYS} does not match the hash in its manifest.")
-    with np.load(directory / ARRAYS, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = _read_arrays(directory, part, entry)
     structure = jax.tree.structure(like)
     return jax.tree.unflatten(structure, [_from_numpy(arrays[n], leaf) for n, leaf in leaves(like).items()])
 
@@ -111,6 +119,11 @@ def keep_newest(directory: Path, count: int) -> None:
     """Delete all but the latest `count` checkpoints of a directory, as far as the file system lets them go."""
     for old in complete(directory)[count:]:
         shutil.rmtree(old, ignore_errors=True)  # NFS keeps what a reader has open; the training goes on
+
+
+def file_of(directory: Path, part: str) -> Path:
+    """The array file of one part."""
+    return directory / f"{part}.npz"
 
 
 def leaf_table(tree: Any) -> dict[str, list]:
@@ -158,15 +171,32 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         raise CheckpointError(f"checkpoint {directory} does not exist.")
     try:
         manifest = json.loads((directory / MANIFEST).read_text())
-        with zipfile.ZipFile(directory / ARRAYS) as file:
-            file.namelist()
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError) as error:
         raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{directory} is not a checkpoint of this version of shoal (format {FORMAT}).")
-    if missing := [name for name in ("sha256", "spec", "leaves", "about") if name not in manifest]:
+    if missing := [name for name in ("spec", "parts", "about") if name not in manifest]:
         raise CheckpointError(f"checkpoint {directory} is damaged: its manifest has no {missing[0]}.")
     return manifest
+
+
+def _read_arrays(directory: Path, part: str, entry: dict[str, Any]) -> dict[str, np.ndarray]:
+    path = file_of(directory, part)
+    try:
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            raise DamagedError(
+                f"checkpoint {directory} is damaged or incomplete: {path.name} has {size:,} bytes, and its manifest "
+                f"says {entry['bytes']:,}."
+            )
+        if _sha256(path) != entry["sha256"]:
+            raise DamagedError(
+                f"checkpoint {directory} is damaged: {path.name} does not match the hash in its manifest."
+            )
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except OSError as error:
+        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
 
 
 def _doubled(saved: dict[str, list]) -> dict[str, list]:

@@ -51,7 +51,7 @@ def export(
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
     spec = _spec_of(plan, chosen).to_json()
-    checkpoint.save(folder.policy, weights, hash_of(spec), about)
+    checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of(spec), about)
     np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
     made = RunFolder(run).read_json("provenance.json")
     argv = [Path(made["argv"][0]).name, *made["argv"][1:]]  # what was called, not where it lay

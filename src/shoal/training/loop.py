@@ -192,7 +192,7 @@ class Run:
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
         about = {"returns": json_ready(self.best_return), "updates": self.updates_done}
-        checkpoint.save(self.folder.best, self.best_policy, self.folder.spec_hash, about)
+        checkpoint.save(self.folder.best, {checkpoint.POLICIES: self.best_policy}, self.folder.spec_hash, about)
 
     def _save(self, record: int) -> None:
         members = self._all_members()
@@ -205,7 +205,9 @@ class Run:
             "best_return": json_ready(self.best_return),
         }
         target = self.folder.checkpoints / f"step-{self.updates_done:012d}"
-        checkpoint.save(target, members, self.folder.spec_hash, about)
+        policies = jax.vmap(type(self.plan.agent).policy_state)(self.plan.agent, members.state)
+        parts = {checkpoint.LEARNERS: members, checkpoint.POLICIES: policies}
+        checkpoint.save(target, parts, self.folder.spec_hash, about)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _report_dead(self, alive: np.ndarray) -> None:
@@ -278,7 +280,7 @@ class Run:
         plan = self.plan
         begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
         like = jax.eval_shape(begin_all, plan.agent, plan.env, plan.seed_index, self.key)
-        members = checkpoint.restore(found, like, self.folder.spec_hash)
+        members = checkpoint.restore(found, checkpoint.LEARNERS, like, self.folder.spec_hash)
         self.records = Records.load(self.folder, self.plan.members, about["records"])
         for wave, span in enumerate(self.plan.waves):
             mine = jax.tree.map(lambda x, s=span: x[s], members)
@@ -294,7 +296,7 @@ class Run:
         agent = self.plan.agent
         like = jax.eval_shape(lambda m: jax.vmap(type(agent).policy_state)(agent, m.state), members)
         try:
-            self.best_policy = checkpoint.restore(self.folder.best, like, self.folder.spec_hash)
+            self.best_policy = checkpoint.restore(self.folder.best, checkpoint.POLICIES, like, self.folder.spec_hash)
         except CheckpointError as error:
             self.best_return[:] = -np.inf
             self.reporter.message(f"{error} The best policies so far are lost; they are collected anew from here")

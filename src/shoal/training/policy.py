@@ -122,19 +122,24 @@ def load_policies(
     folder, plan = open_run(path, agent, env)
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
-    like = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
-    is_exported = folder.policy.is_dir()
-    if which == "best" or is_exported:
-        shapes = jax.eval_shape(_policy_states, plan.agent, like.state)
-        place = folder.policy if is_exported else folder.best
-        weights = checkpoint.restore(place, shapes, folder.spec_hash, half=is_exported)
-    else:
-        found = checkpoint.newest(folder.checkpoints)
-        if found is None:
-            raise CheckpointError(f"{folder.path} has no checkpoint yet: its first chunk was never finished.")
-        members = checkpoint.restore(found, like, folder.spec_hash)
-        weights = jax.vmap(type(plan.agent).policy_state)(plan.agent, members.state)
+    members = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
+    like = jax.eval_shape(_policy_states, plan.agent, members.state)
+    place = _checkpoint_of(folder, which)
+    half = folder.policy.is_dir()
+    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=half)
     return plan, Policies(plan.agent, weights, plan.env, plan.member_names())
+
+
+def _checkpoint_of(folder: RunFolder, which: str) -> Path:
+    """Where the policies lie. An exported policy has one checkpoint, whichever is asked for."""
+    if folder.policy.is_dir():
+        return folder.policy
+    if which == "best":
+        return folder.best
+    found = checkpoint.newest(folder.checkpoints)
+    if found is None:
+        raise CheckpointError(f"{folder.path} has no checkpoint yet: its first chunk was never finished.")
+    return found
 
 
 def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = None) -> tuple[RunFolder, Plan]:
