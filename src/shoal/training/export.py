@@ -17,6 +17,7 @@ from shoal.training.folder import RunFolder, hash_of
 from shoal.training.plan import Plan
 from shoal.training.policy import load_policies
 from shoal.training.result import Result
+from shoal.training.settings import split
 from shoal.training.spec import RunSpec, opaque_fields
 
 
@@ -75,12 +76,11 @@ def _halved(part: Any) -> Any:
 def _spec_of(plan: Plan, member: int) -> RunSpec:
     """The spec of a run with this member's setting alone. Its seed index is in the provenance."""
     spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
-    mine = {k: v for k, v in setting.items() if not k.startswith("env.")}
-    worldly = {k[4:]: v for k, v in setting.items() if k.startswith("env.")}
+    fields, env_fields = split(setting)
     return dataclasses.replace(
         spec,
-        fields={**spec.fields, **mine},
-        env_fields={**spec.env_fields, **worldly},
+        fields={**spec.fields, **fields},
+        env_fields={**spec.env_fields, **env_fields},
         sweep={},
         env_sweep={},
         seeds=1,

@@ -23,6 +23,7 @@ from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, place
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
+from shoal.training.settings import Setting, apply
 from shoal.training.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
@@ -84,9 +85,8 @@ def make_plan(
     _check_traced(template, spec.sweep, spec.agent)
     _check_traced(world, spec.env_sweep, spec.env)
     settings = spec.settings()
-    agents = [template.replace(**{k: v for k, v in s.items() if not k.startswith("env.")}) for s in settings]
-    worlds = [world.replace(**{k[4:]: v for k, v in s.items() if k.startswith("env.")}) for s in settings]
-    agents = fill_caps(agents)
+    pairs = [apply(Setting(template, world), setting) for setting in settings]
+    agents, worlds = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
     swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}
     bound = _bind(agents[0].replace(**swept), _with_all_limits(worlds), spec)  # sees the numbers of all settings
     updates = math.ceil(spec.steps / bound.steps_per_update)

@@ -15,6 +15,7 @@ from shoal.core.errors import did_you_mean
 from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct, static_fields
+from shoal.training.settings import join
 
 PLAIN = (str, bool, int, float, type(None))
 ENDLESS = ("inf", "-inf", "nan")  # numbers that JSON has no word for
@@ -83,7 +84,7 @@ class RunSpec:
 
     def settings(self) -> list[dict[str, Any]]:
         """Every combination of swept values, in order; environment fields are written `env.name`."""
-        axes = {**self.sweep, **{f"env.{name}": values for name, values in self.env_sweep.items()}}
+        axes = join(self.sweep, self.env_sweep)
         return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
@@ -103,7 +104,7 @@ def opaque_fields(spec: RunSpec) -> list[str]:
 
     A class of a script or notebook itself counts as one, named `agent` or `env`: no other process can import it.
     """
-    given = {**spec.fields, **{f"env.{k}": v for k, v in spec.env_fields.items()}}
+    given = join(spec.fields, spec.env_fields)
     homeless = [kind for kind in ("agent", "env") if getattr(spec, kind).startswith("__main__:")]
     return homeless + [name for name, value in given.items() if not _is_plain(value)]
 
@@ -157,8 +158,8 @@ def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
 
 def _flat(spec: RunSpec) -> dict[str, Any]:
     flat = spec.to_json()
-    for part, prefix in (("fields", ""), ("sweep", ""), ("env_fields", "env."), ("env_sweep", "env.")):
-        flat |= {f"{prefix}{name}": value for name, value in flat.pop(part).items()}
+    for part in ("fields", "sweep"):
+        flat |= join(flat.pop(part), flat.pop(f"env_{part}"))
     return flat
 
 
