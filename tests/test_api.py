@@ -24,7 +24,7 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.nn.torsos import MLP
-from shoal.tracking.reporter import Reporter
+from shoal.tracking.events import Message, Opened, Recorded, Sink
 from shoal.training import checkpoint
 from shoal.training.jobs import make_job
 from shoal.training.loop import Stopped
@@ -64,14 +64,15 @@ class Poisoned(Env):
         return state, reward, jnp.bool_(False), {}
 
 
-class Listener(Reporter):
-    """Keeps what it is told."""
+class Listener(Sink):
+    """Keeps the messages."""
 
     def __init__(self):
         self.heard = []
 
-    def message(self, text):
-        self.heard.append(text)
+    def hear(self, event):
+        if isinstance(event, Message):
+            self.heard.append(event.text)
 
 
 class Interrupt(Listener):
@@ -81,10 +82,12 @@ class Interrupt(Listener):
         super().__init__()
         self.left = after
 
-    def record(self, done, line, steps_per_second, seconds_left):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+    def hear(self, event):
+        super().hear(event)
+        if isinstance(event, Recorded):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +303,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(result, tmp_path):
     again = {"seeds": 2, "sweep": {"learning_rate": [1e-3, 1e-2]}, "fields": FIELDS, "preset": None, **OPTIONS}
     user = Interrupt(after=2)
     with pytest.raises(Stopped, match="--resume"):
-        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=user, figures=False, **again)
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=False, sinks=[user], figures=False, **again)
     assert user.heard == ["stopping when this chunk is saved; Ctrl-C again stops at once"]
     assert not (tmp_path / "r" / "summary.json").exists()
     assert len(shoal.load_result(tmp_path / "r").curves["env_steps"]) == 2
@@ -352,7 +355,8 @@ def test_a_member_that_turns_nan_stops_alone(tmp_path):
         Poisoned(),
         env_sweep={"poison": [0.0, 1.0]},
         folder=tmp_path / "both",
-        progress=listener,
+        progress=False,
+        sinks=[listener],
         **options,
     )
     alone = shoal.train(
@@ -381,7 +385,7 @@ def test_pictures_are_made_of_three_members(tmp_path):
 
 def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
     listener = Listener()
-    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "p", progress=listener, **OPTIONS)
+    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS)
     assert (made.folder / "figures" / "learning_curves.png").is_file() and not (made.folder / "videos").exists()
     assert [text for text in listener.heard if text.startswith("no videos: ") and "has no picture" in text]
 
@@ -408,7 +412,7 @@ def test_a_resumed_run_keeps_the_same_policy_of_a_member_that_never_scored(tmp_p
         "alive": True,
     }
     with pytest.raises(Stopped):
-        shoal.train(agent, Late(), folder=tmp_path / "r", progress=Interrupt(after=2), **options)
+        shoal.train(agent, Late(), folder=tmp_path / "r", progress=False, sinks=[Interrupt(after=2)], **options)
     about = checkpoint.read_about(checkpoint.newest(tmp_path / "r" / "checkpoints"))
     assert about["best_return"] == [None]  # JSON has no infinities
     resumed = shoal.train(env=Late(), resume=tmp_path / "r", **SILENT)
@@ -428,7 +432,7 @@ class Smudged(Poisoned):
 
 def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
     listener = Listener()
-    made = shoal.train(PPO(**FIELDS), Smudged(), folder=tmp_path / "p", progress=listener, **OPTIONS)
+    made = shoal.train(PPO(**FIELDS), Smudged(), folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS)
     assert made.summary["members"] == 1
     assert [text for text in listener.heard if "failed with ZeroDivisionError('no ink')" in text]
 
@@ -439,8 +443,10 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
     trained = threading.Event()
 
     class Watch(Listener):
-        def record(self, done, line, steps_per_second, seconds_left):
-            trained.set()
+        def hear(self, event):
+            super().hear(event)
+            if isinstance(event, Recorded):
+                trained.set()
 
     def prepare(self):
         assert trained.wait(60)  # forever, were it waited for before the first record
@@ -448,7 +454,9 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Studio, "_prepare", prepare)
     listener = Watch()
-    made = shoal.train("ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=listener, **OPTIONS)
+    made = shoal.train(
+        "ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS
+    )
     assert made.summary["members"] == 1 and (made.folder / "figures" / "learning_curves.png").is_file()
     assert [text for text in listener.heard if "failed with ZeroDivisionError('no camera')" in text]
 
@@ -616,7 +624,7 @@ def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage,
     copy, listener = tmp_path / "copy", Listener()
     shutil.copytree(result.folder, copy)
     damage(copy)
-    shoal.train(resume=copy, progress=listener, figures=False)
+    shoal.train(resume=copy, progress=False, sinks=[listener], figures=False)
     assert [text for text in listener.heard if said in text and text.endswith("Going on from the checkpoint before it")]
     assert_same_bits(copy, result.folder)
     for name, curve in shoal.load_result(copy).curves.items():
@@ -635,7 +643,7 @@ def test_best_policies_that_are_lost_do_not_end_a_run(damage, result, tmp_path):
     newest = checkpoint.newest(copy / "checkpoints")
     shutil.rmtree(newest)  # one chunk is to be done again
     damage(copy / "checkpoints" / "best")
-    shoal.train(resume=copy, progress=listener, figures=False)
+    shoal.train(resume=copy, progress=False, sinks=[listener], figures=False)
     assert [text for text in listener.heard if "best policies so far are lost" in text]
     last = checkpoint.newest(copy / "checkpoints")
     for part in ("learners.npz", "policies.npz"):
@@ -657,7 +665,7 @@ def test_a_run_that_is_resumed_in_a_changed_world_says_so(tmp_path, monkeypatch)
     assert checkpoint.read_about(checkpoint.newest(made.folder / "checkpoints"))["env_revision"] == 1
     monkeypatch.setattr(Poisoned, "revision", 2)
     listener = Listener()
-    shoal.train(env=Poisoned(), resume=made.folder, progress=listener, figures=False)
+    shoal.train(env=Poisoned(), resume=made.folder, progress=False, sinks=[listener], figures=False)
     assert [text for text in listener.heard if "is in revision 2 and was in revision 1 when this run began" in text]
 
 
@@ -743,14 +751,23 @@ def test_ctrl_c_does_not_wait_for_the_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr(jax.stages.Lowered, "compile", lambda *arguments: released.wait(60))
     interrupt = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
 
-    class Impatient(Reporter):
-        def compiling(self, plan):
-            interrupt.start()
+    class Impatient(Sink):
+        def hear(self, event):
+            if isinstance(event, Opened):
+                interrupt.start()
 
     begun = time.perf_counter()
     try:
         with pytest.raises(KeyboardInterrupt):
-            shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", fields=FIELDS, progress=Impatient(), figures=False)
+            shoal.train(
+                "ppo",
+                "CartPole-v1",
+                folder=tmp_path / "r",
+                fields=FIELDS,
+                progress=False,
+                sinks=[Impatient()],
+                figures=False,
+            )
         assert time.perf_counter() - begun < 30
     finally:
         released.set()

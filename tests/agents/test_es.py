@@ -402,7 +402,7 @@ def test_a_member_does_not_depend_on_how_many_others_there_are(train, hidden):
 def test_many_weights_are_multiplied_by_a_library(hidden, is_large):
     fields = {"population_size": 4, "episodes": 2, "hidden": (hidden,), "episode_steps": 20}
     plan = make_plan(RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=160))
-    agent, env = (jax.tree.map(lambda x: x[0], value) for value in (plan.agent, plan.env))
+    agent, env = (plan.agent, plan.env)
     lowered = jax.jit(agent.update).lower(jax.eval_shape(agent.init, make_key(0), env), env, jnp.int32(0))
     compiled = lowered.compile(compiler_options=plan.placement.compiler_options).as_text()
     assert plan.placement.has_large_loops == is_large == ("ynn_fusion" in compiled)

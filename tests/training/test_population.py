@@ -169,7 +169,7 @@ def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
     from shoal.training import plan as plans
 
     plan = make_plan(RunSpec(**SPEC, seeds=8))
-    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, jax.tree.map(lambda x: x[0], plan.env))) // 2
+    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, plan.env)) // 2
     monkeypatch.setattr(plans, "host_bytes", lambda: 2 * 6 * state)
     make_plan(RunSpec(**{**SPEC, "seeds": 6}), memory_limit=2**30)
     with pytest.raises(ValueError, match="8 members of .* MiB each and a copy .* 6 members fit"):
@@ -183,20 +183,21 @@ def test_more_devices_than_there_are_is_refused():
 
 def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
     plan = make_plan(RunSpec(**{**SPEC, "steps": 33}))
-    assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon.tolist() == [64.0]
+    assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon == 64.0
     assert make_plan(RunSpec(**{**SPEC, "steps": 10**10})).steps == 10**10
 
 
 def test_time_limits_of_a_sweep_are_all_respected():
     plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
-    assert plan.agent.rollout.final_slots == 2 and plan.env.max_steps.tolist() == [500, 8]
+    assert plan.agent.rollout.final_slots == 2 and plan.batched().env.max_steps.tolist() == [500, 8]
 
 
 def test_a_record_holds_no_more_steps_than_32_bits_count():
     # Sizes alone: nothing of this is compiled.
     plan = make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 256, "num_steps": 256}}))
-    assert plan.updates == plan.boundaries[-1] == 2**20
-    assert np.diff([0, *plan.boundaries]).max() * 2**16 < 2**31
+    ends = [plan.boundary(record) for record in range(plan.records)]
+    assert plan.updates == ends[-1] == 2**20
+    assert np.diff([0, *ends]).max() * 2**16 < 2**31
 
 
 def test_more_updates_than_32_bits_count_are_refused():

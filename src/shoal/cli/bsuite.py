@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.cli.parser import Parser, full_path, real_number, value_after, whole_number
-from shoal.tracking.reporter import Reporter
+from shoal.tracking.events import Event, Message, Sink
 
 EXAMPLES = """examples:
   shoal bsuite ppo --quick
@@ -28,11 +28,12 @@ REQUEST = "bsuite.json"  # what was asked for, in the folder
 QUICK_SETTINGS, QUICK_SCALE = 4, 0.05
 
 
-class _Messages(Reporter):
+class _Messages(Sink):
     """Prints what is worth a sentence, such as a member that stopped; a line for each program says the rest."""
 
-    def message(self, text: str) -> None:
-        print(text, flush=True)
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Message):
+            print(event.text, flush=True)
 
 
 class Program(NamedTuple):
@@ -264,7 +265,7 @@ def _train(plan: Any, folder: Any, program: Program) -> tuple[dict[int, Any], fl
         folder.create()
     elif folder.spec_hash != hash_of(plan.spec.to_json()):
         raise ValueError(f"{folder.path} was begun by another version of shoal, with other defaults: start anew.")
-    run = Run(plan, folder, _Messages())
+    run = Run(plan, folder, [_Messages()])
     seconds = run.train(resume=begun)["total_seconds"]
     (state,) = logbooks_in(run.states())
     settings = EXPERIMENTS[program.experiment].settings

@@ -20,7 +20,7 @@ def describe(plans: list[Plan], root: Path) -> str:
 
 def _one(plan: Plan, root: Path) -> str:
     spec, place = plan.spec, plan.placement
-    world = jax.tree.map(lambda x: x[0], plan.env)
+    world = plan.env
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
         ("agent", f"{spec.agent}  {_words(spec.fields)}"),
@@ -31,11 +31,12 @@ def _one(plan: Plan, root: Path) -> str:
         ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
         (
             "updates",
-            f"{plan.updates:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member{plan.warning}",
+            f"{plan.updates_per_member:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member"
+            f"{plan.warning}",
         ),
         (
             "records",
-            f"{len(plan.boundaries)}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",
+            f"{plan.records}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",
         ),
         ("devices", place.describe()),
         ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
@@ -52,8 +53,7 @@ def _evaluations(plan: Plan) -> str:
 
 
 def _weights(plan: Plan) -> int:
-    agent, env = jax.tree.map(lambda x: x[0], (plan.agent, plan.env))
-    policy = jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), agent, env)
+    policy = jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), plan.agent, plan.env)
     return sum(leaf.size for leaf in jax.tree.leaves(policy))
 
 

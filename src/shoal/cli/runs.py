@@ -274,7 +274,7 @@ def _film_run(arguments: argparse.Namespace) -> list[Path]:
     if arguments.member is None and not arguments.out and not is_exported:
         camera = camera_for(plan, horizon, greedy)
         key = None if arguments.seed is None else make_key(arguments.seed)
-        return draw_members(plan, policies.weights, ranking, result.folder / "videos", camera, key)
+        return draw_members(plan, policies, ranking, result.folder / "videos", camera, key)
     asked = arguments.member or "best"
     member = result.number_of(asked if asked == "best" else member_number(asked), which)
     policy = policies[member]

@@ -237,15 +237,10 @@ def _resume(arguments: argparse.Namespace, agent: str, env: str, options: dict, 
 def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume: bool = False) -> Any:
     """One run with its report on standard output. None when the user stopped it."""
     from shoal.studies.runs import run_job
-    from shoal.tracking.reporter import Reporter
+    from shoal.tracking.progress import progress_sink
     from shoal.training.loop import Stopped
 
-    if arguments.no_progress:
-        reporter = Reporter()
-    else:
-        from shoal.tracking.progress import reporter_for_terminal
-
-        reporter = reporter_for_terminal()
+    sinks = [] if arguments.no_progress else [progress_sink()]
     try:
         result = run_job(
             job,
@@ -253,7 +248,7 @@ def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume
             folder,
             resume=resume,
             figures=not arguments.no_figures,
-            reporter=reporter,
+            sinks=sinks,
         )
     except Stopped as stopped:
         print(f"shoal: {stopped}", file=sys.stderr)

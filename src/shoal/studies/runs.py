@@ -6,7 +6,8 @@ from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.tracking.reporter import Reporter
+from shoal.tracking.events import Sink
+from shoal.tracking.progress import progress_sink
 from shoal.training.folder import RunFolder, new_path, run_name
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
@@ -33,7 +34,8 @@ def train(
     folder: Path | str | None = None,
     resume: Path | str | None = None,
     figures: bool = True,
-    progress: bool | Reporter = True,
+    progress: bool = True,
+    sinks: Sequence[Sink] = (),
     cache: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
@@ -51,6 +53,9 @@ def train(
     environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
     `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
     fields. `seed` to `block` are fields of `RunSpec`, with its defaults where they are None.
+
+    `sinks` hear what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
+    terminal.
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
@@ -87,14 +92,9 @@ def train(
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made
     if cache:
         keep_programs()
-    return run_job(
-        job,
-        plan,
-        RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec)),
-        resume=resume is not None,
-        figures=figures,
-        reporter=_reporter(progress),
-    )
+    listening = [*([progress_sink()] if progress else []), *sinks]
+    path = RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec))
+    return run_job(job, plan, path, resume=resume is not None, figures=figures, sinks=listening)
 
 
 def run_job(
@@ -104,34 +104,16 @@ def run_job(
     *,
     resume: bool = False,
     figures: bool = True,
-    reporter: Reporter | None = None,
+    sinks: Sequence[Sink] = (),
 ) -> Result:
-    """Run a job in a folder, as planned, to its end; then draw it."""
-    reporter = reporter or Reporter()
+    """Run a job in a folder, as planned, to its end. With `figures` its curves and videos are drawn then."""
     if resume:
         folder.check_writable()
     else:
         folder.create()
-    studio = Studio(plan, folder, reporter) if figures else None
-    try:
-        run = Run(plan, folder, studio or reporter)
-        run.train(resume=resume)
-        if studio is not None:
-            studio.draw(run)
-    finally:
-        reporter.close()
+    Run(plan, folder, [*sinks, *([Studio(plan, folder)] if figures else [])]).train(resume=resume)
     return Result(folder.path, job.agent, job.env)
 
 
 def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
     return root / name if name else new_path(root, run_name(spec.agent, spec.env))
-
-
-def _reporter(progress: bool | Reporter) -> Reporter:
-    if isinstance(progress, Reporter):
-        return progress
-    if not progress:
-        return Reporter()
-    from shoal.tracking.progress import reporter_for_terminal
-
-    return reporter_for_terminal()

@@ -1,1 +1,1 @@
-"""Sinks for records: lines in a file, lines on a terminal."""
+"""What a run reports while it goes, and who hears it: typed events, and sinks for terminals and files."""

@@ -2,104 +2,111 @@
 
 import sys
 from collections.abc import Mapping
-from io import TextIOBase
 from typing import Any
 
-from shoal.tracking.reporter import Reporter
+from shoal.tracking.events import Closed, Compiled, Event, Message, Opened, Recorded, Sink, Turned
 
 
-def reporter_for_terminal(stream: TextIOBase | None = None) -> Reporter:
+def progress_sink(stream: Any = None) -> Sink:
     """A live bar where a person is watching, plain lines where a file or a pipe is."""
     return LiveBar(stream) if (stream or sys.stderr).isatty() else PlainLines(stream)
 
 
-class PlainLines(Reporter):
+class PlainLines(Sink):
     """One line for each record, for log files."""
 
-    def __init__(self, stream: TextIOBase | None = None) -> None:
-        """Write to a stream; standard error by default."""
+    def __init__(self, stream: Any = None) -> None:
+        """Write to a text stream; standard error by default."""
         self.stream: Any = stream or sys.stderr
-        self.plan: Any = None
+        self.updates: int | None = None
 
-    def compiling(self, plan: Any) -> None:
-        """Say what is going to run."""
-        self.plan = plan
-        self.message(headline(plan))
+    def hear(self, event: Event) -> None:
+        """Print a line for what is worth one."""
+        match event:
+            case Opened():
+                self.updates = event.updates
+                self._print(headline(event))
+            case Compiled(seconds):
+                self._print(f"compiled in {seconds:.1f} s")
+            case Recorded():
+                done = f"{event.updates / self.updates:4.0%}  " if self.updates else ""
+                self._print(f"{done}{event.line['env_steps']:>12,} steps  {state_of(event)}")
+            case Turned():
+                for note in event.notes:
+                    self._print(note)
+            case Message(text):
+                self._print(text)
+            case _:
+                pass
 
-    def compiled(self, seconds: float) -> None:
-        """Say how long compiling took."""
-        self.message(f"compiled in {seconds:.1f} s")
-
-    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
-        """Say how far it is, and how well it does."""
-        share = done / self.plan.updates
-        self.message(
-            f"{share:4.0%}  {line['env_steps']:>12,} steps  {returns(line)}  {rate(steps_per_second)}  "
-            f"{duration(seconds_left)} left"
-        )
-
-    def message(self, text: str) -> None:
-        """A line."""
+    def _print(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
 
-class LiveBar(Reporter):
-    """A bar that says what it is doing: compiling, with seconds; then returns, steps per second and time left."""
+class LiveBar(Sink):
+    """A bar that says what the run is doing: compiling, with seconds; then returns, steps per second and time left."""
 
-    def __init__(self, stream: TextIOBase | None = None) -> None:
+    def __init__(self, stream: Any = None) -> None:
         """Draw on a terminal; standard error by default."""
         self.stream: Any = stream or sys.stderr
-        self.plan: Any = None
+        self.updates: int | None = None
         self._bar: Any = None
 
-    def compiling(self, plan: Any) -> None:
-        """Open the bar."""
+    def hear(self, event: Event) -> None:
+        """Move the bar, or print a line above it."""
+        match event:
+            case Opened():
+                self._open(event)
+            case Compiled(seconds):
+                note = f"compiled in {seconds:.1f} s"
+                self._bar.reset(self._task, total=self.updates, description="training", note=note)
+            case Recorded():
+                self._bar.update(self._task, completed=event.updates, note=state_of(event))
+            case Turned():
+                for note in event.notes:
+                    self._print(note)
+            case Message(text):
+                self._print(text)
+            case Closed():
+                self._close()
+            case _:
+                pass
+
+    def _open(self, opened: Opened) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self.plan = plan
+        self.updates = opened.updates
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn())
         note = TextColumn("{task.fields[note]}", markup=False)
         self._bar = Progress(*columns, note, console=Console(file=self.stream), transient=False)
-        self._bar.console.print(headline(plan), highlight=False, markup=False)
+        self._print(headline(opened))
         self._task = self._bar.add_task("compiling", total=None, note="")
         self._bar.start()
 
-    def compiled(self, seconds: float) -> None:
-        """From now on the bar counts updates."""
-        self._bar.reset(
-            self._task, total=self.plan.updates, description="training", note=f"compiled in {seconds:.1f} s"
-        )
-
-    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
-        """Move the bar."""
-        note = f"{returns(line)}  {rate(steps_per_second)}  {duration(seconds_left)} left"
-        self._bar.update(self._task, completed=done, note=note)
-
-    def message(self, text: str) -> None:
-        """A line above the bar."""
+    def _print(self, text: str) -> None:
         if self._bar is None:
             print(text, file=self.stream, flush=True)
         else:
             self._bar.console.print(text, highlight=False, markup=False)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Leave the bar as it is and free the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
-def headline(plan: Any) -> str:
+def headline(opened: Opened) -> str:
     """What runs, in a line."""
-    waves = f", {len(plan.waves)} parts one after another to fit into memory" if len(plan.waves) > 1 else ""
-    rounded = f" ({plan.spec.steps:,} asked for, rounded up to whole updates)" if plan.steps != plan.spec.steps else ""
-    asked, made = plan.spec.evaluations, len(plan.eval_records)
-    evaluated = f", {made} evaluation{'s' * (made > 1)} (not {asked}: one a record)" if asked > made else ""
-    return (
-        f"{plan.spec.agent} on {plan.spec.env}: {plan.members} member{'s' * (plan.members > 1)} x "
-        f"{plan.steps:,} steps{rounded} on {plan.placement.describe()}{waves}{evaluated}{plan.warning}"
-    )
+    members = f"{opened.members} member{'s' * (opened.members > 1)}"
+    return f"{opened.agent} on {opened.env}: {members} x {opened.steps:,} steps{opened.notes}"
+
+
+def state_of(record: Recorded) -> str:
+    """Returns, speed and time left: `return 21.5  1.2M steps/s  1:01 left`."""
+    left = "" if record.seconds_left is None else f"  {duration(record.seconds_left)} left"
+    return f"{returns(record.line)}  {rate(record.steps_per_second)}{left}"
 
 
 def returns(line: Mapping[str, Any]) -> str:

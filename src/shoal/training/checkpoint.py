@@ -25,7 +25,8 @@ from shoal.training.disk import flush, named_errors
 
 FORMAT = 3
 MANIFEST = "manifest.json"
-LEARNERS, POLICIES = "learners", "policies"  # parts of a checkpoint; the best policies have the latter only
+# Parts of a checkpoint: members, what acting reads of them, and the run's own arrays. Best policies are one part alone.
+LEARNERS, POLICIES, RUN = "learners", "policies", "run"
 
 
 def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:

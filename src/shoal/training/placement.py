@@ -81,7 +81,7 @@ class Placement(NamedTuple):
         last = (len(arrays[0]) if arrays else count) - 1
         if self.mesh:
             everyone = part(np.minimum(np.arange(self.padded), last))
-            return [jax.device_put(everyone, NamedSharding(self.mesh, MEMBERS))]
+            return [jax.device_put(everyone, self._sharding)]
         if self.block == 1:
             return [part(m) for m in range(last + 1)]
         starts = range(0, last + 1, self.block)
@@ -96,6 +96,40 @@ class Placement(NamedTuple):
             return _as_keys(joined, jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
 
         return jax.tree.map(one, *parts)
+
+    def exchange(self, parts: Sequence[Any], source: np.ndarray) -> list[Any]:
+        """The parts after every member m was replaced by a copy of member `source[m]`; m itself stays where it is.
+
+        On a mesh members travel between devices, and never by way of the host.
+        """
+        count = len(source)
+        if self.mesh:
+            rows = np.concatenate([source, np.full(self.padded - count, source[-1])])
+            take = jax.jit(lambda tree: jax.tree.map(lambda x: x[rows], tree), out_shardings=self._sharding)
+            return [take(parts[0])]
+        if self.block == 1:
+            copies = {m: jax.tree.map(jax.numpy.copy, parts[of]) for m, of in enumerate(source) if of != m}
+            return [copies.get(m, part) for m, part in enumerate(parts)]
+        return self.spread(jax.tree.map(lambda x: x[source], self.gather(parts, count)))
+
+    def merge(self, parts: Sequence[Any], new: Sequence[Any], is_new: np.ndarray) -> list[Any]:
+        """The parts with the members `is_new` [M] taken from `new`, and all others as they are."""
+        if self.block == 1 and not self.mesh:
+            return [after if flag else before for before, after, flag in zip(parts, new, is_new, strict=True)]
+        padded = np.concatenate([is_new, np.full(self.padded - len(is_new), is_new[-1])])
+        flags = padded.reshape(len(parts), -1)
+        return [_choose(flag, after, before) for flag, before, after in zip(flags, parts, new, strict=True)]
+
+    def shapes(self, part: Any) -> Any:
+        """Shapes of the argument of a call, with the sharding that a compiled program is to expect of it."""
+        if not self.mesh:
+            return part
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding), part)
+
+    @property
+    def _sharding(self) -> NamedSharding:
+        assert self.mesh is not None
+        return NamedSharding(self.mesh, MEMBERS)
 
     def over_members(self, function: Callable, per_member: int) -> Callable:
         """A function of one member as the function that one call runs; its first `per_member` arguments are its own."""
@@ -186,3 +220,11 @@ def key_words(x: Any) -> np.ndarray:
 
 def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
     return jax.random.wrap_key_data(jax.numpy.asarray(words), impl=impl)
+
+
+@jax.jit
+def _choose(flag: Any, new: Any, old: Any) -> Any:
+    def leaf(n: Any, o: Any) -> Any:
+        return jax.numpy.where(flag.reshape(flag.shape + (1,) * (n.ndim - 1)), n, o)
+
+    return jax.tree.map(leaf, new, old)

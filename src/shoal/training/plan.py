@@ -23,7 +23,9 @@ from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, place
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
-from shoal.training.settings import Setting, apply
+from shoal.training.roster import Roster, first_roster
+from shoal.training.selector import Selector
+from shoal.training.settings import Setting, apply, get, is_of_env, populate, to_numpy
 from shoal.training.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
@@ -32,16 +34,20 @@ COUNTED = 2**31  # what 32 bits with a sign count below
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A run, ready to compile. Agent and environment leaves lead with [M]."""
+    """The program of a run, ready to compile: what is trained, how much, where, and when it is recorded.
+
+    Nothing here leads with a member axis but `roster`, the members that the run begins with.
+    """
 
     spec: RunSpec
-    agent: Agent
+    agent: Agent  # bound; traced fields as in the first setting
     env: Env
-    seed_index: np.ndarray  # [M]
-    settings: list[dict[str, Any]]  # one per setting; member m has settings[m // seeds]
-    updates: int  # of each member
-    boundaries: list[int]  # updates done at each record
-    eval_records: list[int]  # which records evaluate
+    roster: Roster
+    settings: list[dict[str, Any]]  # one per setting; member m begins with settings[m // seeds]
+    selector: Selector | None
+    updates_per_member: int  # that schedules run over, and that a member without a selector is trained for
+    records: int  # in these updates
+    eval_records: list[int]  # which of these evaluate
     horizon: int  # of an evaluation episode
     member_bytes: int
     waves: list[slice]  # members that are on the device at the same time
@@ -49,29 +55,65 @@ class Plan:
 
     @property
     def members(self) -> int:
-        """Settings times seeds."""
-        return len(self.seed_index)
+        """Slots of the population: settings times seeds."""
+        return len(self.roster.seed_index)
 
     @property
-    def warning(self) -> str:
-        """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
-        idle = int(np.sum(np.asarray(self.agent.learns_from) >= self.steps))
-        return f"; {idle} will not learn: learning_starts is later" if idle else ""
+    def updates(self) -> int | None:
+        """Updates of the whole run; None where a selector decides when it ends."""
+        ends_itself = self.selector is not None and self.selector.ends_run
+        return None if ends_itself else self.updates_per_member
 
     @property
     def steps(self) -> int:
         """Environment steps of each member, whole updates."""
-        return self.updates * self.agent.steps_per_update
+        return self.updates_per_member * self.agent.steps_per_update
+
+    def boundary(self, record: int) -> int:
+        """Updates that are done at the end of a record. Beyond the planned ones, records go on at the same spacing."""
+        rounds, rest = divmod(record + 1, self.records)
+        return rounds * self.updates_per_member + round(self.updates_per_member * rest / self.records)
+
+    def evaluates(self, record: int) -> bool:
+        """Whether the members are evaluated at the end of a record."""
+        return record % self.records in self.eval_records
+
+    def batched(self, roster: Roster | None = None) -> Setting:
+        """Agent and environment of every slot of a roster, by default the first: leaves lead with [M]."""
+        roster = self.roster if roster is None else roster
+        return populate(Setting(self.agent, self.env), roster.hyperparameters, self.members)
+
+    @property
+    def warning(self) -> str:
+        """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
+        starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
+        idle = int(np.sum(starts >= self.steps))
+        return f"; {idle} will not learn: learning_starts is later" if idle else ""
+
+    @property
+    def notes(self) -> str:
+        """Where a run takes place, and what was rounded or split up: the end of its headline."""
+        waves = f", {len(self.waves)} parts one after another to fit into memory" if len(self.waves) > 1 else ""
+        rounded = f" ({self.spec.steps:,} asked for, rounded up to whole updates)" * (self.steps != self.spec.steps)
+        asked, made = self.spec.evaluations, len(self.eval_records)
+        evaluated = f", {made} evaluation{'s' * (made > 1)} (not {asked}: one a record)" if asked > made else ""
+        return f"{rounded} on {self.placement.describe()}{waves}{evaluated}{self.warning}"
 
     def member_names(self) -> list[str]:
-        """`learning_rate=0.001 seed=3` for every member."""
+        """`learning_rate=0.001 seed=3` for every member that the run begins with."""
         words = [" ".join(f"{k}={v}" for k, v in setting.items()) for setting in self.settings]
         seeds = self.spec.seeds
-        return [f"{words[m // seeds]} seed={self.seed_index[m]}".strip() for m in range(self.members)]
+        return [f"{words[m // seeds]} seed={self.roster.seed_index[m]}".strip() for m in range(self.members)]
 
 
 def make_plan(
-    spec: RunSpec, agent: Agent | None = None, env: Env | None = None, *, devices: int = 0, memory_limit: int = 0
+    spec: RunSpec,
+    agent: Agent | None = None,
+    env: Env | None = None,
+    *,
+    selector: Selector | None = None,
+    devices: int = 0,
+    memory_limit: int = 0,
 ) -> Plan:
     """Check a spec and work out its sizes. Compiles nothing.
 
@@ -81,40 +123,39 @@ def make_plan(
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
-    template, world = _build(AGENTS, spec.agent, spec.fields, agent), _build(ENVS, spec.env, spec.env_fields, env)
-    _check_traced(template, spec.sweep, spec.agent)
-    _check_traced(world, spec.env_sweep, spec.env)
-    settings = spec.settings()
-    pairs = [apply(Setting(template, world), setting) for setting in settings]
-    agents, worlds = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
-    swept = {name: np.asarray([getattr(a, name) for a in agents]) for name in spec.sweep}
-    bound = _bind(agents[0].replace(**swept), _with_all_limits(worlds), spec)  # sees the numbers of all settings
+    template = Setting(_build(AGENTS, spec.agent, spec.fields, agent), _build(ENVS, spec.env, spec.env_fields, env))
+    _check_traced(template.agent, spec.sweep, spec.agent)
+    _check_traced(template.env, spec.env_sweep, spec.env)
+    settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*template)
+    varying = list(dict.fromkeys([*settings[0], *ranges]))
+    pairs = [apply(template, setting) for setting in settings]
+    ends = [apply(pairs[0], {path: span[end] for path, span in ranges.items()}) for end in (0, 1) if ranges]
+    bound = _bound([*pairs, *ends], varying, spec)  # sizes hold for whatever a selector may set
     updates = math.ceil(spec.steps / bound.steps_per_update)
-    agents = [_spanning(a, updates * bound.steps_per_update) for a in agents]
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
-    agents = [a.replace(**fixed) for a in agents]
-    boundaries = _boundaries(updates, spec.records, bound.steps_per_update)
-    one, world = _numpy(agents[0]), _numpy(worlds[0])
-    state = state_bytes(one, world)
-    given = _bytes((one, world))  # demonstrations may be large
-    member_bytes = 2 * state + given + rollout_bytes(one, world)  # its state before and after an update
+    pairs = [Setting(_spanning(a.replace(**fixed), updates * bound.steps_per_update), env) for a, env in pairs]
+    one: Setting = jax.tree.map(to_numpy, pairs[0])
+    state = state_bytes(*one)
+    given = _bytes(one)  # demonstrations may be large
+    member_bytes = 2 * state + given + rollout_bytes(*one)  # its state before and after an update
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
     _check_host(len(settings) * spec.seeds, state)
-    largest = max(w.stop - w.start for w in waves)
+    records = _records(updates, spec.records, bound.steps_per_update)
     return Plan(
         spec=spec,
-        agent=_population(agents, spec.seeds),
-        env=_population(worlds, spec.seeds),
-        seed_index=np.tile(np.arange(spec.seeds, dtype=np.int32), len(settings)),
+        agent=one.agent,
+        env=one.env,
+        roster=_first_roster(pairs, varying, spec.seeds),
         settings=settings,
-        updates=updates,
-        boundaries=boundaries,
-        eval_records=_eval_records(len(boundaries), spec.evaluations),
-        horizon=spec.eval_max_steps or default_horizon(worlds),
+        selector=selector,
+        updates_per_member=updates,
+        records=records,
+        eval_records=_eval_records(records, spec.evaluations),
+        horizon=spec.eval_max_steps or default_horizon([env for _, env in [*pairs, *ends]]),
         member_bytes=member_bytes,
         waves=waves,
         placement=place(
-            largest,
+            max(w.stop - w.start for w in waves),
             spec.block,
             devices,
             members_per_call=bound.members_per_call,
@@ -154,6 +195,21 @@ def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
     files = {f.name: getattr(built, f.name) for f in dataclasses.fields(built) if f.metadata.get("file")}
     named = {name: load_demonstrations(given) for name, given in files.items() if isinstance(given, (str, Path))}
     return built.replace(**named) if named else built
+
+
+def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent:
+    """The agent of the first setting, bound with the numbers of all settings in sight: sizes must hold for each."""
+    agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
+    paths = [path for path in varying if not is_of_env(path)]
+    columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
+    return _bind(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs), spec)
+
+
+def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
+    """The members of a run that begins: every setting with every seed, setting-major."""
+    columns = {path: np.stack([to_numpy(get(pair, path)) for pair in pairs]) for path in varying}
+    seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
+    return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
 
 
 def _bind(agent: Agent, world: Env, spec: RunSpec) -> Agent:
@@ -200,35 +256,16 @@ def _with_all_limits(worlds: list[Env]) -> Env:
     return longest.replace(max_steps=limits) if len(np.unique(limits)) > 1 else longest
 
 
-def _population(values: list[Any], seeds: int) -> Any:
-    def each(*leaves: Any) -> np.ndarray:
-        if len(leaves) == 1:  # the same number many times, stored once
-            return np.broadcast_to(leaves[0], (seeds, *np.shape(leaves[0])))
-        return np.repeat(np.stack(leaves), seeds, axis=0)
-
-    return jax.tree.map(each, *map(_numpy, values))
-
-
-def _numpy(value: Any) -> Any:
-    # Canonical dtypes without waking an eager kernel for every number.
-    def cast(leaf: Any) -> np.ndarray:
-        array = np.asarray(leaf)
-        return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
-
-    return jax.tree.map(cast, value)
-
-
-def _boundaries(updates: int, records: int, steps_per_update: int) -> list[int]:
-    """After how many updates each record is taken. More records than asked for where a member's counters, of 32 bits,
-    would not hold the steps between two. Raises ValueError for more updates than they count.
+def _records(updates: int, records: int, steps_per_update: int) -> int:
+    """How many records these updates have: more than asked for where a member's counters, of 32 bits, would not hold
+    the steps between two. Raises ValueError for more updates than they count.
     """
     if updates >= COUNTED:
         raise ValueError(
             f"{updates * steps_per_update:,} steps are {updates:,} updates of {steps_per_update:,} steps, and a member "
             f"counts {COUNTED - 1:,} at most: take more steps in an update."
         )
-    records = min(max(records, updates * steps_per_update // COUNTED + 1), updates)
-    return [round(updates * (r + 1) / records) for r in range(records)]
+    return min(max(records, updates * steps_per_update // COUNTED + 1), updates)
 
 
 def _eval_records(records: int, evaluations: int) -> list[int]:

@@ -20,6 +20,8 @@ from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.program import begin
+from shoal.training.roster import Roster
+from shoal.training.run_state import RunState
 from shoal.training.spec import RunSpec
 
 
@@ -122,12 +124,27 @@ def load_policies(
     folder, plan = open_run(path, agent, env)
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
-    members = jax.eval_shape(partial(_begin_all, plan.spec.prng), plan.agent, plan.env, plan.seed_index)
-    like = jax.eval_shape(_policy_states, plan.agent, members.state)
-    place = _checkpoint_of(folder, which)
-    half = folder.policy.is_dir()
-    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=half)
-    return plan, Policies(plan.agent, weights, plan.env, plan.member_names())
+    return plan, policies_of(plan, folder, which)
+
+
+def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
+    """The policies of all members of a run, as `load_policies` gives them."""
+    place, is_exported = _checkpoint_of(folder, which), folder.policy.is_dir()
+    agents, envs = plan.batched(_roster(plan, folder))
+    members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
+    like = jax.eval_shape(_policy_states, agents, members.state)
+    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
+    return Policies(agents, weights, envs, plan.member_names())
+
+
+def _roster(plan: Plan, folder: RunFolder) -> Roster:
+    """Who is in each slot now; without a selector those that the run began with."""
+    if plan.selector is None:
+        return plan.roster
+    memory = plan.selector.begin(plan.roster, make_key(0))[0]
+    like = RunState.first(plan.roster).replace(selector=memory).arrays()
+    found = _checkpoint_of(folder, "last")
+    return Roster(**checkpoint.restore(found, checkpoint.RUN, like, folder.spec_hash)["roster"])
 
 
 def _checkpoint_of(folder: RunFolder, which: str) -> Path:

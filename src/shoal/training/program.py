@@ -27,6 +27,16 @@ def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> M
     return Member(agent.init(member_key(run_key, seed_index), env), jnp.asarray(True))
 
 
+def reseed(member: Member, agent: Agent, occupant: Int[Array, ""], key: Key) -> Member:
+    """A copied member with random numbers of its own, which follow from its occupant's number. `key` is shared."""
+    return member.replace(state=agent.reseed(member.state, jax.random.fold_in(key, occupant)))
+
+
+def rest(member: Member) -> Member:
+    """A member that is trained no more."""
+    return member.replace(alive=jnp.asarray(False))
+
+
 def train_chunk(
     member: Member, agent: Agent, env: Env, clock: Int[Array, ""], updates: Int[Array, ""]
 ) -> tuple[Member, Metrics]:

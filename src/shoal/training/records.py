@@ -1,6 +1,6 @@
 """Records: the curves of a run, kept in memory as [records, M] and on disk after every chunk."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
+from shoal.tracking.jsonl import as_line
 from shoal.training.folder import RunFolder, json_ready, read_arrays
+
+WHO = ("occupant", "parent")  # columns that name members, of which a mean says nothing
 
 
 class Records:
@@ -25,14 +28,24 @@ class Records:
         return len(self.columns.get("env_steps", []))
 
     def append(
-        self, env_steps: int, wall_seconds: float, metrics: Metrics, alive: np.ndarray, evaluation: Evaluation | None
+        self,
+        env_steps: int,
+        wall_seconds: float,
+        metrics: Metrics,
+        alive: np.ndarray,
+        evaluation: Evaluation | None,
+        slots: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:
-        """Take in one record, of host arrays [M], and return it as a line for `metrics.jsonl`."""
+        """Take in one record, of host arrays [M], and return it as a line for `metrics.jsonl`.
+
+        `slots` says who was in each slot and with which hyperparameters, where that changes in a run.
+        """
         row = {"env_steps": np.asarray(env_steps, np.int64), "wall_seconds": np.asarray(wall_seconds, np.float64)}
         row |= _episode_columns(metrics.episodes)
         row |= {name: np.asarray(loss) for name, loss in metrics.losses.items()}
         row["alive"] = alive
         row |= _eval_columns(evaluation, self.members)
+        row |= slots or {}
         for name, value in row.items():
             self.columns.setdefault(name, []).append(value)
         return _line(row)
@@ -41,8 +54,13 @@ class Records:
         """Every column stacked."""
         return {name: np.stack(rows) for name, rows in self.columns.items()}
 
-    def save(self, folder: RunFolder, line: dict[str, Any]) -> None:
-        """Write the curves, and add a line to `metrics.jsonl`."""
+    def newest_scores(self) -> np.ndarray:
+        """[M]: mean returns of the newest record, of its evaluation if it has one, otherwise of training."""
+        evaluated, trained = self.columns["eval_return"][-1], self.columns["train_return"][-1]
+        return np.where(np.isnan(evaluated), trained, evaluated)
+
+    def save(self, folder: RunFolder) -> None:
+        """Write the curves."""
 
         columns: dict[str, Any] = self.arrays()
 
@@ -51,8 +69,6 @@ class Records:
                 np.savez(file, **columns)
 
         folder.replace("curves.npz", write)
-        with open(folder.path / "metrics.jsonl", "a") as file:  # not flushed: `load` writes it anew from the curves
-            file.write(_as_text(line))
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int) -> "Records":
@@ -64,7 +80,7 @@ class Records:
         if records:
             self.columns = _read_columns(folder.path / "curves.npz", records)
         rows = ({name: column[i] for name, column in self.columns.items()} for i in range(records))
-        text = "".join(_as_text(_line(row)) for row in rows)
+        text = "".join(as_line(_line(row)) for row in rows)
         folder.replace("metrics.jsonl", lambda path: path.write_text(text))
         return self
 
@@ -136,18 +152,15 @@ def _read_columns(path: Path, records: int) -> dict[str, list[np.ndarray]]:
     return columns
 
 
-def _as_text(line: dict[str, Any]) -> str:
-    return json.dumps(json_ready(line)) + "\n"
-
-
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A record as plain data: numbers over the members as mean and quantiles."""
     line: dict[str, Any] = {}
     for name, value in row.items():
         if value.ndim == 0:
             line[name] = value.item()
         elif name == "alive":
             line["alive"] = int(value.sum())
-        elif not np.all(np.isnan(value)):
+        elif name not in WHO and not np.all(np.isnan(value)):
             low, middle, high = quantiles(value, (0.05, 0.5, 0.95))
             line[name] = {"mean": np.nanmean(value), "p05": low, "p50": middle, "p95": high}
-    return line
+    return json_ready(line)

@@ -58,6 +58,11 @@ def join(agent: Mapping[str, Any], env: Mapping[str, Any]) -> dict[str, Any]:
     return {**agent, **{f"{ENV}.{path}": value for path, value in env.items()}}
 
 
+def is_of_env(path: str) -> bool:
+    """Whether a path leads into the environment."""
+    return path.startswith(f"{ENV}.")
+
+
 def apply(setting: Setting, values: Mapping[str, Any]) -> Setting:
     """The setting with other values, by path. Raises TypeError, naming the nearest paths, for one that does not exist.
 

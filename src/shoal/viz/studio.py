@@ -1,63 +1,57 @@
-"""The pictures of a run: its learning curve and its videos, prepared while the device trains."""
+"""The pictures of a run, as a sink: its learning curve and its videos, prepared while the device trains."""
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
-from shoal.tracking.reporter import Reporter
+from shoal.tracking.events import Compiled, Event, Finished, Message, Sink
 from shoal.training.folder import RunFolder
-from shoal.training.loop import Run
 from shoal.training.plan import Plan
+from shoal.training.policy import policies_of
 from shoal.training.result import Result
 
 
-class Studio(Reporter):
-    """Passes reports on; while the device trains, imports what draws and compiles what records the videos."""
+class Studio(Sink):
+    """Draws a finished run. While the device trains it imports what draws, and compiles what records the videos."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, heard_by: Reporter) -> None:
-        self.plan, self.folder, self.heard_by = plan, folder, heard_by
-        self._camera: Any = None
+    def __init__(self, plan: Plan, folder: RunFolder) -> None:
+        """Draw into the folder's `figures/` and `videos/`."""
+        self.plan, self.folder = plan, folder
+        self._camera: Future | None = None
 
-    def compiling(self, plan: Plan) -> None:
-        self.heard_by.compiling(plan)
+    def hear(self, event: Event) -> Message | None:
+        """Prepare when training begins, and draw when it is over."""
+        if isinstance(event, Compiled):
+            pool = ThreadPoolExecutor(1)
+            self._camera = pool.submit(self._prepare)
+            pool.shutdown(wait=False)  # training begins meanwhile
+        if isinstance(event, Finished) and (failures := [*self._draw()]):
+            return Message("\n".join(failures))
+        return None
 
-    def compiled(self, seconds: float) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        pool = ThreadPoolExecutor(1)
-        self._camera = pool.submit(self._prepare)
-        pool.shutdown(wait=False)  # training begins meanwhile
-        self.heard_by.compiled(seconds)
-
-    def record(self, done: int, line: dict[str, Any], steps_per_second: float, seconds_left: float) -> None:
-        self.heard_by.record(done, line, steps_per_second, seconds_left)
-
-    def message(self, text: str) -> None:
-        self.heard_by.message(text)
-
-    def finished(self, summary: dict[str, Any]) -> None:
-        self.heard_by.finished(summary)
-
-    def draw(self, run: Run) -> None:
-        """The learning curve and the videos of a finished run."""
+    def _draw(self) -> Iterator[str]:
+        """Draw what can be drawn, and say in a line each what cannot."""
         from shoal.viz.curves import plot_run
         from shoal.viz.videos import draw_members
 
         try:
             plot_run(self.folder.path)
         except ValueError as error:  # a run so short that nothing has ended in it is whole all the same
-            self.message(f"no learning curve: {error}")
+            yield f"no learning curve: {error}"
         try:
-            camera = self._camera.result()
+            camera = self._camera.result() if self._camera else self._prepare()
             if camera is None:
-                self.message(f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)")
+                yield f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)"
                 return
-            draw_members(self.plan, run.policies(), Result(self.folder.path).ranking(), self.folder.videos, camera)
+            ranking = Result(self.folder.path).ranking()
+            draw_members(self.plan, policies_of(self.plan, self.folder), ranking, self.folder.videos, camera)
         except Exception as error:  # whatever the user's own `render` raises; the run is whole, and its table follows
             again = f"`shoal render {self.folder.path} --debug` shows where"
-            self.message(f"no videos: drawing {self.plan.spec.env} failed with {error!r}; {again}")
+            yield f"no videos: drawing {self.plan.spec.env} failed with {error!r}; {again}"
 
     def _prepare(self) -> Any:
         from shoal.viz.curves import preload

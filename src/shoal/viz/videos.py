@@ -10,7 +10,7 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key, stream
 from shoal.rollouts.evaluate import Episode, record_episode
 from shoal.training.plan import Plan
-from shoal.training.policy import Policy
+from shoal.training.policy import Policies, Policy
 from shoal.viz.gif import animate
 
 
@@ -42,7 +42,7 @@ class Camera:
 def camera_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> Camera:
     """A camera for the members of a run: three of them where there are as many, otherwise one."""
     shown = slice(0, 3 if plan.members >= 3 else 1)
-    actor, env = jax.tree.map(lambda x: x[shown], (plan.agent, plan.env))
+    actor, env = jax.tree.map(lambda x: x[shown], plan.batched())
     return Camera(actor, env, horizon or plan.horizon, greedy)
 
 
@@ -89,25 +89,26 @@ def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
 
 
 def draw_members(
-    plan: Plan, weights: Any, ranking: list[int], folder: Path, camera: Camera | None = None, key: Key | None = None
+    plan: Plan,
+    policies: Policies,
+    ranking: list[int],
+    folder: Path,
+    camera: Camera | None = None,
+    key: Key | None = None,
 ) -> list[Path]:
-    """GIFs of the best, median and worst member of a population, from the weights [M] of all.
-
-    `key` is consumed; by default the run's own is.
-    """
+    """GIFs of the best, median and worst member of a population. `key` is consumed; by default the run's own is."""
     _check_picture(plan.env)
     shown = cast(ranking)
     rows = np.asarray(list(shown.values()))
-    actor, env, seen = jax.tree.map(lambda x: x[rows], (plan.agent, plan.env, weights))
+    actor, env, weights = jax.tree.map(lambda x: x[rows], (policies.actor, policies.env, policies.weights))
     camera = camera or camera_for(plan)
-    episodes = jax.tree.map(np.asarray, camera.record(actor, seen, env, video_key(plan) if key is None else key))
-    names = plan.member_names()
+    episodes = jax.tree.map(np.asarray, camera.record(actor, weights, env, video_key(plan) if key is None else key))
     return [
         draw(
             jax.tree.map(lambda x, i=i: x[i], env),
             jax.tree.map(lambda x, i=i: x[i], episodes),
             folder / f"{word}.gif",
-            f"{word}: {names[member]}",
+            f"{word}: {policies.names[member]}",
         )
         for i, (word, member) in enumerate(shown.items())
     ]

@@ -1,0 +1,76 @@
+"""Where a run is, beside its members: what a checkpoint holds so that it goes on as if it had never stopped."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.training.roster import NOBODY, Roster
+from shoal.training.selector import FRESH, REST, Turnover
+
+
+@dataclasses.dataclass(frozen=True)
+class RunState:
+    """One value, saved and restored as a whole. Scores belong to an occupant: a new one begins without."""
+
+    roster: Roster
+    best_return: np.ndarray  # [M], the best evaluation of each occupant; -inf before the first
+    next_occupant: int  # the number of the next new member
+    selector: Any = None  # the selector's own state: a tree of arrays
+    updates: int = 0  # that are done
+    train_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    finished: bool = False  # whether the selector ended the run
+
+    @classmethod
+    def first(cls, roster: Roster) -> "RunState":
+        """The state of a run that begins with this roster."""
+        members = len(roster.seed_index)
+        return cls(roster, np.full(members, -np.inf), next_occupant=members)
+
+    def replace(self, **changes: Any) -> "RunState":
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def after(self, turnover: Turnover) -> "RunState":
+        """The state after a turnover: new occupants get numbers of their own, and begin without a best score."""
+        source, old = np.asarray(turnover.source), self.roster
+        slots = np.arange(len(source))
+        is_new = (source != slots) & (source != REST)
+        is_copy = is_new & (source != FRESH)
+        occupant, parent = old.occupant.copy(), old.parent.copy()
+        occupant[is_new] = self.next_occupant + np.arange(is_new.sum())
+        parent[is_new] = NOBODY
+        parent[is_copy] = old.occupant[source[is_copy]]
+        occupant[source == REST], parent[source == REST] = NOBODY, NOBODY
+        roster = Roster(
+            hyperparameters={**old.hyperparameters, **turnover.hyperparameters},
+            seed_index=np.where(source == FRESH, turnover.seed_index, old.seed_index).astype(old.seed_index.dtype),
+            occupant=occupant,
+            parent=parent,
+            born=np.where(is_new, self.updates, old.born),
+        )
+        return self.replace(
+            roster=roster,
+            best_return=np.where(occupant == old.occupant, self.best_return, -np.inf),
+            next_occupant=self.next_occupant + int(is_new.sum()),
+            finished=turnover.finished,
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """What a checkpoint keeps as arrays; the numbers are in its manifest."""
+        return {"roster": self.roster._asdict(), "selector": self.selector}
+
+    def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
+        """The state that a checkpoint holds; this one, of a run that begins, gives the structure."""
+        return self.replace(
+            roster=Roster(**arrays["roster"]),
+            selector=arrays["selector"],
+            best_return=np.asarray([-np.inf if best is None else best for best in about["best_return"]]),
+            updates=about["updates"],
+            train_seconds=about["train_seconds"],
+            eval_seconds=about["eval_seconds"],
+            next_occupant=about["next_occupant"],
+            finished=about["finished"],
+        )

@@ -1,0 +1,221 @@
+"""Between chunks members are copied, begun afresh and left idle, with the bits that they would have had anyway."""
+
+import dataclasses
+import shutil
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.core.struct import static, struct
+from shoal.tracking.events import Sink, Turned
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.placement import place
+from shoal.training.plan import make_plan
+from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover
+from shoal.training.spec import RunSpec
+
+STEPS = 32  # of an update
+SPEC = {
+    "agent": "q-learning",
+    "env": "CliffWalking-v1",
+    "fields": {"num_steps": STEPS, "snapshots": 2},
+    "steps": 6 * STEPS,
+    "records": 3,
+    "evaluations": 1,
+    "eval_episodes": 2,
+    "eval_max_steps": 10,
+}
+SAME = (0, 1, 2)
+
+
+@struct
+class Scripted(Selector):
+    """Does after each record what it was told."""
+
+    every: int = static(1)
+    script: tuple = static(())  # sources of every record
+    seeds: tuple = static((0, 1, 2))
+    rates: tuple = static(())  # learning rates from the first turnover on
+    ends: int = static(0)  # record after which the run ends; 0: none
+
+    @property
+    def ends_run(self):
+        return self.ends > 0
+
+    def ranges(self, agent, env):
+        return {"learning_rate": (0.0, 1.0)}
+
+    def begin(self, roster, key):
+        return {"visits": np.zeros((), np.int32)}, {}
+
+    def select(self, state, standing, key):
+        visits = int(state["visits"])
+        source = self.script[visits] if visits < len(self.script) else SAME
+        changes: dict[str, Any] = {"learning_rate": np.asarray(self.rates, np.float32)} if self.rates else {}
+        is_over = self.ends > 0 and visits + 1 >= self.ends
+        turnover = Turnover(np.asarray(source), changes, np.asarray(self.seeds), (f"visit {visits}",), is_over)
+        return {"visits": np.asarray(visits + 1, np.int32)}, turnover
+
+
+class Turns(Sink):
+    """Keeps what a selector did."""
+
+    def __init__(self):
+        self.heard = []
+
+    def hear(self, event):
+        if isinstance(event, Turned):
+            self.heard.append(event)
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Train three members, or those of the changes: (the run, its learners by name)."""
+
+    def run(selector=None, on_mesh=False, memory_limit=0, sinks=(), **changes):
+        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+        folder.create()
+        spec = RunSpec(**{"seeds": 3, **SPEC, **changes})
+        with jax.numpy_dtype_promotion("standard"):
+            plan = make_plan(spec, selector=selector, memory_limit=memory_limit, devices=1 if memory_limit else 0)
+            if on_mesh:
+                plan = dataclasses.replace(plan, placement=place(plan.members, on_mesh=True))
+            made = Run(plan, folder, sinks)
+            made.train()
+        return made, learners(folder)
+
+    return run
+
+
+def learners(folder):
+    with np.load(checkpoint.file_of(checkpoint.newest(folder.checkpoints), checkpoint.LEARNERS)) as file:
+        return dict(file)
+
+
+def assert_same(left, right, rows=slice(None), others=slice(None)):
+    assert left.keys() == right.keys() and len(left) > 4
+    for name in left:
+        np.testing.assert_array_equal(left[name][rows], right[name][others], err_msg=name)
+
+
+PLACES = pytest.mark.parametrize("where", [{}, {"block": 2}, {"on_mesh": True}], ids=["alone", "blocks", "mesh"])
+
+
+@PLACES
+def test_a_turnover_that_changes_nothing_changes_no_bit(where, train):
+    plain, expected = train(**where)
+    visited, found = train(Scripted(), **where)
+    assert_same(found, expected)
+    for name, curve in plain.records.arrays().items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(visited.records.arrays()[name], curve, err_msg=name)
+
+
+@PLACES
+def test_a_member_that_enters_late_equals_one_that_was_there_from_the_start(where, train):
+    _, expected = train(steps=4 * STEPS, records=2, fields={**SPEC["fields"], "horizon": 6.0 * STEPS}, **where)
+    # Slots 0 and 2 begin again after the first of three records, with the seeds of two others; slot 1 goes on.
+    made, found = train(Scripted(script=((FRESH, 1, FRESH),), seeds=(2, 1, 1)), **where)
+    assert found["state/age"].tolist() == [4, 6, 4] and found["alive"].all()
+    assert_same(found, expected, slice(0, 1), slice(2, 3))
+    assert_same(found, expected, slice(2, 3), slice(1, 2))
+    roster = made.state.roster
+    assert roster.occupant.tolist() == [3, 1, 4] and roster.parent.tolist() == [-1, -1, -1]
+    assert roster.born.tolist() == [2, 0, 2] and roster.seed_index.tolist() == [2, 1, 1]
+
+
+@PLACES
+def test_a_copy_begins_as_its_original_and_goes_its_own_way(where, train):
+    _, before = train(**where, steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
+    made, at_once = train(Scripted(script=((0, 0, 2),), ends=1), **where)
+    assert_same(at_once, before, slice(0, 1), slice(0, 1))
+    assert_same(at_once, before, slice(2, 3), slice(2, 3))
+    differing = [name for name in at_once if not np.array_equal(at_once[name][1], before[name][0])]
+    assert differing == ["state/key"]
+    assert made.state.roster.occupant.tolist() == [0, 3, 2] and made.state.roster.parent.tolist() == [-1, 0, -1]
+    _, later = train(Scripted(script=((0, 0, 2),)), **where)
+    assert not np.array_equal(later["state/q"][0], later["state/q"][1])
+    assert later["state/age"].tolist() == [6, 6, 6]
+
+
+@PLACES
+def test_an_idle_slot_is_not_trained_until_somebody_begins_in_it(where, train):
+    made, found = train(Scripted(script=((0, REST, 2), (0, 1, 2))), **where)
+    assert found["state/age"].tolist() == [6, 2, 6] and found["alive"].tolist() == [True, False, True]
+    assert made.state.roster.occupant.tolist() == [0, -1, 2]
+    curves = made.records.arrays()
+    assert curves["episodes"][1:, 1].tolist() == [0, 0] and curves["occupant"].tolist()[1:] == [[0, -1, 2]] * 2
+    _, again = train(Scripted(script=((0, REST, 2), (0, FRESH, 2))), **where)
+    assert again["state/age"].tolist() == [6, 2, 6] and again["alive"].all()
+
+
+def test_members_are_exchanged_between_waves(train):
+    script = ((1, FRESH, 0), (2, REST, 2))
+    made, expected = train(Scripted(script=script))
+    limited, found = train(Scripted(script=script), memory_limit=2 * made.plan.member_bytes)
+    assert [w.stop - w.start for w in limited.plan.waves] == [2, 1]
+    assert_same(found, expected)
+
+
+def test_hyperparameters_change_without_a_new_program(train):
+    rates = (0.0, 0.5, 0.5)
+    made, found = train(Scripted(script=(SAME,), rates=rates))
+    _, early = train(steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
+    np.testing.assert_array_equal(found["state/q"][0], early["state/q"][0])  # learned nothing from then on
+    assert not np.array_equal(found["state/q"][1], early["state/q"][1])
+    assert made.records.arrays()["learning_rate"][1:].tolist() == [list(rates)] * 2
+
+
+def test_a_run_with_a_selector_resumes_bit_for_bit(train):
+    selector = Scripted(script=((2, FRESH, 2), (0, 0, REST)), seeds=(0, 7, 2))
+    whole, expected = train(selector, seeds=3)
+    folder = RunFolder(shutil.copytree(whole.folder.path, whole.folder.path.with_name("cut")))
+    shutil.rmtree(checkpoint.newest(folder.checkpoints))
+    turns = Turns()
+    with jax.numpy_dtype_promotion("standard"):
+        resumed = Run(whole.plan, folder, [turns])
+        resumed.train(resume=True)
+    assert_same(learners(folder), expected)
+    assert resumed.state.roster.occupant.tolist() == whole.state.roster.occupant.tolist()
+    for name, curve in whole.records.arrays().items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(resumed.records.arrays()[name], curve, err_msg=name)
+    assert [event.notes for event in turns.heard] == []  # it had been visited twice before the cut
+
+
+def test_a_selector_ends_a_run_that_has_no_fixed_end(train):
+    turns = Turns()
+    made, found = train(Scripted(ends=5), sinks=[turns])
+    assert made.plan.updates is None and made.state.finished
+    assert found["state/age"].tolist() == [10, 10, 10] and len(made.records) == 5
+    assert [event.notes for event in turns.heard] == [(f"visit {i}",) for i in range(5)]
+    assert np.diff([0, *made.records.arrays()["env_steps"]]).tolist() == [2 * STEPS] * 5
+
+
+def test_scores_belong_to_occupants(train):
+    made, _ = train(Scripted(script=((0, FRESH, REST),)), evaluations=3)
+    assert made.state.best_return[0] > -np.inf
+    made, _ = train(Scripted(script=((0, FRESH, REST),), ends=1), evaluations=3)
+    assert (made.state.best_return > -np.inf).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "message"),
+    [
+        ((0, 1), {}, "needs a source for each of 3 slots"),
+        ((0, 3, 2), {}, "slot 1 cannot become a copy of slot 3: there are slots 0 to 2"),
+        ((0, 2, 2), {}, "slot 1 cannot become a copy of slot 2, which is idle"),
+        (SAME, {"epsilon": np.ones(3)}, "'epsilon' was not declared by the selector's `ranges`.* learning_rate"),
+        (SAME, {"learning_rate": np.ones(2)}, "learning_rate must have a value for each of 3 slots"),
+    ],
+)
+def test_a_turnover_that_cannot_be_is_refused(source, changes, message):
+    plan = make_plan(RunSpec(**SPEC, seeds=3), selector=Scripted())
+    roster = plan.roster._replace(occupant=np.asarray([0, 1, -1]))
+    standing = Standing(0, 2, roster, np.zeros(3), np.zeros(3), np.ones(3, bool))
+    with pytest.raises(ValueError, match=message):
+        check_turnover(Turnover(np.asarray(source), changes, np.arange(3)), standing)
