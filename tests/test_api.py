@@ -27,8 +27,8 @@ from shoal.nn.torsos import MLP
 from shoal.tracking.events import Message, Opened, Recorded, Sink
 from shoal.training import checkpoint
 from shoal.training.jobs import make_job
-from shoal.training.loop import Stopped
 from shoal.training.policy import Chance, Policy, fit_observation
+from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS, SILENT
 
 

@@ -9,7 +9,8 @@ import pytest
 from shoal.cli.bsuite import _chosen
 from shoal.cli.main import main
 from shoal.envs.bsuite.experiments import EXPERIMENTS
-from shoal.training.loop import Run, Stopped
+from shoal.training.loop import Run
+from shoal.training.stopping import Stopped
 
 TINY = ["--num-steps", "16", "--hidden", "8"]
 

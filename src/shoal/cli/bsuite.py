@@ -216,7 +216,7 @@ def _run_all(
     words: list[str], arguments: argparse.Namespace, programs: list[Program], jobs: list[Any], resumed: str
 ) -> int:
     from shoal.training.folder import RunFolder, new_path, run_name
-    from shoal.training.loop import Stopped
+    from shoal.training.stopping import Stopped
 
     root, agent = Path(arguments.root), words[0]
     named = root / arguments.name if arguments.name else None

@@ -238,7 +238,7 @@ def _run(arguments: argparse.Namespace, job: Any, plan: Any, folder: Any, resume
     """One run with its report on standard output. None when the user stopped it."""
     from shoal.studies.runs import run_job
     from shoal.tracking.progress import progress_sink
-    from shoal.training.loop import Stopped
+    from shoal.training.stopping import Stopped
 
     sinks = [] if arguments.no_progress else [progress_sink()]
     try:

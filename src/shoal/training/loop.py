@@ -4,11 +4,8 @@ Between chunks the host does everything that has effects; inside a chunk nothing
 anywhere goes on from its last chunk, and ends with the same bits as one that was not.
 """
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +26,7 @@ from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, check_turnover
 from shoal.training.spec import opaque_fields, plain
-
-
-class Stopped(Exception):
-    """The user asked a run to stop; its checkpoint is written."""
+from shoal.training.stopping import Stopped, stop_requests
 
 
 class Run:
@@ -53,7 +47,7 @@ class Run:
         self._known_dead: set[int] = set()
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
-        """Train to the end and return the summary. Raises Stopped after Ctrl-C, with everything saved.
+        """Train to the end and return the summary. Raises Stopped when asked to stop, with everything saved.
 
         Raises FileExistsError where another run is at work in the folder, or a new one would be the second in it.
         """
@@ -70,11 +64,12 @@ class Run:
         with stop_requests(self.sinks.say) as stop:
             while self.step():
                 if stop.is_set() and not self.is_over:
-                    raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}")
+                    raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}", stop.signal)
             summary = self.summary()
             self.folder.write_json("summary.json", summary)
             if stop.is_set():  # others may be waiting behind this run
-                raise Stopped(f"stopped when all was trained. To draw it: shoal train --resume {self.folder.path}")
+                again = f"shoal train --resume {self.folder.path}"
+                raise Stopped(f"stopped when all was trained. To draw it: {again}", stop.signal)
         self.sinks.hear(Finished(summary))
         return summary
 
@@ -329,31 +324,6 @@ class Run:
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])
         return float(seconds[-1]) if seconds else 0.0
-
-
-@contextmanager
-def stop_requests(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main thread it is never set.
-
-    Calls that run already end by themselves, and a script that ends waits for them; the `shoal` command does not.
-    """
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(signum: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        text = "stopping when this chunk is saved; Ctrl-C again stops at once"
-        threading.Thread(target=say, args=(text,)).start()  # a signal may have come in the middle of a print
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _rows_where(flag: np.ndarray, new: Any, old: Any) -> Any:

@@ -1,0 +1,66 @@
+"""Requests to stop: which signals ask, what a second one does, and that all handlers are put back."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from shoal.training.stopping import ANSWER, Stopped, stop_requests
+
+
+def handler(signum, frame):
+    raise AssertionError(f"signal {signum} was not noticed")
+
+
+@pytest.fixture(autouse=True)
+def _handlers():
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, old in before.items():
+        signal.signal(number, old)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_asks_once_and_a_second_sigterm_changes_nothing(number):
+    said = []
+    with stop_requests(said.append) as request:
+        assert not request.is_set()
+        os.kill(os.getpid(), number)
+        assert request.is_set() and request.signal == number
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert request.signal == number and said == [ANSWER]
+    assert signal.getsignal(number) is handler
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_another_ctrl_c_does_what_it_did_before(first):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt), stop_requests(lambda text: None):
+        os.kill(os.getpid(), first)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_requests(lambda text: None) as request:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert not request.is_set()
+
+
+def test_outside_the_main_thread_nothing_is_noticed():
+    def work():
+        with stop_requests(lambda text: None) as request:
+            found.append((request.is_set(), signal.getsignal(signal.SIGINT) is handler))
+
+    found = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [(False, True)]
+
+
+def test_who_asked_is_kept():
+    assert Stopped("text", signal.SIGTERM).signal == 15 and Stopped().signal == signal.SIGINT
