@@ -34,5 +34,8 @@ def descend(weights: Weights, slope: Weights, moments: Any, rate: Number, eps: N
 
 
 def follow(target: Weights, weights: Weights, share: Number) -> Weights:
-    """Target weights that have moved by `share` of the way towards the weights (Polyak averaging)."""
-    return jax.tree.map(lambda old, new: old + share * (new - old), target, weights)
+    """Target weights that have moved by `share` of the way towards the weights (Polyak averaging).
+
+    Equal to the weights, to the last bit, where `share` is 1.
+    """
+    return jax.tree.map(lambda old, new: jnp.where(share == 1, new, old + share * (new - old)), target, weights)
