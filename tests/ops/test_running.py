@@ -1,7 +1,9 @@
 """Running statistics against NumPy over everything at once."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from shoal.ops.running import RunningStats
 
@@ -39,6 +41,34 @@ def test_large_offsets_do_not_destroy_the_variance():
     for part in np.split(data, 10):
         running = running.update(jnp.asarray(part))
     np.testing.assert_allclose(running.std(), data.astype(np.float64).std(0), rtol=1e-2)
+
+
+@pytest.mark.parametrize("constant", [3.14159, 1e-3, 1000.1, -1e6 - 0.3])
+@pytest.mark.parametrize("shape", [(64, 16), (10, 3)])
+def test_a_constant_input_becomes_zero_and_not_noise(shape, constant):
+    batch = jnp.full((*shape, 1), constant)
+
+    @jax.jit
+    def merge_often(running, batch):
+        return jax.lax.fori_loop(0, 5_000, lambda _, running: running.update(batch, axes=2), running)
+
+    running = merge_often(RunningStats.zero(jnp.zeros(1)), batch)
+    np.testing.assert_array_equal(running.normalize(batch), 0)
+
+
+def test_rounding_noise_of_an_input_stays_small():
+    # 3.14159 and its neighbours in single precision, 2.4e-7 apart: far below the floor of sqrt(1e-8).
+    batch = jnp.float32(3.14159) + 2.4e-7 * jax.random.randint(jax.random.key(0), (50, 4, 1), -1, 2).astype(jnp.float32)
+    assert len(np.unique(batch)) == 3
+    normalized = RunningStats.zero(jnp.zeros(1)).update(batch, axes=2).normalize(batch)
+    assert 0 < jnp.sqrt(jnp.mean(normalized**2)) < 0.01
+
+
+def test_inputs_are_divided_as_gymnasium_and_stable_baselines_do():
+    data = np.array([[1.0], [1.0002]], np.float32)  # variance 1e-8, as much as is added to it
+    running = RunningStats.zero(jnp.zeros(1)).update(jnp.asarray(data))
+    expected = (data - data.mean()) / np.sqrt(data.astype(np.float64).var() + 1e-8)
+    np.testing.assert_allclose(running.normalize(jnp.asarray(data)), expected, rtol=2e-3)
 
 
 def test_statistics_of_parts_merge_into_those_of_the_whole():

@@ -273,7 +273,7 @@ class PPO(Agent):
 
         total, totals = jax.lax.scan(add, state.discounted_return, (trajectory.reward, trajectory.done))
         stats = state.return_stats.update(totals, axes=2)
-        return jnp.clip(trajectory.reward / (stats.std() + 1e-8), -10, 10), stats, total
+        return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
     def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
         action, policy = trajectory.kept

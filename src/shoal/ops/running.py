@@ -8,6 +8,8 @@ from jaxtyping import Array, Float
 
 from shoal.core.struct import Struct, struct
 
+FLOOR = 1e-8  # added to a variance before its root is divided by, as in Gymnasium and Stable-Baselines3
+
 
 @struct
 class RunningStats(Struct):
@@ -24,14 +26,20 @@ class RunningStats(Struct):
         return cls(jnp.float32(0), zeros, zeros)
 
     def update(self, batch: Any, axes: int = 1) -> "RunningStats":
-        """Take in a batch whose first `axes` axes are samples."""
+        """Take in a batch whose first `axes` axes are samples.
+
+        Sums are of differences to the batch's first sample, which are exactly 0 for a constant input: its mean would
+        otherwise be a few roundings beside it, and as far away as the deviation that one divides by.
+        """
         over = tuple(range(axes))
-        first = jax.tree.leaves(batch)[0]
-        n = jnp.float32(0) + jnp.asarray(first.size / max(1, first[(0,) * axes].size), jnp.float32)
+        leaf = jax.tree.leaves(batch)[0]
+        n = jnp.float32(0) + jnp.asarray(leaf.size / max(1, leaf[(0,) * axes].size), jnp.float32)
         batch = jax.tree.map(lambda x: x.astype(jnp.float32), batch)
-        mean = jax.tree.map(lambda x: jnp.mean(x, axis=over), batch)
-        spread = jax.tree.map(lambda x, m: jnp.sum((x - jnp.expand_dims(m, over)) ** 2, axis=over), batch, mean)
-        return self.merge(RunningStats(n, mean, spread))
+        first = jax.tree.map(lambda x: x[(0,) * axes], batch)
+        batch = jax.tree.map(lambda x, origin: x - jnp.expand_dims(origin, over), batch, first)
+        shift = jax.tree.map(lambda x: jnp.mean(x, axis=over), batch)
+        spread = jax.tree.map(lambda x, m: jnp.sum((x - jnp.expand_dims(m, over)) ** 2, axis=over), batch, shift)
+        return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), spread))
 
     def merge(self, other: "RunningStats") -> "RunningStats":
         """Both together. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
@@ -48,9 +56,9 @@ class RunningStats(Struct):
         )
 
     def std(self) -> Any:
-        """Standard deviation; 1 before any data."""
+        """Standard deviation, sqrt(variance + 1e-8), which may be divided by; 1 before any data."""
         n = jnp.maximum(self.count, 1)
-        return jax.tree.map(lambda d: jnp.where(self.count > 0, jnp.sqrt(d / n), 1.0), self.deviation)
+        return jax.tree.map(lambda d: jnp.where(self.count > 0, jnp.sqrt(d / n + FLOOR), 1.0), self.deviation)
 
     def normalize(self, x: Any, clip: float = 10.0) -> Any:
         """(x - mean) / std, held within `clip`; leading axes broadcast."""
@@ -58,6 +66,6 @@ class RunningStats(Struct):
         def scale(x, mean, std):
             lead = (1,) * (x.ndim - mean.ndim)
             centered = x.astype(jnp.float32) - mean.reshape(lead + mean.shape)
-            return jnp.clip(centered / (std.reshape(lead + std.shape) + 1e-8), -clip, clip)
+            return jnp.clip(centered / std.reshape(lead + std.shape), -clip, clip)
 
         return jax.tree.map(scale, x, self.mean, self.std())
