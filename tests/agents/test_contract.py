@@ -166,6 +166,20 @@ def test_a_member_among_others_equals_a_member_alone(name):
     assert any(not np.allclose(many[2], many[3]) for many in together)  # so the numbers matter
 
 
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_an_agent_that_was_not_bound_says_so(name):
+    env, agent = make(playable(name)), unbound(name, make(playable(name)))
+    uses = {
+        "init": (make_key(0), env),
+        "update": (None, env, jnp.int32(0)),
+        "act": (None, seen(env, 1), None, make_key(0), True),
+        "value": (None, seen(env, 1)),
+    }
+    for hook in (hook for hook in uses if hasattr(agent, hook)):
+        with pytest.raises(ValueError, match=r"not bound to an environment: call `agent = agent.bind\(env\)` first"):
+            getattr(agent, hook)(*uses[hook])
+
+
 @functools.cache
 def begun(name):
     """(agent, env, a new member, one update as a compiled function, a list with an entry for every trace of it)."""

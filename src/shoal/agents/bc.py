@@ -18,7 +18,7 @@ from shoal.core.agent import Agent, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete, Space, explain
-from shoal.core.struct import Number, Struct, from_file, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.torso_choice import default_torso
@@ -76,9 +76,8 @@ class BC(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "BC":
         """This agent for this environment. Raises ValueError without demonstrations, and for those of another world."""

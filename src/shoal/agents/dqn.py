@@ -18,7 +18,7 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
+from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
@@ -120,11 +120,10 @@ class DQN(Agent):
     network: Any = static(None, help="a torso of your own; then hidden, activation and layer_norm mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
-    final_rows: Any = static(None)  # how many time limits the buffer can hold
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
+    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "DQN":
         """This agent for this environment. Raises Unsuited for actions that cannot be counted."""

@@ -19,7 +19,7 @@ from shoal.core.env import Env, Key, State, episode_limit
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
@@ -113,11 +113,10 @@ class ES(Agent):
     network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     normalize_observation: bool = static(False, choices=(False, True))
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    evolution: Any = static(None)
-    longest_episode: Any = static(None)
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    evolution: Any = filled_by_bind()
+    longest_episode: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "ES":
         """This agent for this environment. Raises ValueError where they, or the options, do not go together."""

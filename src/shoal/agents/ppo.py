@@ -21,7 +21,7 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
@@ -131,10 +131,9 @@ class PPO(Agent):
     shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic, or envs with memory")
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`: two spaces and a Rollout; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PPO":
         """This agent for this environment. Raises ValueError where they cannot work together."""

@@ -18,7 +18,7 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import default_torso
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy
@@ -92,10 +92,9 @@ class PQN(Agent):
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PQN":
         """This agent for this environment. Raises Unsuited for actions that cannot be counted."""

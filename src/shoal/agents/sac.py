@@ -19,7 +19,7 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import Choice, Number, Struct, fill_caps, hyper, static, struct
+from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked, uniform_action
 from shoal.nn.policy_network import PolicyNetwork
@@ -114,11 +114,10 @@ class SAC(Agent):
     network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
-    final_rows: Any = static(None)  # how many time limits the buffer can hold
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
+    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "SAC":
         """This agent for this environment. Raises Unsuited for actions neither discrete nor in a bounded box."""

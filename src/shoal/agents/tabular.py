@@ -23,7 +23,7 @@ from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.ops.rows import (
     Row,
     Scalar,
@@ -129,10 +129,9 @@ class QTable(Agent):
     snapshots: int = static(0, help="tables to keep on the way")
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`: two spaces and a Rollout; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "QTable":
         """This agent for this environment. Raises Unsuited where no table would do, ValueError for wrong sizes."""

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.struct import Number, Struct, fill_caps, hyper, static, struct
+from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import check_bounded, draw_noise, from_unit, to_unit, uniform_action
 from shoal.nn.policy_network import PolicyNetwork
@@ -102,11 +102,10 @@ class TD3(Agent):
     network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
-    # Filled in by `bind`; None before.
-    observation_space: Any = static(None)
-    action_space: Any = static(None)
-    rollout: Any = static(None)
-    final_rows: Any = static(None)  # how many time limits the buffer can hold
+    observation_space: Any = filled_by_bind()
+    action_space: Any = filled_by_bind()
+    rollout: Any = filled_by_bind()
+    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "TD3":
         """This agent for this environment. Raises Unsuited for actions that are not in a bounded box."""

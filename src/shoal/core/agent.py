@@ -4,6 +4,7 @@ One member is written, the runner vmaps: over members (settings x seeds) inside,
 """
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -52,7 +53,18 @@ class Actor(Struct, abc.ABC):
 
 
 class Agent(Actor):
-    """A learner. Subclass it, decorate the class with `@struct`, and write the hooks."""
+    """A learner. Subclass it, decorate the class with `@struct`, and write the hooks.
+
+    What an agent takes from its environment is declared with `filled_by_bind()`. Where one of these fields is empty,
+    `init`, `update`, `act` and `value` raise ValueError.
+    """
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Let the hooks that need an environment say so."""
+        super().__init_subclass__(**given)
+        for name in ("init", "update", "act", "value"):
+            if name in cls.__dict__:
+                setattr(cls, name, _checked(cls.__dict__[name]))
 
     @abc.abstractmethod
     def bind(self: Bound, env: Env) -> Bound:
@@ -105,6 +117,16 @@ class Agent(Actor):
         return 0
 
 
+def check_bound(agent: Agent) -> None:
+    """Raise ValueError for an agent that was not fitted to an environment."""
+    empty = [n for n, field in static_fields(agent).items() if "bind" in field.metadata and getattr(agent, n) is None]
+    if empty:
+        raise ValueError(
+            f"this {type(agent).__name__} was not bound to an environment: call `agent = agent.bind(env)` first, and "
+            "use what it gives. shoal.train does so itself."
+        )
+
+
 def check_choices(agent: Agent) -> None:
     """Raise ValueError for a name or a flag that is none of its choices.
 
@@ -144,6 +166,15 @@ def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
             raise ValueError(
                 f"{name}={given} changes nothing {reason}: leave it out, or take back a preset's with {name}={default}."
             )
+
+
+def _checked(hook: Callable) -> Callable:
+    @functools.wraps(hook)
+    def checked(agent: Agent, *given: Any, **named: Any) -> Any:
+        check_bound(agent)
+        return hook(agent, *given, **named)
+
+    return checked
 
 
 def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:

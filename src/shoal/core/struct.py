@@ -69,6 +69,11 @@ def hyper(
     return dataclasses.field(default=default, metadata=about)
 
 
+def filled_by_bind() -> Any:
+    """A static field of an agent that `bind` fills in from an environment; None before. An agent needs all of them."""
+    return dataclasses.field(default=None, metadata={"static": True, "choices": None, "help": "", "bind": True})
+
+
 def from_file(*, help: str = "") -> Any:  # noqa: A002
     """A field of arrays that a user gives as a value or by the name of a file, which the plan of a run reads."""
     return dataclasses.field(default=None, metadata={"file": True, "help": help})
