@@ -11,7 +11,8 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box
-from shoal.core.struct import to_arrays
+from shoal.core.struct import Number, struct, to_arrays
+from shoal.core.wrappers.base import Wrapper
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
 from shoal.rollouts.experience import practise
@@ -85,11 +86,11 @@ def numpy_net(weights, x, critic=None):
 
 
 def numpy_draw(actor, obs, noise):
-    """(action in [-2, 2], log-density of it), the density by scipy and the slope of tanh as it is defined."""
+    """(action in [-2, 2], log-density of its half), the density by scipy and the slope of tanh as it is defined."""
     mean, spread = np.split(numpy_net(actor, np.asarray(obs, np.float64)), 2, axis=1)
     std = np.exp(-5 + 3.5 * (np.tanh(spread) + 1))
     u = mean + std * np.asarray(noise, np.float64)
-    log_prob = stats.norm.logpdf(u, mean, std) - np.log(2 * (1 - np.tanh(u) ** 2))
+    log_prob = stats.norm.logpdf(u, mean, std) - np.log(1 - np.tanh(u) ** 2)
     return 2 * np.tanh(u), log_prob.sum(axis=1)
 
 
@@ -202,6 +203,50 @@ def test_the_temperature_moves_towards_the_entropy_it_aims_for(ratio):
     entropy = -numpy_draw(learner.actor, seen.obs, noise)[1].mean()
     # Too little entropy makes it dearer. Adam's first step is as long as the rate.
     np.testing.assert_allclose(after.log_alpha - learner.log_alpha, 1e-3 * np.sign(-ratio - entropy), rtol=1e-3)
+
+
+@struct
+class InOtherUnits(Wrapper):
+    """An environment whose actions are given in units `unit` times as large, so that numbers are as much smaller."""
+
+    unit: Number = 1.0
+
+    @property
+    def action_space(self):
+        low, high = self.env.action_space.bounds()
+        return Box(low / self.unit, high / self.unit, low.shape)
+
+    def transition(self, state, action, noise):
+        return self.env.transition(state, action * self.unit, noise)
+
+
+def trained_in_units(unit):
+    """The learner after 40 updates on Pendulum."""
+    fields = {"learning_starts": 20.0, "num_steps": 10, "policy_delay": 1.0, "alpha_learning_rate": 1e-2}
+    agent, env = bound(InOtherUnits(make("Pendulum-v1"), unit), **fields)
+
+    @jax.jit
+    def train(key):
+        return jax.lax.fori_loop(0, 40, lambda i, s: agent.update(s, env, i)[0], agent.init(key, env))
+
+    return train(make_key(0)).learner
+
+
+def test_results_do_not_depend_on_the_units_of_actions():
+    # Torque of at most 2, and the same of at most 1/16; a power of two rounds nothing.
+    learners = [jax.tree.leaves(trained_in_units(unit)) for unit in (1.0, 32.0)]
+    assert all(np.array_equal(x, y) for x, y in zip(*learners, strict=True))
+
+
+@pytest.mark.parametrize("half", [0.01, 0.1, 2.0, 50.0])
+def test_the_entropy_to_aim_for_can_be_reached_in_a_box_of_any_size(half):
+    # On a scale from -1 to 1, where a uniform action has log 2 nats.
+    agent, env = bound(InOtherUnits(make("Pendulum-v1"), 2 / half))
+    batch = continuous_batch(256)
+    learner = jax.jit(agent.init)(make_key(0), env).learner
+    noise = draw_noise(env.action_space, make_key(1), (256,))
+    _, fresh = agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.seen, noise)
+    assert agent._target_entropy(batch.seen) < fresh.mean() < np.log(2)
 
 
 def test_the_temperature_rests_where_the_entropy_is_right_or_where_it_is_fixed():

@@ -79,8 +79,11 @@ class SAC(Agent):
     actions are uniform. Each is a step of the critics; every `policy_delay` of them come as many steps of the policy.
 
     Actions in a box are a Gaussian pressed through tanh into its bounds, which must be finite. Discrete actions have
-    a categorical policy and critics that value all of them, so that expectations are exact. The entropy that the
-    temperature aims for is in nats, of actions as the world gets them.
+    a categorical policy and critics that value all of them, so that expectations are exact.
+
+    Entropies are in nats. In a box they are those of actions on a scale from -1 to 1, as in Haarnoja et al. and
+    Stable-Baselines3, so that results do not depend on the units of actions. In the units of the box they are larger by
+    sum(log(half of the width)): where CleanRL aims for -n, `entropy_ratio` is 1 + mean(log(half of the width)).
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
@@ -90,7 +93,9 @@ class SAC(Agent):
     target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
     temperature: Choice = hyper(0, names=TEMPERATURES)
     alpha: Number = hyper(1.0, search=(0.01, 1.0, "log"), valid=(1e-9, 1e6), help="temperature: at first, or for good")
-    entropy_ratio: Number = hyper(1.0, valid=(-1e3, 1e3), help="in a box, of minus the number of components to aim for")
+    entropy_ratio: Number = hyper(
+        1.0, valid=(-0.69, 1e3), help="in a box, of minus the number of components to aim for; uniform actions: -log 2"
+    )
     discrete_entropy_ratio: Number = hyper(
         0.89, search=(0.1, 0.98), valid=(0, 1), help="of the entropy of uniform choice to aim for"
     )
@@ -315,7 +320,7 @@ class SAC(Agent):
         return jnp.where(self.temperature == FIXED, self.alpha, jnp.exp(known.log_alpha))
 
     def _target_entropy(self, seen: Seen) -> Float[Array, "..."]:
-        """Nats to aim for in each state."""
+        """Nats to aim for in each state; in a box, of actions on a scale from -1 to 1."""
         if not isinstance(self.action_space, Discrete):
             return -self.entropy_ratio * self.action_space.shape[0]
         if seen.mask is None:

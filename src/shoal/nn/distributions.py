@@ -107,10 +107,10 @@ class SquashedGaussian(Struct):
     """A normal distribution pressed through tanh into the bounds of a box, component by component.
 
         a = center + half * tanh(u),  u ~ N(mean, std)
-        log p(a) = log N(u) - sum log(1 - tanh(u)^2) - sum log(half)
+        log p = log N(u) - sum log(1 - tanh(u)^2)
 
-    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of the actions that the world
-    gets, so the size of the box counts.
+    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of tanh(u), which is the action
+    on a scale from -1 to 1, so that they do not depend on the units in which a box is given.
     """
 
     mean: Float[Array, "... n"]
@@ -126,14 +126,16 @@ class SquashedGaussian(Struct):
         return from_unit(self.space, jnp.tanh(self.mean))
 
     def draw(self, noise: Float[Array, "... n"]) -> tuple[Float[Array, "... n"], Float[Array, "..."]]:
-        """(a draw, its summed log-density), from the number before the squashing: tanh rounds to 1 and has no way back.
+        """(a draw, the log-density of it on a scale from -1 to 1, summed over components).
+
+        The density is that of the number before the squashing: tanh rounds to 1 and has no way back.
 
         log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) holds where the left side would be log 0.
         """
         u = self._unbounded(noise)
         log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
         log_prob = jnp.sum(-0.5 * noise**2 - self.log_std - LOG_SQRT_2_PI - log_slope, axis=-1)
-        return from_unit(self.space, jnp.tanh(u)), log_prob - np.sum(np.log(_half(self.space)))
+        return from_unit(self.space, jnp.tanh(u)), log_prob
 
     def _unbounded(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
         return self.mean + jnp.exp(self.log_std) * noise
