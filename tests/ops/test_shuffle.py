@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from shoal.core.keys import make_key
-from shoal.ops.shuffle import arithmetic_permutation, exact_permutation
+from shoal.ops.shuffle import arithmetic_permutation, exact_permutation, minibatches
 
 SIZES = [1, 2, 3, 7, 12, 96, 100, 128, 512, 640, 1000]
 
@@ -51,3 +51,49 @@ def test_every_single_shuffle_parts_neighbors(n):
     places = np.asarray(jax.vmap(lambda k: arithmetic_permutation(k, n))(jax.random.split(make_key(3), 200)))
     quarter = np.argsort(places, axis=1) // (n // 4)
     assert (quarter[:, :-1] == quarter[:, 1:]).mean(axis=1).std() < 0.06
+
+
+# num_steps, num_envs, minibatches: powers of two times an odd rest, powers of two alone, and a size that is sorted.
+ROLLOUTS = [
+    (125, 32, 8),
+    (250, 16, 10),
+    (100, 64, 8),
+    (96, 32, 8),
+    (127, 32, 8),
+    (25, 128, 32),
+    (3, 64, 4),
+    (128, 4, 4),
+    (128, 16, 8),
+    (127, 8, 8),
+]
+
+
+@pytest.fixture(scope="module", params=ROLLOUTS, ids=str)
+def parts_of_samples(request):
+    """The minibatch [K, T, E] of each sample for K = 400 keys: by the arithmetic shuffle, and by NumPy's."""
+    num_steps, num_envs, parts = request.param
+    n = num_steps * num_envs
+    shuffle = jax.jit(jax.vmap(lambda k: minibatches(k, (num_steps, num_envs), 1, parts)))
+    arithmetic = np.asarray(shuffle(jax.random.split(make_key(4), 400))).reshape(400, n)
+    exact = np.random.default_rng(4).permuted(np.tile(np.arange(n), (400, 1)), axis=1)
+    return [np.argsort(rows, axis=1).reshape(400, num_steps, num_envs) // (n // parts) for rows in (arithmetic, exact)]
+
+
+def least_effective_envs(part):
+    """1 / sum(squared share of each environment) for the minibatch of each key where that is least."""
+    counts = np.stack([(part == i).sum(axis=1) for i in range(part.max() + 1)], axis=1)  # [K, parts, E]
+    return (counts.sum(axis=2) ** 2 / (counts**2).sum(axis=2)).min(axis=1)
+
+
+def test_every_minibatch_of_every_key_comes_from_as_many_environments_as_an_exact_shuffles(parts_of_samples):
+    arithmetic, exact = map(least_effective_envs, parts_of_samples)
+    assert arithmetic.min() > 0.92 * exact.min()
+    assert np.quantile(arithmetic, 0.02) > 0.97 * np.quantile(exact, 0.02)
+
+
+def test_no_key_keeps_successive_steps_of_an_environment_in_one_minibatch(parts_of_samples):
+    # How often two successive steps share a minibatch varies between keys about as much as under an exact shuffle.
+    arithmetic, exact = ((x[:, 1:] == x[:, :-1]).mean(axis=(1, 2)) for x in parts_of_samples)
+    np.testing.assert_allclose(arithmetic.mean(), exact.mean(), rtol=0.03)
+    assert arithmetic.std() < 1.4 * exact.std()
+    assert (arithmetic > 1.2 * exact.max()).mean() < 0.005

@@ -53,33 +53,29 @@ def exact_permutation(key: Key, n: int) -> Int[Array, "n"]:
 def arithmetic_permutation(key: Key, n: int) -> Int[Array, "n"]:
     """A pseudo-random permutation computed per index. `key` is consumed.
 
-    Powers of two take four rounds of multiply, add and xorshift on log2(n) bits. Other sizes split into n = a * b with
-    a the largest factor that is a power of two: that part is mixed in the same way and the rest by affine maps with
-    a random multiplier coprime to b. Not uniform over all n! permutations; each index lands anywhere equally often.
+    Not uniform over all n! permutations, but each index lands anywhere equally often, and every single key mixes rows
+    about as evenly as `exact_permutation` does. By size:
 
-    Where a is below 32 there would be little but one affine map, which keeps neighbors at one distance, and a b above
-    65,535 would overflow: such sizes take the exact permutation.
+    - A power of two: four rounds of multiply, add and xorshift on log2(n) bits. About one key in a thousand mixes less
+      well: successive steps of an environment then share a minibatch 1.5 to 3 times as often as they should.
+    - Any other multiple of 32 whose odd factor is at most 65,535: three rounds of a Feistel network on the two digits
+      of an index in mixed radix, n = low_size * high_size.
+    - Any other size: `exact_permutation`.
     """
     power = n & -n
     rest = n // power
     if rest > 1 and (power < LEAST_POWER or rest > LARGEST_REST):
         return exact_permutation(key, n)
-    words = jax.random.bits(key, (2 * ROUNDS + 3,), jnp.uint32)
     index = jnp.arange(n, dtype=jnp.uint32)
     if rest == 1:
-        return _mix_bits(index, n, words).astype(jnp.int32)
-    coprime = jnp.asarray([m for m in range(1, rest + 1) if math.gcd(m, rest) == 1], jnp.uint32)
-    multiplier = coprime[words[-1] % jnp.uint32(coprime.size)]
-    low, high = index % jnp.uint32(power), index // jnp.uint32(power)
-    # Mixing the low part with a shift that depends on the high part, and the other way round, ties the two together.
-    high = (high * multiplier + words[-2] % jnp.uint32(rest) + low) % jnp.uint32(rest)
-    low = _mix_bits((low + high * (words[-3] | jnp.uint32(1))) % jnp.uint32(power), power, words)
-    high = (high * multiplier + low) % jnp.uint32(rest)
-    return (high * jnp.uint32(power) + low).astype(jnp.int32)
+        return _mix_bits(index, n, jax.random.bits(key, (2 * ROUNDS + 3,), jnp.uint32)).astype(jnp.int32)
+    low_size = min(power, 1 << (math.isqrt(n).bit_length() - 1))
+    words = jax.random.bits(key, (FEISTEL_ROUNDS, 2, 2), jnp.uint32)
+    return _feistel(index, low_size, n // low_size, words).astype(jnp.int32)
 
 
-ROUNDS = 4
-LEAST_POWER, LARGEST_REST = 32, 65_535  # the square of the second, and a little more, still fits 32 bits
+ROUNDS, FEISTEL_ROUNDS = 4, 3
+LEAST_POWER, LARGEST_REST = 32, 65_535
 
 
 def _mix_bits(index: Array, size: int, words: Array) -> Array:
@@ -90,3 +86,18 @@ def _mix_bits(index: Array, size: int, words: Array) -> Array:
         index = (index * (words[2 * i] | jnp.uint32(1)) + words[2 * i + 1]) & mask
         index = index ^ (index >> shift)
     return index
+
+
+def _feistel(index: Array, low_size: int, high_size: int, words: Array) -> Array:
+    # Each line adds to one half a number that depends on the other half alone: a bijection for any hash and any size.
+    low, high = index % jnp.uint32(low_size), index // jnp.uint32(low_size)
+    for for_low, for_high in words:
+        low = (low + _hash(high, for_low) % jnp.uint32(low_size)) % jnp.uint32(low_size)
+        high = (high + _hash(low, for_high) % jnp.uint32(high_size)) % jnp.uint32(high_size)
+    return high * jnp.uint32(low_size) + low
+
+
+def _hash(x: Array, words: Array) -> Array:
+    x = (x ^ words[0]) * (words[1] | jnp.uint32(1))
+    x = (x ^ (x >> jnp.uint32(15))) * (words[0] | jnp.uint32(1))
+    return x ^ (x >> jnp.uint32(16))
