@@ -96,13 +96,16 @@ class Box:
 
     An unbounded side is `-inf` or `inf`. Elements are drawn uniformly where both sides are bounded, from a shifted
     exponential where one is, and from a normal distribution where none is. Boolean boxes have `low=0, high=1`.
-    Raises ValueError for bounds that are out of order, NaN, or do not fit the dtype.
+    `frames` says how many arrays of one kind lie side by side on the last axis (`FrameStack`), so that a network of
+    categories can read each alone.
+    Raises ValueError for bounds that are out of order, NaN, or do not fit the dtype, and for frames of unequal width.
     """
 
     low: Any
     high: Any
     shape: tuple[int, ...] = ()
     dtype: Any = np.float32
+    frames: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
@@ -116,6 +119,8 @@ class Box:
                 raise ValueError(
                     f"low={self.low}, high={self.high} do not fit: {self.dtype} holds {whole.min} to {whole.max}."
                 )
+        if self.frames < 1 or (self.frames > 1 and (not self.shape or self.shape[-1] % self.frames)):
+            raise ValueError(f"frames={self.frames} do not lie side by side on the last axis of shape={self.shape}.")
         object.__setattr__(self, "low", _hashable(self.low))
         object.__setattr__(self, "high", _hashable(self.high))
 
@@ -142,7 +147,8 @@ class Box:
 
     def __repr__(self) -> str:
         low, high = (_shortest(side, self.dtype) for side in (self.low, self.high))
-        return f"Box({low}, {high}, {self.shape}{_unless(np.float32, self.dtype)})"
+        frames = "" if self.frames == 1 else f", frames={self.frames}"
+        return f"Box({low}, {high}, {self.shape}{_unless(np.float32, self.dtype)}{frames})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,11 +22,15 @@ HIGHEST, MOST_LOOKS = 31, 4096  # larger numbers are quantities; a table has a r
 
 
 def is_tiles(space: Space) -> bool:
-    """Whether observations are images of categories: integers [W, H, C], each channel from 0 to something small."""
+    """Whether observations are images of categories: integers [W, H, C], each channel from 0 to something small.
+
+    The channels of several frames (`FrameStack`) may be many, those of one frame must be few.
+    """
     if not isinstance(space, Box) or len(space.shape) != 3 or not np.issubdtype(space.dtype, np.integer):
         return False
     low, high = space.bounds()
-    return not low.any() and bool(high.max() <= HIGHEST) and math.prod(sizes_of(space)) <= MOST_LOOKS
+    looks = (math.prod(sizes) for sizes in _by_frame(sizes_of(space), space.frames))
+    return not low.any() and bool(high.max() <= HIGHEST) and max(looks) <= MOST_LOOKS
 
 
 def has_tiles(space: Space) -> bool:
@@ -75,7 +79,7 @@ class TileNet(nn.Module):
         numbers = []
         for space, part in each:
             if isinstance(space, Box) and is_tiles(space):
-                maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride)(part)
+                maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride, space.frames)(part)
                 maps = activation(maps * (1 + scale[..., None, None, :]) + shift[..., None, None, :])
                 numbers.append(maps.reshape(*maps.shape[:-3], math.prod(maps.shape[-3:])))
             elif isinstance(space, Box):
@@ -98,32 +102,45 @@ class TileNet(nn.Module):
 
 
 class TileConv(nn.Module):
-    """A convolution of one-hot categories, with zeros where it reaches over the last row or column."""
+    """A convolution of one-hot categories, with zeros where it reaches over the last row or column.
+
+    Of several frames, each is looked up in tables of its own: a table for all would have a row for every look of a cell
+    in all frames.
+    """
 
     sizes: tuple[int, ...]  # categories of each channel
     features: int
     kernel: int = 3
     stride: int = 2
+    frames: int = 1  # side by side on the channel axis
 
     @nn.compact
     def __call__(self, tiles: Integer[Array, "*axes W H C"]) -> Float[Array, "*axes w h features"]:
         """Categories to feature maps."""
-        positions, total = self.kernel**2, sum(self.sizes)
-        weights = self.param("kernel", orthogonal(2**0.5), (positions, total, self.features))
+        weights = self.param("kernel", orthogonal(2**0.5), (self.kernel**2, sum(self.sizes), self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        looks = self._padded(_looks(tiles, self.sizes))
+        sizes_of_frames = _by_frame(self.sizes, self.frames)
+        kernels = jnp.split(weights, np.cumsum([sum(sizes) for sizes in sizes_of_frames])[:-1].tolist(), axis=1)
+        frames = jnp.split(tiles, self.frames, axis=-1)
+        maps = bias.reshape((1,) * (tiles.ndim - 1) + (-1,))
+        for sizes, kernel, frame in zip(sizes_of_frames, kernels, frames, strict=True):
+            maps = self._add(maps, _tables(kernel, sizes), self._padded(_looks(frame, sizes), math.prod(sizes)))
+        return maps
+
+    def _add(
+        self, maps: Float[Array, "..."], tables: Float[Array, "K looks F"], looks: Int[Array, "*axes X Y"]
+    ) -> Float[Array, "*axes w h F"]:
         w, h = ((n - self.kernel) // self.stride + 1 for n in looks.shape[-2:])
-        maps = bias.reshape((1,) * (looks.ndim) + (-1,))
-        for position, table in enumerate(_tables(weights, self.sizes)):
+        for position, table in enumerate(tables):
             x, y = divmod(position, self.kernel)
             maps = maps + _rows(table, looks[..., x :: self.stride, y :: self.stride][..., :w, :h])
         return maps
 
-    def _padded(self, looks: Int[Array, "*axes W H"]) -> Int[Array, "*axes X Y"]:
+    def _padded(self, looks: Int[Array, "*axes W H"], beyond_the_edge: int) -> Int[Array, "*axes X Y"]:
         beyond = [(0, max(self.kernel - n, (self.kernel - n) % self.stride)) for n in looks.shape[-2:]]
         if beyond == [(0, 0), (0, 0)]:
             return looks
-        return jnp.pad(looks, [(0, 0)] * (looks.ndim - 2) + beyond, constant_values=math.prod(self.sizes))
+        return jnp.pad(looks, [(0, 0)] * (looks.ndim - 2) + beyond, constant_values=beyond_the_edge)
 
 
 class ChoiceDense(nn.Module):
@@ -144,6 +161,12 @@ class ChoiceDense(nn.Module):
             anywhere = self.param("anywhere", orthogonal(2**0.5), (self.sizes[0], self.features))
             tables = [table + anywhere for table in tables]
         return reduce(jnp.add, [_rows(table, choices[..., i]) for i, table in enumerate(tables)])
+
+
+def _by_frame(sizes: tuple[int, ...], frames: int) -> list[tuple[int, ...]]:
+    """The sizes of all channels, apart for every frame."""
+    width = len(sizes) // frames
+    return [sizes[i * width : (i + 1) * width] for i in range(frames)]
 
 
 def _looks(tiles: Integer[Array, "*axes W H C"], sizes: tuple[int, ...]) -> Int[Array, "*axes W H"]:

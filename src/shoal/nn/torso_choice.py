@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shoal.core.spaces import Dict, Space, Tuple, only_boxes
+from shoal.core.spaces import Box, Dict, Space, Tuple, only_boxes
 from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
@@ -15,8 +15,14 @@ def default_torso(
     observation_space: Space, hidden: tuple[int, ...], activation: str, *, layer_norm: bool = False
 ) -> Any:
     """A TileNet where there are images of categories, a CNN for other images, a PartsNet where there are such among
-    other parts, an MLP for everything else.
+    other parts, an MLP for everything else. Raises ValueError for arrays of four or more axes.
     """
+    if stack := _stack(observation_space):
+        raise ValueError(
+            f"observations hold an array of {len(stack.shape)} axes, {stack}, which could be frames of pictures: no "
+            "network is chosen for it. FrameStack(env, n) without a layout puts frames on the channel axis, which "
+            "every network reads; torso='mlp' reads all numbers as one vector."
+        )
     if has_tiles(observation_space):
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
     if is_picture(observation_space):
@@ -55,6 +61,14 @@ def has_pictures(space: Space) -> bool:
     if isinstance(space, Tuple):
         return any(has_pictures(part) for part in space.spaces)
     return is_picture(space)
+
+
+def _stack(space: Space) -> Box | None:
+    """An array of more axes than a picture has, if one is among the parts of an observation."""
+    if isinstance(space, (Dict, Tuple)):
+        within = space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces)
+        return next(filter(None, map(_stack, within)), None)
+    return space if isinstance(space, Box) and len(space.shape) > 3 else None
 
 
 def torso_input(torso: Any, space: Space, obs: Any) -> Any:

@@ -8,7 +8,6 @@ import pytest
 from shoal.core.checks import check_env
 from shoal.core.registry import make
 from shoal.core.spaces import Box
-from shoal.core.struct import struct
 from shoal.core.wrappers import (
     ClipReward,
     FlattenObservation,
@@ -27,18 +26,6 @@ from worlds import Tally, play
 KEY = jax.random.key(3)
 ACTIONS = (0, 1, 2, 1, 0)
 NOISES = [jnp.int32(bit) for bit in (1, 0, 1, 1, 0)]
-
-
-@struct
-class ShowsEpisodes(Wrapper):
-    """Observe how many episodes were played."""
-
-    @property
-    def observation_space(self):
-        return Box(0, 99, (), np.int32)
-
-    def observe(self, state):
-        return state.episodes
 
 
 def identity(x):
@@ -65,7 +52,7 @@ WRAPPED = {
     "time limit": TimeLimit(Tally(), 3),
     "flatten": FlattenObservation(Tally()),
     "frame stack": FrameStack(Tally(), 3),
-    "frame stack last": FrameStack(CartPole(), 2, -1),
+    "frame stack last": FrameStack(CartPole(), 2, "last"),
     "sticky": StickyActions(Tally(), 0.5),
     "observation": TransformObservation(Tally(), identity),
     "reward": TransformReward(Tally(), jnp.sqrt),
@@ -157,36 +144,6 @@ def test_time_limit_truncates_at_its_own_number_without_recompiling():
     assert truncations(TimeLimit(Tally(), 5)).tolist() == [False, False, False, False, True]
     assert len(traces) == 1
     assert truncations(TimeLimit(Tally(max_steps=2))).tolist() == [False] * 5
-
-
-def test_frames_are_the_last_observations_oldest_first():
-    seen = play(FrameStack(Tally(), 3), (1, 2, 0), NOISES[:3], KEY)
-    start = int(seen[0][0].inner.total)
-    # Sums with noise bits 1, 0, 1: +2, +2, +1.
-    totals = [start, start + 2, start + 4, start + 5]
-    for step, frames in enumerate([[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]):
-        expected = [[totals[i], totals[i] + 1] for i in frames]
-        assert seen[step][1]["total"].tolist() == expected
-    assert seen[3][1]["last"].tolist() == [1, 2, 0]
-
-
-def test_frames_on_the_last_axis_are_those_on_the_first_moved():
-    first, last = FrameStack(CartPole(), 3), FrameStack(CartPole(), 3, -1)
-    (_, obs, *_), (_, moved, *_) = (play(env, (1, 0, 1), [None] * 3, KEY)[-1] for env in (first, last))
-    np.testing.assert_array_equal(jnp.moveaxis(obs, 0, -1), moved)
-    assert last.observation_space.shape == (4, 3) and first.observation_space.shape == (3, 4)
-
-
-def test_frames_show_what_survives_an_episode():
-    env = FrameStack(ShowsEpisodes(Tally()), 2)
-    ended, *_ = env.advance(env.init(KEY), jnp.int32(0), NOISES[0])
-    assert env.carry_over(ended, env.init(KEY)).frames.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("wrong", [{"n": 0}, {"axis": 1}])
-def test_frame_stack_refuses_impossible_settings(wrong):
-    with pytest.raises(ValueError, match="FrameStack"):
-        FrameStack(Tally(), **wrong)
 
 
 def test_a_sticky_action_repeats_the_executed_one_but_never_at_the_start():

@@ -1,16 +1,20 @@
 """The last few observations as one."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Shaped
 
 from shoal.core.env import Observation, State
 from shoal.core.keys import Key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
+
+LAYOUTS = ("channels", "first", "last")
 
 
 @struct
@@ -22,25 +26,39 @@ class FrameStackState(WrapperState):
 
 @struct
 class FrameStack(StatefulWrapper):
-    """Observe the last `n` observations, oldest first, on a new axis: the first one, or with `axis=-1` the last.
+    """Observe the last `n` observations, oldest first.
 
-    An episode begins with `n` copies of its first observation, as Gymnasium's FrameStackObservation does by default.
-    The frames are part of the state. Raises ValueError for n < 1 or another axis.
+    With `layout="channels"` a network of the same kind reads the frames as would read one of them:
+
+    | one frame | n frames |
+    |---|---|
+    | a picture or an image of categories, Box [H, W, C] | Box [H, W, n * C], the channels of the oldest frame first |
+    | any other Box of two or more axes, [..., D] | Box [..., n * D] |
+    | a Box of one number or one vector, [] or [D] | Box [n] or [n, D] |
+    | Discrete, MultiDiscrete [k] | MultiDiscrete [n], [n * k] |
+
+    `layout="first"` puts frames on a new first axis everywhere, as Gymnasium's FrameStackObservation does, and "last"
+    on a new last axis; a MultiDiscrete observation is a Box then. Our networks do not know such frames from one array:
+    they refuse arrays of four axes, and would take a stack of matrices for a picture. Use these layouts with a network
+    of your own, or where a matrix shall be read as a picture whose channels are the frames ("last").
+
+    An episode begins with `n` copies of its first observation, as Gymnasium's does by default. The frames are part of
+    the state. Raises ValueError for n < 1 or an unknown layout.
     """
 
     n: int = static(4)
-    axis: int = static(0, choices=(0, -1))
+    layout: str = static("channels", choices=LAYOUTS)
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"FrameStack needs n of at least 1, not {self.n}.")
-        if self.axis not in (0, -1):
-            raise ValueError(f"FrameStack stacks on axis 0 or -1, not {self.axis}.")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"FrameStack has no layout {self.layout!r}. Choose one of {', '.join(LAYOUTS)}.")
 
     @property
     def observation_space(self) -> Space:
-        """The inner space with the new axis; a Discrete one becomes MultiDiscrete."""
-        return _stacked(self.env.observation_space, self.n, self.axis)
+        """The space of `n` observations together, as the class describes it."""
+        return _stacked(self.env.observation_space, self.n, self.layout)
 
     def init(self, key: Key) -> FrameStackState:
         """The first state, seen `n` times."""
@@ -50,7 +68,7 @@ class FrameStack(StatefulWrapper):
     def transition(self, state: FrameStackState, action: Any, noise: Any) -> tuple[FrameStackState, Any, Any, Any]:
         """Step, and let the newest frame push the oldest out."""
         inner, reward, terminated, info = self.inner_transition(state, action, noise)
-        frames = jax.tree.map(self._pushed, state.frames, self.env.observe(inner))
+        frames = self._each(_pushed, self.env.observe(inner), state.frames)
         return FrameStackState(time=inner.time, inner=inner, frames=frames), reward, terminated, info
 
     def observe(self, state: FrameStackState) -> Observation:
@@ -63,22 +81,63 @@ class FrameStack(StatefulWrapper):
         return fresh if inner is fresh.inner else fresh.replace(inner=inner, frames=self._filled(inner))
 
     def _filled(self, inner: State) -> Observation:
-        return jax.tree.map(lambda frame: jnp.stack([frame] * self.n, self.axis), self.env.observe(inner))
+        return self._each(lambda frame, axis: jnp.concatenate([frame] * self.n, axis), self.env.observe(inner))
 
-    def _pushed(self, frames: jax.Array, newest: jax.Array) -> jax.Array:
-        axis = self.axis % frames.ndim
-        kept = jax.lax.slice_in_dim(frames, 1, self.n, axis=axis)
-        return jnp.concatenate([kept, jnp.expand_dims(newest, axis)], axis)
+    def _each(self, function: Callable[..., Array], obs: Observation, *others: Observation) -> Observation:
+        """`function(frame, *others, axis)` of every array; `frame` has the axis on which frames lie."""
+        leaves, structure = jax.tree.flatten(obs)
+        more = [structure.flatten_up_to(other) for other in others]
+        results = []
+        for space, leaf, *rest in zip(_arrays(self.env.observation_space), leaves, *more, strict=True):
+            axis = _new_axis(space, self.layout)
+            frame = leaf if axis is None else jnp.expand_dims(leaf, axis)
+            results.append(function(frame, *rest, axis=-1 if axis is None else axis))
+        return jax.tree.unflatten(structure, results)
 
 
-def _stacked(space: Space, n: int, axis: int) -> Space:
+def _pushed(newest: Shaped[Array, "..."], frames: Shaped[Array, "..."], axis: int) -> Shaped[Array, "..."]:
+    axis = axis % frames.ndim
+    kept = jax.lax.slice_in_dim(frames, newest.shape[axis], frames.shape[axis], axis=axis)
+    return jnp.concatenate([kept, newest], axis)
+
+
+def _new_axis(space: Space, layout: str) -> int | None:
+    """Which axis of an array with frames is new; None where they lie side by side on the last axis of one frame."""
+    if layout != "channels":
+        return 0 if layout == "first" else -1
+    is_joined = isinstance(space, MultiDiscrete) or (isinstance(space, Box) and len(space.shape) >= 2)
+    return None if is_joined else 0
+
+
+def _arrays(space: Space) -> Iterator[Space]:
+    """The spaces of the arrays that an observation consists of, in the order of `jax.tree.leaves`."""
+    if isinstance(space, (Tuple, Dict)):
+        for part in space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces):
+            yield from _arrays(part)
+    else:
+        yield space
+
+
+def _stacked(space: Space, n: int, layout: str) -> Space:
     if isinstance(space, Tuple):
-        return Tuple(tuple(_stacked(part, n, axis) for part in space.spaces))
+        return Tuple(tuple(_stacked(part, n, layout) for part in space.spaces))
     if isinstance(space, Dict):
-        return Dict({name: _stacked(part, n, axis) for name, part in space.spaces})
+        return Dict({name: _stacked(part, n, layout) for name, part in space.spaces})
     if isinstance(space, Discrete):
         return MultiDiscrete((space.n,) * n, space.dtype)
+    axis = _new_axis(space, layout)
     if isinstance(space, MultiDiscrete):
+        if axis is None:
+            return MultiDiscrete(space.nvec * n, space.dtype)
         space = Box(0, np.asarray(space.nvec) - 1, space.shape, space.dtype)
+    if axis is None:
+        low, high = (_side_by_side(np.asarray(side), n) for side in (space.low, space.high))
+        *outer, width = space.shape
+        return Box(low, high, (*outer, n * width), space.dtype, n * space.frames)
     low, high = (np.stack([side] * n, axis) for side in space.bounds())
     return Box(low, high, low.shape, space.dtype)
+
+
+def _side_by_side(bound: np.ndarray, n: int) -> np.ndarray:
+    """A bound of one frame, which may be one number for a whole axis, as that of `n` frames on the last axis."""
+    return bound if bound.ndim == 0 or bound.shape[-1] == 1 else np.concatenate([bound] * n, axis=-1)
