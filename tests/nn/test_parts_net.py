@@ -95,6 +95,15 @@ def test_pictures_among_other_parts_keep_their_convolutions_with_layer_norm():
     assert set(plain["CNN_0"]) == {"Conv_0"} and set(plain["MLP_0"]) == {"Dense_0"}
 
 
+def test_impala_normalizes_before_every_activation_where_asked():
+    alone = jax.eval_shape(ImpalaCNN(layer_norm=True).init, make_key(0), jnp.zeros((12, 9, 3)))["params"]
+    assert sum(name.startswith("LayerNorm") for name in alone) == 13  # two a block, and one behind them
+    assert set(alone["MLP_0"]) == {"Dense_0", "LayerNorm_0"}
+    torso = named_torso("impala", MIXED, (8,), "tanh", layer_norm=True)
+    among = jax.eval_shape(torso.init, make_key(1), MIXED.sample(make_key(0)))["params"]["ImpalaCNN_0"]
+    assert {name: x for name, x in alone.items() if name != "MLP_0"}.keys() == among.keys()
+
+
 def test_torsos_have_names():
     assert isinstance(named_torso("impala", PICTURE, (8,), "tanh"), ImpalaCNN)
     assert isinstance(named_torso("mlp", PICTURE, (8,), "tanh"), MLP)

@@ -21,7 +21,7 @@ from shoal.core.spaces import Box, Discrete, Space, explain
 from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.schedules import linear, progress
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
@@ -74,7 +74,8 @@ class BC(Agent):
     num_batches: int = static(50, help="in one update")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -87,7 +88,7 @@ class BC(Agent):
         check_real(env.action_space)
         _check_demonstrations(self.demonstrations, env)
         return self.replace(
-            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
         )

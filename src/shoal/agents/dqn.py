@@ -20,7 +20,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
 from shoal.ops.gradients import adam, clip_norm, follow
@@ -117,7 +117,8 @@ class DQN(Agent):
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(False, choices=(False, True), help="normalize layers before they activate")
-    network: Any = static(None, help="a torso of your own; then hidden, activation and layer_norm mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
+    network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     observation_space: Any = filled_by_bind()
@@ -151,7 +152,7 @@ class DQN(Agent):
         rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
         space = env.observation_space
         return full.replace(
-            network=self.network or default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm),
+            network=chosen_torso(self, space, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
             rollout=rollout,

@@ -23,7 +23,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import check_numbers, default_torso
+from shoal.nn.torso_choice import TORSOS, check_numbers, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
@@ -110,7 +110,8 @@ class ES(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
     memory_size: int = static(16)
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
     normalize_observation: bool = static(False, choices=(False, True))
 
     observation_space: Any = filled_by_bind()
@@ -134,7 +135,7 @@ class ES(Agent):
         if self.memory == "none":
             refuse_ignored(self, "without a memory", "memory_size")
         bound = self.replace(
-            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
             longest_episode=_longest_episode(env, self.episode_steps),

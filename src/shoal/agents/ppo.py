@@ -25,9 +25,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
-from shoal.nn.parts_net import is_picture
-from shoal.nn.torso_choice import TORSOS, check_numbers, named_torso
-from shoal.nn.torsos import MLP
+from shoal.nn.torso_choice import TORSOS, check_numbers, chosen_torso, is_dense
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
@@ -149,12 +147,10 @@ class PPO(Agent):
             refuse_ignored(self, "without a memory", "memory_size")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
             refuse_ignored(self, "where nothing is clipped", "clip")
-        if self.torso == "impala" and is_picture(env.observation_space):
-            refuse_ignored(self, "in this network, whose layers are those published", "hidden", "activation")
         return self.replace(
             surrogate=by_name(SURROGATES, self.surrogate),
             value_loss=by_name(VALUE_LOSSES, self.value_loss),
-            network=self.network or named_torso(self.torso, env.observation_space, self.hidden, self.activation),
+            network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
             shuffle=self._shuffle(),
@@ -168,8 +164,8 @@ class PPO(Agent):
 
     @property
     def weights_per_step(self) -> int:
-        """Those of a policy that is an MLP; products of other torsos gain nothing from the library."""
-        if not isinstance(self.network, MLP):
+        """Those of a policy that is dense; products of other torsos gain nothing from the library."""
+        if not is_dense(self.network):
             return 0
         obs = jax.tree.map(lambda x: x[None], zeros(self.observation_space))
         weights = jax.eval_shape(lambda key: self.network.init(key, self._nets.features(obs)), make_key(0))

@@ -20,7 +20,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
@@ -88,7 +88,8 @@ class PQN(Agent):
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(True, choices=(False, True))
-    network: Any = static(None, help="a torso of your own; then hidden, activation and layer_norm mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
+    network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
 
@@ -105,7 +106,7 @@ class PQN(Agent):
             raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
         space = env.observation_space
         return self.replace(
-            network=self.network or default_torso(space, self.hidden, self.activation, layer_norm=self.layer_norm),
+            network=chosen_torso(self, space, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),

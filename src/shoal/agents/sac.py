@@ -23,7 +23,7 @@ from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind,
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked, uniform_action
 from shoal.nn.policy_network import PolicyNetwork
-from shoal.nn.torso_choice import default_torso
+from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Replay, Transitions, rows_for
 from shoal.ops.schedules import whole
@@ -116,7 +116,8 @@ class SAC(Agent):
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    network: Any = static(None, help="a torso of your own; then hidden and activation mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
+    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
 
     observation_space: Any = filled_by_bind()
@@ -141,7 +142,7 @@ class SAC(Agent):
         check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
-            network=self.network or default_torso(env.observation_space, self.hidden, self.activation),
+            network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),

@@ -10,10 +10,7 @@ from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import to_unit
-from shoal.nn.features import is_image
-from shoal.nn.parts_net import PartsNet
-from shoal.nn.tiles import TileNet
-from shoal.nn.torso_choice import torso_input
+from shoal.nn.torso_choice import form_read, torso_input
 from shoal.nn.torsos import MLP
 
 Weights = Any
@@ -73,16 +70,11 @@ class Critics(NamedTuple):
 
     @property
     def _joins_early(self) -> bool:
-        return isinstance(self.action_space, Box) and self._reads_vectors
+        return isinstance(self.action_space, Box) and form_read(self.torso, self.observation_space) == "vector"
 
     @property
     def _joins_late(self) -> bool:
-        return isinstance(self.action_space, Box) and not self._reads_vectors
-
-    @property
-    def _reads_vectors(self) -> bool:
-        images = is_image(self.observation_space) and not isinstance(self.torso, MLP)
-        return not images and not isinstance(self.torso, (TileNet, PartsNet))
+        return isinstance(self.action_space, Box) and not self._joins_early
 
     def _joint(self, width: int) -> Any:  # not MLP: flax types what `apply` returns by its own options
         return MLP((width,), "relu")

@@ -11,8 +11,7 @@ from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
 from shoal.nn.memory import Memory, unroll
-from shoal.nn.torso_choice import torso_input
-from shoal.nn.torsos import MLP
+from shoal.nn.torso_choice import is_dense, torso_input
 
 Weights = Any
 
@@ -89,7 +88,7 @@ class ActorCritic(NamedTuple):
         self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NOTHING
     ) -> tuple[Distribution, Float[Array, "..."]]:
         """Policy and value; what is shared runs once."""
-        if isinstance(self.torso, MLP) and not self.shared and self.memory is None:
+        if is_dense(self.torso) and not self.shared and self.memory is None:
             # One product of the observations with both first layers is faster than two, the more so the wider they are.
             torsos = jax.tree.map(lambda *x: jnp.stack(x), weights["actor"], weights["critic"])
             apply: Any = self.torso.apply  # flax types what it returns by its own options

@@ -1,6 +1,7 @@
 """The residual network of IMPALA: for images that a single convolution does not take in."""
 
 import math
+from typing import ClassVar
 
 import flax.linen as nn
 from jaxtyping import Array, Float
@@ -17,15 +18,21 @@ class ImpalaCNN(nn.Module):
     Source: Espeholt et al. 2018, figure 3 (right), without its LSTM and with weights of `initializer`.
     """
 
+    reads: ClassVar[str] = "image"
+
     channels: tuple[int, ...] = (16, 32, 32)
     hidden: tuple[int, ...] = (256,)
     activation: str = "relu"
+    layer_norm: bool = False  # before every activation
     initializer: str = "orthogonal"
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
         """Image to the last hidden layer."""
-        activation = ACTIVATIONS[self.activation]
+
+        def activation(x: Array) -> Array:
+            return ACTIVATIONS[self.activation](nn.LayerNorm()(x) if self.layer_norm else x)
+
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])
         for size in self.channels:
@@ -34,5 +41,5 @@ class ImpalaCNN(nn.Module):
                 change = Conv(size, "SAME", self.initializer)(activation(images))
                 images = images + Conv(size, "SAME", self.initializer)(activation(change))
         images = activation(images)
-        dense = MLP(self.hidden, self.activation, initializer=self.initializer)
+        dense = MLP(self.hidden, self.activation, self.layer_norm, self.initializer)
         return dense(images.reshape(*axes, math.prod(images.shape[1:])))

@@ -1,5 +1,7 @@
 """A torso for observations of several parts, some of them pictures."""
 
+from typing import ClassVar
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,21 +22,23 @@ class PartsNet(nn.Module):
     `space` as they are.
     """
 
+    reads: ClassVar[str] = "observation"
+
     space: Space
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
     pictures: str = "cnn"
-    layer_norm: bool = False  # of dense layers, and of the convolutions of a CNN
+    layer_norm: bool = False  # of dense layers and convolutions
 
     @nn.compact
     def __call__(self, obs: object) -> Float[Array, "*axes hidden"]:
         """Observation to the last hidden layer."""
-        options = {"activation": self.activation, "layer_norm": self.layer_norm} if self.pictures == "cnn" else {}
+        own = {} if self.pictures == "impala" else {"activation": self.activation}
         features = []
         for space, part in parts(self.space, obs):
             if is_picture(space):
                 image = image_features(space, part)  # type: ignore[arg-type]  # a picture is a Box
-                features.append(PICTURES[self.pictures](hidden=(), **options)(image))
+                features.append(PICTURES[self.pictures](hidden=(), layer_norm=self.layer_norm, **own)(image))
             else:
                 features.append(flat_features(space, part))
         return MLP(self.hidden, self.activation, self.layer_norm)(jnp.concatenate(features, axis=-1))

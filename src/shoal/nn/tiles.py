@@ -6,7 +6,7 @@ are looked up, not multiplied: on CPU that costs a fraction, forward and backwar
 
 import math
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -54,6 +54,8 @@ class TileNet(nn.Module):
     mission) scale and shift: so it can look for what is asked for. The first dense layer reads the result beside all
     other parts, arrays as numbers and choices one-hot. Source: Perez et al. 2018, "FiLM".
     """
+
+    reads: ClassVar[str] = "observation"
 
     space: Space
     hidden: tuple[int, ...] = (64, 64)

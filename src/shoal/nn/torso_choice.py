@@ -1,14 +1,16 @@
 """Which torso suits which observations, and what each reads of them."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from shoal.core.agent import refuse_ignored
 from shoal.core.spaces import Box, Dict, Space, Tuple, only_boxes
 from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import CNN, MLP
 
-TORSOS = ("auto", "mlp", *PICTURES)
+TORSOS = ("auto", "mlp", *PICTURES, "tiles")
+FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 
 
 def default_torso(
@@ -32,19 +34,72 @@ def default_torso(
     return MLP(hidden, activation, layer_norm)
 
 
-def named_torso(name: str, observation_space: Space, hidden: tuple[int, ...], activation: str) -> Any:
-    """The torso of a name among `TORSOS`. Raises ValueError for one of pictures where there are none."""
+def named_torso(
+    name: str, observation_space: Space, hidden: tuple[int, ...], activation: str, *, layer_norm: bool = False
+) -> Any:
+    """The torso of a name among `TORSOS`. Raises ValueError for one that cannot read these observations."""
     if name == "auto":
-        return default_torso(observation_space, hidden, activation)
+        return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
-        return MLP(hidden, activation)
+        return MLP(hidden, activation, layer_norm)
+    if name == "tiles":
+        if has_tiles(observation_space):
+            return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
+        raise ValueError(
+            f"torso='tiles' needs images of categories, and there are none in {observation_space}: leave torso out."
+        )
     if has_tiles(observation_space):
         raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave torso out.")
     if is_picture(observation_space):
-        return CNN(hidden=hidden, activation=activation) if name == "cnn" else PICTURES[name]()
+        if name == "cnn":
+            return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
+        return PICTURES[name](layer_norm=layer_norm)
     if has_pictures(observation_space):
-        return PartsNet(observation_space, hidden, activation, name)
+        return PartsNet(observation_space, hidden, activation, name, layer_norm)
     raise ValueError(f"torso={name!r} needs pictures, and there are none in {observation_space}: leave torso out.")
+
+
+@runtime_checkable
+class TorsoFields(Protocol):
+    """The fields of an agent that say which torso it has."""
+
+    @property
+    def network(self) -> Any:
+        """A torso of the user's own, or None."""
+
+    @property
+    def torso(self) -> str:
+        """One of `TORSOS`."""
+        ...
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each dense layer."""
+        ...
+
+    @property
+    def activation(self) -> str:
+        """That of every layer."""
+        ...
+
+
+def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bool = False) -> Any:
+    """The torso of an agent for these observations: its own `network`, or the one that `torso` names.
+
+    Raises TypeError for a network that is none, ValueError for one that cannot read these observations, and for layers
+    or activations that the torso would ignore.
+    """
+    if agent.network is None:
+        if agent.torso == "impala" and is_picture(observation_space):
+            refuse_ignored(agent, "in this network, whose layers are those published", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
+        return named_torso(agent.torso, observation_space, agent.hidden, agent.activation, layer_norm=layer_norm)
+    if isinstance(agent.network, type) or not all(callable(getattr(agent.network, x, None)) for x in ("init", "apply")):
+        raise TypeError(
+            f"network={agent.network!r} must have init(key, features) and apply(weights, features), as an instance of "
+            "a flax module has."
+        )
+    form_read(agent.network, observation_space)
+    return agent.network
 
 
 def check_numbers(space: Space) -> None:
@@ -71,12 +126,31 @@ def _stack(space: Space) -> Box | None:
     return space if isinstance(space, Box) and len(space.shape) > 3 else None
 
 
-def torso_input(torso: Any, space: Space, obs: Any) -> Any:
-    """What a torso reads of observations: a TileNet or a PartsNet all of it, any other an image or one vector, as
-    floats.
+def form_read(torso: Any, space: Space) -> str:
+    """The form in which a torso reads observations of a space, as its `reads` declares: one of `FORMS`.
+
+    Raises ValueError for another word, and for a torso of images where the observation is none.
     """
-    if isinstance(torso, (TileNet, PartsNet)):
+    form = getattr(torso, "reads", None)
+    if form is None:
+        return "image" if is_image(space) else "vector"
+    if form not in FORMS:
+        raise ValueError(f"{type(torso).__name__}.reads={form!r} is unknown. Choose one of {', '.join(FORMS)}.")
+    if form == "image" and not is_image(space):
+        raise ValueError(f"{type(torso).__name__} reads one image [H, W, C], and observations here are {space}.")
+    return form
+
+
+def torso_input(torso: Any, space: Space, obs: Any) -> Any:
+    """An observation, with any leading axes, in the form that a torso reads."""
+    form = form_read(torso, space)
+    if form == "observation":
         return obs
-    if is_image(space) and not isinstance(torso, MLP):
-        return image_features(space, obs)  # type: ignore[arg-type]  # is_image means a Box
+    if form == "image":
+        return image_features(space, obs)  # type: ignore[arg-type]  # an image is a Box
     return flat_features(space, obs)
+
+
+def is_dense(torso: Any) -> bool:
+    """Whether a torso declares that its layers are products with matrices of weights (`nn/torsos.py`)."""
+    return getattr(torso, "is_dense", False)

@@ -1,11 +1,23 @@
-"""Torsos: flax modules from observation features to a hidden vector. Agents put their heads on top.
+"""Torsos: networks from what is observed to a hidden vector. Agents put their heads on top.
 
-Any object with `init(key, features) -> weights` and `apply(weights, features) -> hidden` serves as a torso; both take
-any leading axes.
+Any object with `init(key, features) -> weights` and `apply(weights, features) -> hidden`, both for any leading axes,
+serves as a torso: a flax module, for one. Two attributes of its class say more; both may be left out.
+
+`reads` is the form of an observation that it takes for `features`:
+
+- "vector": float numbers [D]: choices one-hot, arrays flattened, parts of tuples and dicts side by side;
+- "image": one picture [H, W, C] as floats; the observation must be one;
+- "observation": what the environment gives, as it is;
+- left out: "image" where the observation is one array of three axes, else "vector".
+
+`is_dense = True` says that its layers are products with matrices of weights. Actor and critic of a PPO agent then learn
+from one batched product for both, and on a CPU a library computes the products of large networks
+(`Agent.weights_per_step`). Left out, it is False: right for every torso, but slower for a dense one.
 """
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -25,6 +37,9 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 class MLP(nn.Module):
     """Dense layers with zero biases. `initializer` is one of `shoal.nn.initializers.INITIALIZERS`."""
 
+    reads: ClassVar[str] = "vector"
+    is_dense: ClassVar[bool] = True
+
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = False  # before every activation (Ba et al. 2016), as parallel Q-learning needs it
@@ -41,7 +56,9 @@ class MLP(nn.Module):
 
 
 class CNN(nn.Module):
-    """3x3 convolutions, then dense layers; for small images such as MinAtar's and MiniGrid's."""
+    """3x3 convolutions, then dense layers; for small pictures such as MinAtar's."""
+
+    reads: ClassVar[str] = "image"
 
     channels: tuple[int, ...] = (16,)
     hidden: tuple[int, ...] = (128,)
