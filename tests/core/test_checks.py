@@ -240,6 +240,12 @@ class FreshLambda(Line):
 
 
 @struct
+class StartsOutside(Line):
+    def observe(self, state):
+        return jnp.where(state.time == 0, 31.0, state.x)[None]
+
+
+@struct
 class OwnKey(Line):
     def init(self, key):
         return Line.init(self, jax.random.key(0))
@@ -284,6 +290,7 @@ class BrokenCarryOver(Line):
         (BranchOnConstant, "transition asks for the value of a traced number.*Use jnp.where"),
         (BranchOnState, "observe asks for the value of a traced number"),
         (Escaping, "observe leaves observation_space after . steps: the observation=.* is out of bounds"),
+        (StartsOutside, "observe leaves observation_space at the start of an episode: .* is out of bounds"),
         (InfiniteReward, "transition gives reward inf after 3 steps; it must be finite"),
         (CountsTwice, "transition changes state.time; leave it alone"),
         (NumpyNoise, "noise called twice with the same arguments gives two results"),

@@ -188,14 +188,15 @@ def _check_repeatable(env: Env, key: Key) -> None:
 def _check_play(env: Env, key: Key, steps: int) -> None:
     traced = []
 
-    def play(values: Env, key: Key) -> dict[str, Any]:
+    def play(values: Env, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
         traced.append(values)
-        state = values.init(key)
-        return jax.lax.scan(lambda carry, _: _one_step(env, values, state, carry), (state, key), length=steps)[1]
+        obs, state = values.reset(key)
+        first = {"obs": obs, "inside": env.observation_space.contains(obs)}
+        return first, jax.lax.scan(lambda carry, _: _one_step(env, values, state, carry), (state, key), length=steps)[1]
 
     compiled = jax.jit(jax.vmap(play, (None, 0)))
     keys = jax.random.split(key, 2).at[0].set(key)
-    seen = compiled(to_arrays(env), keys)
+    first, seen = compiled(to_arrays(env), keys)
     compiled(to_arrays(_nudged(env)), keys)
     if len(traced) > 1:
         raise CheckError(
@@ -203,12 +204,13 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
             "equal static fields. Is one of them made anew each time, as a lambda in __post_init__ would be?"
         )
     for game in range(2):
+        _check_first(env, jax.tree.map(lambda x, game=game: x[game], first))
         _check_seen(env, jax.tree.map(lambda x, game=game: x[game], seen))
     batched = jax.tree.map(lambda x: x[0, 0], seen)
     state = env.init(key)
     eager = _one_step(env, env, state, (state, key))[1]
     if _difference(eager, batched, exact=False) is not None:  # only then is it worth compiling, to say who is at odds
-        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key))
+        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1])
         _compare(env, "eager calls", eager, "jit", alone)
         _compare(env, "jit", alone, "vmap", batched)
 
@@ -246,6 +248,14 @@ def _nudged(env: Env) -> Env:
         return env.replace(**moved)
     except ValueError:  # out of a range that the environment checks
         return env.replace()
+
+
+def _check_first(env: Env, first: dict[str, Any]) -> None:
+    if not first["inside"]:
+        reason = explain(env.observation_space, first["obs"], "the observation")
+        raise _broken(
+            env, "observe", f"leaves observation_space at the start of an episode: {reason} {env.observation_space}"
+        )
 
 
 def _check_seen(env: Env, seen: dict[str, Any]) -> None:

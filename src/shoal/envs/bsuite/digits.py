@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, UInt8
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
-from shoal.envs.bsuite.image_bandit import CLASSES, ImageBandit
+from shoal.envs.bsuite.image_bandit import CLASSES, PER_LEVEL, ImageBandit
 from shoal.envs.given import check_range
 
 SIDE = 16
@@ -54,7 +54,7 @@ class DigitsBandit(ImageBandit):
 
     def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
         """Brightness."""
-        return pixels.astype(jnp.float32) / 255
+        return pixels.astype(jnp.float32) * PER_LEVEL
 
 
 @functools.lru_cache(maxsize=4)

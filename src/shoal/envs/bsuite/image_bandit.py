@@ -15,6 +15,9 @@ from shoal.core.struct import struct
 from shoal.envs.bsuite.task import Task, as_real
 
 CLASSES = 10
+# Pixels are multiplied by this, not divided by 255: XLA would turn a division into this product, and NumPy, which
+# works out the bounds of a space, would not.
+PER_LEVEL = np.float32(1 / 255)
 ZOOM = 8
 RIGHT, WRONG = (60, 150, 90), (214, 69, 65)
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, UInt8
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.image_bandit import ImageBandit
+from shoal.envs.bsuite.image_bandit import PER_LEVEL, ImageBandit
 from shoal.envs.given import check_range
 
 VARIABLE = "SHOAL_MNIST"
@@ -56,8 +56,8 @@ class MNISTBandit(ImageBandit):
     @property
     def observation_space(self) -> Box:
         """A picture."""
-        low, high = (-128 / 255, 127 / 255) if self.signed else (0, 1)
-        return Box(low, high, (SIDE, SIDE))
+        low, high = (-128, 127) if self.signed else (0, 255)
+        return Box(np.float32(low) * PER_LEVEL, np.float32(high) * PER_LEVEL, (SIDE, SIDE))
 
     def data(self) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
         """What the files hold. Raises ValueError where they are missing or are something else."""
@@ -76,7 +76,7 @@ class MNISTBandit(ImageBandit):
     def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
         """Pixels by 255, as signed bytes unless told otherwise."""
         numbers = jax.lax.bitcast_convert_type(pixels, jnp.int8) if self.signed else pixels
-        return numbers.astype(jnp.float32) / 255
+        return numbers.astype(jnp.float32) * PER_LEVEL
 
 
 @functools.cache
