@@ -249,15 +249,21 @@ def test_the_policy_alone_acts_like_the_whole_state(name):
         assert jnp.array_equal(whole[0], part[0])
 
 
+@pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_the_state_keeps_its_structure(name):
+def test_the_state_keeps_its_structure(name, x64):
+    # So that a loop of updates can carry it, and what is summed over them; also where JAX has 64 bits.
     env = make(playable(name))
-    agent = bound(name, env)
-    before = jax.eval_shape(agent.init, make_key(0), env)
-    after, _ = jax.eval_shape(agent.update, before, env, jnp.int32(0))
+    with jax.enable_x64(x64):
+        agent = bound(name, env)
+        before = jax.eval_shape(agent.init, make_key(0), to_arrays(env))
+        after, metrics = jax.eval_shape(agent.update, before, to_arrays(env), jnp.int32(0))
+        policy = jax.eval_shape(agent.policy_state, before)
     assert jax.tree.structure(before) == jax.tree.structure(after)
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
+    for leaf in jax.tree.leaves((policy, metrics.episodes, metrics.losses)):
+        assert leaf.dtype.itemsize <= 4 or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _numbers(tree):

@@ -248,6 +248,18 @@ def test_to_arrays_gives_strong_types_of_the_default_width():
         assert to_arrays(Kinds()).real.dtype == jnp.float64
 
 
+def test_a_hyper_field_has_32_bits_with_x64_too():
+    @struct
+    class Learner(Struct):
+        rate: Number = hyper(0.5)
+        count: Number = hyper(3)
+        key: Number = 0.5
+
+    with jax.enable_x64(True):
+        arrays = to_arrays(Learner())
+        assert (arrays.rate.dtype, arrays.count.dtype, arrays.key.dtype) == (jnp.float32, jnp.int32, jnp.float64)
+
+
 def test_annotations_are_checked_while_tests_run():
     with pytest.raises(TypeCheckError):
         State(time=jnp.zeros(2, jnp.int32))

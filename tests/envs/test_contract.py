@@ -12,8 +12,21 @@ import pytest
 from shoal.core.checks import check_env
 from shoal.core.registry import ENVS, make, ranges
 from shoal.core.spaces import misfit
+from shoal.core.struct import to_arrays
 from worlds import names_of_each_class, smallest
 
+# Those of which all hooks compile quickly.
+ONE_OF_EACH_FAMILY = (
+    "CartPole-v1",
+    "bsuite/umbrella_length/0",
+    "GridWorld-v0",
+    "BernoulliBandit-v0",
+    "MinAtar/Breakout-v0",
+    "MiniGrid-Empty-5x5-v0",
+    "PlanarReacher-v0",
+    "Probe-Mask-v0",
+    "CliffWalking-v1",
+)
 NAMES = [name for members in ranges(ENVS).values() for name in sorted({members[0], members[-1]})]
 
 
@@ -22,9 +35,40 @@ def test_a_registered_environment_keeps_the_contract(names):
     check_env(smallest(names))
 
 
+@pytest.fixture
+def float64():
+    """JAX with 64 bits. A constant is a float64 then and may meet a float32, which its usual promotion allows."""
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_one_environment_of_each_family_keeps_the_contract_in_float64(name, float64):
+    check_env(make(name))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_every_environment_keeps_the_contract_in_float64(name, float64):
+    check_env(make(name))
+
+
+@pytest.mark.parametrize("names", names_of_each_class())
+def test_states_and_observations_keep_their_shapes_in_float64(names, float64):
+    check_shapes(to_arrays(make(names[0])))
+
+
+def test_a_family_is_not_forgotten_in_float64():
+    families = {ENVS[name].cls.__module__.split(".")[2] for name in ENVS}
+    assert {ENVS[name].cls.__module__.split(".")[2] for name in ONE_OF_EACH_FAMILY} == families
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_builds_a_world_of_the_shapes_that_its_spaces_say(name):
-    env = ENVS[name].build()
+    check_shapes(make(name))
+
+
+def check_shapes(env):
     key = jax.eval_shape(lambda: jax.random.key(0))
     obs, state = jax.eval_shape(env.reset, key)
     assert misfit(env.observation_space, obs) is None

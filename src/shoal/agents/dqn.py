@@ -357,7 +357,7 @@ class DQN(Agent):
 
     @property
     def _support(self) -> Float[Array, "Z"]:
-        return jnp.linspace(self.v_min, self.v_max, self.atoms)
+        return jnp.linspace(self.v_min, self.v_max, self.atoms, dtype=jnp.float32)
 
     @property
     def _rows(self) -> int:

@@ -241,8 +241,9 @@ class ES(Agent):
     def _begin(self, state: State, stats: RunningStats | None) -> Lives:
         n = self.population_size * self.episodes
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), self.initial_carry())
-        nothing = stats and jax.tree.map(lambda x: jnp.zeros((n, *x.shape)), stats.mean)
-        return Lives(state, carry, jnp.zeros(n), jnp.zeros(n, jnp.int32), jnp.zeros(n, bool), nothing, nothing)
+        nothing = stats and jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), stats.mean)
+        none, nought = jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.float32)
+        return Lives(state, carry, nought, none, jnp.zeros(n, bool), nothing, nothing)
 
     # Chances: G groups of candidates, each of which meets the same; K episodes of each.
 

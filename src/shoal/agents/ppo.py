@@ -188,7 +188,7 @@ class PPO(Agent):
             worlds=worlds,
             obs_stats=RunningStats.zero(one_obs) if self.normalize_observation else None,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
-            discounted_return=jnp.zeros(self.num_envs) if self.normalize_reward else None,
+            discounted_return=jnp.zeros(self.num_envs, jnp.float32) if self.normalize_reward else None,
             carry=self._nets.initial_carry((self.num_envs,)),
         )
 

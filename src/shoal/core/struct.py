@@ -171,8 +171,23 @@ def fill_caps(values: Sequence[Value]) -> list[Value]:
 
 
 def to_arrays(value: Any) -> Any:
-    """Every Python number among the leaves as an array of JAX's default dtype, so that equal values never retrace."""
-    return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, _strong_dtype(leaf)), value)
+    """Every Python number among the leaves as an array of a fixed dtype (`leaf_dtypes`), so that equal values never
+    retrace."""
+    return jax.tree.map(jax.numpy.asarray, value, leaf_dtypes(value))
+
+
+def leaf_dtypes(value: Any) -> Any:
+    """The dtype of every leaf as an array: JAX's default, so of 64 bits under x64 for numbers that Python holds.
+
+    A `hyper` field of `value` has 32 bits at most: learners compute in float32, with or without x64.
+    """
+    hypers = hyper_fields(value) if dataclasses.is_dataclass(value) else {}
+
+    def dtype_of(path: tuple, leaf: Any) -> Any:
+        dtype = _strong_dtype(leaf)
+        return _AT_MOST_32_BITS.get(dtype, dtype) if path and getattr(path[0], "name", None) in hypers else dtype
+
+    return jax.tree_util.tree_map_with_path(dtype_of, value)
 
 
 def is_concrete(value: Any) -> bool:
@@ -265,6 +280,9 @@ def _check_ranges(value: Any) -> None:
                 f"{type(value).__name__}.{name}={bad.ravel()[0]} is out of range: it must lie in "
                 f"[{allowed.low}, {allowed.high}]. The default is {field.default}."
             )
+
+
+_AT_MOST_32_BITS = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.int64): np.dtype(np.int32)}
 
 
 def _strong_dtype(leaf: Any) -> Any:

@@ -483,7 +483,7 @@ class Fork(Env):
         is_allowed = self.action_mask(state)[action]
         goes_on = is_allowed & (action == 0)
         reward = jnp.where(is_allowed, -action.astype(jnp.float32), 5.0)
-        return state.replace(place=jnp.where(goes_on, 1, 2)), reward, ~goes_on, {}
+        return state.replace(place=jnp.where(goes_on, jnp.int32(1), jnp.int32(2))), reward, ~goes_on, {}
 
     def observe(self, state: ForkState) -> Int[Array, ""]:
         """The place."""

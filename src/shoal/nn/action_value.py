@@ -50,7 +50,7 @@ class Critics(NamedTuple):
         weights = {"torso": self.torso.init(k_torso, features)}
         width = jax.eval_shape(self.torso.apply, weights["torso"], features).shape[-1]
         if self._joins_late:
-            example = jnp.zeros((width + action.shape[-1],))
+            example = jnp.zeros((width + action.shape[-1],), jnp.float32)
             weights["joint"] = self._joint(width).init(k_joint, example)
         outputs = 1 if isinstance(self.action_space, Box) else self.action_space.n
         return {**weights, "head": init_dense(k_head, width, outputs, scale=1.0)}

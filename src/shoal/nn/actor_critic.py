@@ -49,12 +49,12 @@ class ActorCritic(NamedTuple):
         weights = self._for_each(lambda k: self.torso.init(k, features), k_torsos)
         width = jax.eval_shape(self.torso.apply, weights["actor"], features).shape[-1]
         if self.memory is not None:
-            memory, hidden, width = self.memory, jnp.zeros((width,)), self.memory.size
+            memory, hidden, width = self.memory, jnp.zeros((width,), jnp.float32), self.memory.size
             weights["memory"] = self._for_each(lambda k: memory.init(k, hidden), k_memory)
         weights["policy"] = init_dense(k_policy, width, head_size(self.action_space), scale=0.01)
         weights["value"] = init_dense(k_value, width, 1, scale=1.0)
         if isinstance(self.action_space, Box):
-            weights["log_std"] = jnp.zeros(self.action_space.shape)
+            weights["log_std"] = jnp.zeros(self.action_space.shape, jnp.float32)
         return weights
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Carry:

@@ -11,7 +11,7 @@ Dense = dict[str, Array]
 
 def init_dense(key: Key, rows: int, columns: int, scale: float) -> Dense:
     """Orthogonal weights times `scale`, zero biases. `key` is consumed."""
-    return {"kernel": orthogonal(scale)(key, (rows, columns)), "bias": jnp.zeros((columns,))}
+    return {"kernel": orthogonal(scale)(key, (rows, columns)), "bias": jnp.zeros((columns,), jnp.float32)}
 
 
 def apply_dense(layer: Dense, x: Float[Array, "*axes n"]) -> Float[Array, "*axes m"]:

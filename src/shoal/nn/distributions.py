@@ -171,8 +171,8 @@ def draw_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
     """The noise of `shape` draws from a distribution over this space. `key` is consumed."""
     size = head_size(space)
     if isinstance(space, Box):
-        return jax.random.normal(key, (*shape, size))
-    return jax.random.gumbel(key, (*shape, size))
+        return jax.random.normal(key, (*shape, size), jnp.float32)
+    return jax.random.gumbel(key, (*shape, size), jnp.float32)
 
 
 def uniform_action(space: Box | Discrete, noise: Array, mask: Any = None) -> Array:

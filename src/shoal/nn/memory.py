@@ -38,7 +38,7 @@ class GRU(NamedTuple):
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Float[Array, "*axes H"]:
         """The memory at the start of an episode."""
-        return jnp.zeros((*axes, self.size))
+        return jnp.zeros((*axes, self.size), jnp.float32)
 
     def output(self, carry: Float[Array, "*axes H"]) -> Float[Array, "*axes H"]:
         """What the layers above read of the memory."""
@@ -86,7 +86,7 @@ class LSTM(NamedTuple):
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> LSTMCarry:
         """The memory at the start of an episode."""
-        return LSTMCarry(jnp.zeros((*axes, self.size)), jnp.zeros((*axes, self.size)))
+        return LSTMCarry(jnp.zeros((*axes, self.size), jnp.float32), jnp.zeros((*axes, self.size), jnp.float32))
 
     def output(self, carry: LSTMCarry) -> Float[Array, "*axes H"]:
         """What the layers above read of the memory."""

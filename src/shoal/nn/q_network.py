@@ -61,7 +61,7 @@ class QNetwork(NamedTuple):
             return None
         keys = jax.random.split(key, len(self._heads))
         return {
-            name: _signed_root(jax.random.normal(k, (*shape, sum(weights[name]["kernel"].shape))))
+            name: _signed_root(jax.random.normal(k, (*shape, sum(weights[name]["kernel"].shape)), jnp.float32))
             for k, name in zip(keys, self._heads, strict=True)
         }
 

@@ -94,7 +94,7 @@ class TileNet(nn.Module):
         """What all choices together add to the first dense layer, and by how much they scale and shift channels."""
         space, part = parts[0]
         width, size = self.hidden[0], self.hidden[0] + 2 * self.channels
-        total = jnp.zeros((*part.shape[: part.ndim - len(space.shape)], size))
+        total = jnp.zeros((*part.shape[: part.ndim - len(space.shape)], size), jnp.float32)
         for space, part in parts:
             if isinstance(space, Discrete):
                 total = total + ChoiceDense((space.n,), size)(part[..., None])
@@ -182,12 +182,12 @@ def _looks(tiles: Integer[Array, "*axes W H C"], sizes: tuple[int, ...]) -> Int[
 def _tables(weights: Float[Array, "K total F"], sizes: tuple[int, ...]) -> Float[Array, "K looks F"]:
     """For each kernel position, the summed rows of every look of a cell; a last row of zeros is for no cell at all."""
     positions, _, features = weights.shape
-    tables = jnp.zeros((positions, *(1,) * len(sizes), features))
+    tables = jnp.zeros((positions, *(1,) * len(sizes), features), jnp.float32)
     for channel, start in enumerate(np.cumsum((0, *sizes[:-1]))):
         shape = [sizes[channel] if c == channel else 1 for c in range(len(sizes))]
         tables = tables + weights[:, start : start + sizes[channel]].reshape(positions, *shape, features)
     tables = tables.reshape(positions, math.prod(sizes), features)
-    return jnp.concatenate([tables, jnp.zeros((positions, 1, features))], axis=1)
+    return jnp.concatenate([tables, jnp.zeros((positions, 1, features), jnp.float32)], axis=1)
 
 
 def _rows(table: Float[Array, "n F"], index: Integer[Array, "*axes"]) -> Float[Array, "*axes F"]:

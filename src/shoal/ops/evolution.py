@@ -159,9 +159,9 @@ class Evolution(Struct):
                     state = state.replace(C=jnp.zeros_like(state.C))
                 return to_arrays(state)
             key, k_population = jax.random.split(key)
-            deviates = jax.random.normal(k_population, (self.strategy.population_size, center.size))
+            deviates = jax.random.normal(k_population, (self.strategy.population_size, center.size), jnp.float32)
             population = center[None] + sigma * deviates
-            costs = jnp.zeros(self.strategy.population_size)
+            costs = jnp.zeros(self.strategy.population_size, jnp.float32)
             return to_arrays(self.strategy.init(key, population, costs, self._parameters(sigma)))
 
     def ask(self, key: Key, state: State, sigma: Any) -> tuple[Float[Array, "P D"], State]:

@@ -20,7 +20,7 @@ def allowed(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None)
 
 def draw_dice(key: Key, shape: tuple[int, ...], actions: int) -> Float[Array, "*axes dice"]:
     """The chance in `shape` choices of `epsilon_greedy`: a coin, and a throw for each action. `key` is consumed."""
-    return jax.random.uniform(key, (*shape, 1 + actions))
+    return jax.random.uniform(key, (*shape, 1 + actions), jnp.float32)
 
 
 def epsilon_greedy(

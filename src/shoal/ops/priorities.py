@@ -29,7 +29,7 @@ class Priorities(Buffer):
         """For `size` samples, none of which can be drawn yet."""
         width = 2 ** math.ceil(math.log2(max(size, 2)) / 2)
         blocks = math.ceil(size / width)
-        return cls(jnp.zeros((blocks, width)), jnp.zeros(blocks), jnp.float32(1))
+        return cls(jnp.zeros((blocks, width), jnp.float32), jnp.zeros(blocks, jnp.float32), jnp.float32(1))
 
     def set(self, index: Int[Array, "B"], value: Float[Array, "B"]) -> "Priorities":
         """With new priorities at some samples; where one is named twice, either value."""
@@ -57,7 +57,7 @@ class Priorities(Buffer):
         total = ends[-1]
         shares = jnp.float32(count) if used is None else jnp.clip(jnp.round(used), 1, count)
         order = jnp.arange(count, dtype=jnp.float32) % shares
-        share = (order + jax.random.uniform(key, (count,))) / shares
+        share = (order + jax.random.uniform(key, (count,), jnp.float32)) / shares
         target = jnp.minimum(share, 1 - 1e-6) * total
         block = jnp.minimum(jnp.searchsorted(ends, target, side="right"), len(self.block) - 1).astype(jnp.int32)
         row = self.leaf.at[block].get(mode="promise_in_bounds")

@@ -74,7 +74,7 @@ class Replay(Buffer):
         return cls(
             seen=ring(rows, seen),
             action=ring(rows, action),
-            reward=jnp.zeros((rows, num_envs)),
+            reward=jnp.zeros((rows, num_envs), jnp.float32),
             terminated=flags,
             truncated=flags,
             finals=ring(final_rows, seen),
@@ -141,7 +141,7 @@ class Replay(Buffer):
         """The samples of these indices, as steps of length `n_step` (shorter at the end of an episode)."""
         row, env = index // self.num_envs, index % self.num_envs
         steps = [(row + k) % self.rows * self.num_envs + env for k in range(n_step)]
-        reward, bootstrap = jnp.zeros(index.shape), jnp.ones(index.shape)
+        reward, bootstrap = jnp.zeros(index.shape, jnp.float32), jnp.ones(index.shape, jnp.float32)
         is_open, last = jnp.ones(index.shape, bool), index  # whether the episode still runs; the last step of it
         for i, step in enumerate(steps):
             last = jnp.where(is_open, step, last)

@@ -52,7 +52,7 @@ def evaluate(
         jnp.int32(0),
         state,
         _carries(agent, episodes),
-        Evaluation(jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
+        Evaluation(jnp.zeros(episodes, jnp.float32), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
     )
 
     def running(loop):

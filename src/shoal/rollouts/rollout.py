@@ -61,7 +61,7 @@ class Trajectory(Struct):
         """Statistics of the episodes that ended."""
         stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
         resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
-        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.fresh_states, 0)))
+        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.fresh_states, 0), dtype=jnp.int32))
 
 
 @struct

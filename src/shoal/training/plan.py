@@ -25,7 +25,7 @@ from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
 from shoal.training.selector import Selector
-from shoal.training.settings import Setting, apply, get, is_of_env, populate, to_numpy
+from shoal.training.settings import Setting, apply, get, in_numpy, is_of_env, populate
 from shoal.training.spec import RunSpec
 
 DEFAULT_HORIZON = 1_000
@@ -134,7 +134,7 @@ def make_plan(
     updates = math.ceil(spec.steps / bound.steps_per_update)
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
     pairs = [Setting(_spanning(a.replace(**fixed), updates * bound.steps_per_update), env) for a, env in pairs]
-    one: Setting = jax.tree.map(to_numpy, pairs[0])
+    one = in_numpy(pairs[0])
     state = state_bytes(*one)
     given = _bytes(one)  # demonstrations may be large
     member_bytes = 2 * state + given + rollout_bytes(*one)  # its state before and after an update
@@ -207,7 +207,7 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
     """The members of a run that begins: every setting with every seed, setting-major."""
-    columns = {path: np.stack([to_numpy(get(pair, path)) for pair in pairs]) for path in varying}
+    columns = {path: np.stack([get(in_numpy(pair), path) for pair in pairs]) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
     return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
 

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.struct import Range, Struct
+from shoal.core.struct import Range, Struct, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
 
@@ -148,8 +148,7 @@ def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setti
     Raises TypeError for a path that does not exist, ValueError for one of another length.
     """
 
-    def member_axis(path: tuple, leaf: Any) -> np.ndarray:
-        array = to_numpy(leaf)
+    def member_axis(path: tuple, array: np.ndarray) -> np.ndarray:
         name = _dotted(path)
         if not any(name == varied or name.startswith(f"{varied}.") for varied in values):
             return np.broadcast_to(array, (members, *array.shape))
@@ -157,13 +156,16 @@ def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setti
             raise ValueError(f"{name} has shape {array.shape}, and a population of {members} needs ({members}, ...).")
         return array
 
-    return jax.tree_util.tree_map_with_path(member_axis, apply(setting, values))
+    return jax.tree_util.tree_map_with_path(member_axis, in_numpy(apply(setting, values)))
 
 
-def to_numpy(leaf: Any) -> np.ndarray:
-    """A number or array in JAX's default width, without waking an eager kernel for it."""
-    array = np.asarray(leaf)
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+def in_numpy(setting: Setting) -> Setting:
+    """A setting whose leaves are NumPy arrays of the widths that JAX gives them: no device is used for it."""
+
+    def cast(leaf: Any, dtype: Any) -> np.ndarray:
+        return np.asarray(leaf).astype(dtype, copy=False)
+
+    return Setting(*(jax.tree.map(cast, value, leaf_dtypes(value)) for value in setting))
 
 
 def _dotted(path: tuple) -> str:

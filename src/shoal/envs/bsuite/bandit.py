@@ -86,7 +86,7 @@ class SimpleBandit(Task):
         del noise
         best = self.num_actions - 1
         arms = jnp.arange(self.num_actions, dtype=jnp.int32)
-        rank = jnp.sum(jnp.where(arms == action, jnp.asarray(self.order, jnp.int32), 0))
+        rank = jnp.sum(jnp.where(arms == action, jnp.asarray(self.order, jnp.int32), 0), dtype=jnp.int32)
         state = state.replace(pulled=action.astype(jnp.int32), missed=state.missed + best - rank)
         return state, rank.astype(jnp.float32) / best, jnp.bool_(True), {}
 

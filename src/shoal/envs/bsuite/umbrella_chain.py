@@ -100,7 +100,7 @@ class UmbrellaChain(Task):
 
     def noise(self, key: Key) -> UInt32[Array, "W"]:
         """A bit for every distractor, then one for the reward."""
-        return jax.random.bits(key, (self.n_distractor // 32 + 1,))
+        return jax.random.bits(key, (self.n_distractor // 32 + 1,), jnp.uint32)
 
     def transition(
         self, state: UmbrellaChainState, action: Int[Array, ""], noise: UInt32[Array, "W"]

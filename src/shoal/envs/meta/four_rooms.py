@@ -131,7 +131,7 @@ class FourRooms(Env):
 
     def noise(self, key: Key) -> tuple[Float[Array, ""], Int[Array, ""]]:
         """A number in [0, 1) that decides whether the move goes astray, and the move that would be made then."""
-        bits = jax.random.bits(key)  # 24 for the one, two others for the other
+        bits = jax.random.bits(key, dtype=jnp.uint32)  # 24 for the one, two others for the other
         chance = (bits >> np.uint32(8)).astype(jnp.float32) * np.float32(2**-24)
         return chance, (bits & np.uint32(3)).astype(jnp.int32)
 

@@ -107,7 +107,7 @@ class MetaMaze(Env):
         """The agent in the middle, the goal somewhere else."""
         middle = jnp.int32(self._middle)
         if self.goal_row is None:
-            index = jax.random.randint(key, (), 0, self.num_cells - 1)
+            index = jax.random.randint(key, (), 0, self.num_cells - 1, jnp.int32)
             goal = self._cell(_skipping(index, self._index(middle, middle)))
         else:
             goal = (jnp.asarray(self.goal_row, jnp.int32), jnp.asarray(self.goal_column, jnp.int32))

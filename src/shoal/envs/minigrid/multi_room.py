@@ -104,7 +104,7 @@ class MultiRoom(Level):
     def init(self, key: Key) -> GridState:
         """Rooms, doors, agent and goal, in MiniGrid's order."""
         k_count, k_rooms, k_color, k_agent, k_direction, k_goal = jax.random.split(key, 6)
-        count = jax.random.randint(k_count, (), self.min_rooms, self.max_rooms + 1)
+        count = jax.random.randint(k_count, (), self.min_rooms, self.max_rooms + 1, jnp.int32)
         rooms = self._chain(k_rooms, count)
         grid = self._drawn(k_color, rooms, count)
         x, y = choose(k_agent, (grid == EMPTY) & self._inside(rooms, 0))
@@ -208,7 +208,7 @@ def _below(lot: Float[Array, "*n"], count: Int[Array, ""]) -> Int[Array, "*n"]:
 def _last(rooms: Int[Array, "fields N"], placed: Int[Array, ""]) -> Room:
     """The room that was placed last."""
     is_last = np.arange(rooms.shape[1], dtype=np.int32) == placed - 1
-    return Room(*jnp.sum(jnp.where(is_last[None], rooms, 0), axis=1))
+    return Room(*jnp.sum(jnp.where(is_last[None], rooms, 0), axis=1, dtype=jnp.int32))
 
 
 def _overlaps(rooms: Room, new: Room, placed: Int[Array, ""]) -> Bool[Array, ""]:

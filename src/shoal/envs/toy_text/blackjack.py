@@ -111,11 +111,11 @@ class Blackjack(Env):
 
     def init(self, key: Key) -> BlackjackState:
         """Two cards each."""
-        return deal(cards_of(jax.random.bits(key, (1,))))
+        return deal(cards_of(jax.random.bits(key, (1,), jnp.uint32)))
 
     def noise(self, key: Key) -> UInt32[Array, "3"]:
         """Words that hold the next cards, and two more."""
-        return jax.random.bits(key, (WORDS,))
+        return jax.random.bits(key, (WORDS,), jnp.uint32)
 
     def transition(
         self, state: BlackjackState, action: Integer[Array, ""], noise: UInt32[Array, "3"]
