@@ -34,7 +34,8 @@ def test_files_of_a_run_are_flushed_with_their_names(flushed, tmp_path):
 def test_curves_are_flushed(flushed, tmp_path):
     records = Records(1)
     nothing = jax.tree.map(lambda x: np.asarray(x)[None], EpisodeStats.zero())
-    records.save(RunFolder(tmp_path), records.append(1, 1.0, Metrics(nothing, {}), np.array([True]), None))
+    records.append(1, 1.0, Metrics(nothing, {}), np.array([True]), None)
+    records.save(RunFolder(tmp_path))
     assert flushed(tmp_path / "curves.npz") and flushed(tmp_path)
 
 

@@ -8,6 +8,8 @@ import pytest
 from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.tracking.events import Recorded
+from shoal.tracking.jsonl import JsonLines
 from shoal.training.folder import RunFolder
 from shoal.training.records import Records, member_scores
 
@@ -42,11 +44,14 @@ def test_means_weigh_every_episode_alike_and_are_missing_where_none_ended():
 
 
 def write_records(folder, count):
-    """Records of two members, the first of which never ends an episode."""
+    """Records of two members, the first of which never ends an episode, and their lines."""
     records, alive = Records(2), np.array([True, True])
+    sink = JsonLines(folder.path / "metrics.jsonl")
     for i in range(count):
         metrics = Metrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
-        records.save(folder, records.append(100 * (i + 1), 0.5 * i, metrics, alive, None))
+        line = records.append(100 * (i + 1), 0.5 * i, metrics, alive, None)
+        records.save(folder)
+        sink.hear(Recorded(i + 1, line, 1.0, None))
 
 
 def test_lines_are_written_anew_from_the_curves(tmp_path):
