@@ -26,6 +26,7 @@ from shoal.core.struct import Number, struct
 from shoal.nn.torsos import MLP
 from shoal.tracking.events import Message, Opened, Recorded, Sink
 from shoal.training import checkpoint
+from shoal.training.describe import describe_fields
 from shoal.training.jobs import make_job
 from shoal.training.policy import Chance, Policy, fit_observation
 from shoal.training.stopping import Stopped
@@ -320,9 +321,9 @@ def test_resuming_with_changes_says_what_changed(result):
         shoal.train(resume=result.folder, steps=999)
     with pytest.raises(ValueError, match="env: CartPole-v1 -> Pendulum-v1"):
         shoal.train(env="Pendulum-v1", resume=result.folder)
-    with pytest.raises(ValueError, match=r"\(num_envs: 4 -> 8; env.gravity: the default -> 5.0\)"):
+    with pytest.raises(ValueError, match=r"\(num_envs: 4 -> 8; env.gravity: 9.8 -> 5.0\)"):
         shoal.train(resume=result.folder, fields={"num_envs": 8}, env_fields={"gravity": 5.0})
-    with pytest.raises(ValueError, match=r"gravity: the default -> 5.0"):
+    with pytest.raises(ValueError, match=r"gravity: 9.8 -> 5.0"):
         shoal.train(env=shoal.make("CartPole-v1", gravity=5.0), resume=result.folder)
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         shoal.train(resume=result.folder / "nothing")
@@ -496,10 +497,10 @@ def test_training_keeps_compiled_programs_unless_told_otherwise(settings, cache,
 
 
 def test_what_only_python_holds_is_asked_for_again(tmp_path):
-    agent = PPO(network=MLP((8,), "relu"), num_envs=4, num_steps=16)
+    agent = PPO(**FIELDS, surrogate=lambda ratio, advantage, clip: ratio * advantage)
     made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **OPTIONS, **SILENT)
     assert made.policy()(np.zeros(4)).shape == ()
-    with pytest.raises(ValueError, match="with network of its own, which no file can hold: give agent="):
+    with pytest.raises(ValueError, match="with surrogate of its own, which no file can hold: give agent="):
         shoal.load(made.folder)
     with pytest.raises(ValueError, match="give agent="):
         shoal.train(resume=made.folder)
@@ -693,11 +694,13 @@ def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeyp
     )
     monkeypatch.setattr(presets, "presets", lambda agent: table)
     spec = make_job("ppo", "CartPole-v1", fields={"num_envs": 8}, sweep={"learning_rate": [0.1]}).spec
-    assert spec.fields == {"hidden": (8,), "num_envs": 8} and spec.steps == 1000
+    usual = describe_fields(PPO())
+    rest = {name: value for name, value in usual.items() if name != "learning_rate"}  # which is swept
+    assert spec.fields == {**rest, "hidden": (8,), "num_envs": 8} and spec.steps == 1000
     assert make_job("ppo", "CartPole-v1", preset="fast", steps=9).spec.steps == 9
     assert make_job("ppo", "CartPole-v1", preset="fast").spec.steps == 7
-    assert make_job("ppo", "CartPole-v1", preset=None).spec.fields == {}
-    assert make_job(PPO(), "CartPole-v1").spec.fields == {}  # a value is taken as it is
+    assert make_job("ppo", "CartPole-v1", preset=None).spec.fields == usual
+    assert make_job(PPO(), "CartPole-v1").spec.fields == usual  # a value is taken as it is
     with pytest.raises(ValueError, match="no preset 'fats' for CartPole-v1. Did you mean fast"):
         make_job("ppo", "CartPole-v1", preset="fats")
     assert shoal.preset("ppo", "CartPole-v1").build(num_envs=4).num_envs == 4
@@ -709,12 +712,15 @@ def test_a_variant_may_change_the_environment_and_what_is_given_wins(tmp_path, m
     light = '["CartPole-v1:light"]\nsteps = 7\nevidence = "x"\nenv.gravity = 5.0\nenv.force_mag = 8\n'
     table = presets.read(write_presets(tmp_path, GOOD + light), "ppo")
     monkeypatch.setattr(presets, "presets", lambda agent: table)
-    assert make_job("ppo", "CartPole-v1").spec.env_fields == {}
-    assert make_job("ppo", "CartPole-v1", preset="light").spec.env_fields == {"gravity": 5.0, "force_mag": 8}
+    usual = describe_fields(shoal.make("CartPole-v1"))
+    light = {**usual, "gravity": 5.0, "force_mag": 8}
+    assert make_job("ppo", "CartPole-v1").spec.env_fields == usual
+    assert make_job("ppo", "CartPole-v1", preset="light").spec.env_fields == light
     changed = make_job(
         "ppo", "CartPole-v1", preset="light", env_fields={"gravity": 1}, env_sweep={"force_mag": [5, 10]}
     )
-    assert changed.spec.env_fields == {"gravity": 1} and changed.spec.env_sweep == {"force_mag": [5, 10]}
+    rest = {name: value for name, value in usual.items() if name != "force_mag"}
+    assert changed.spec.env_fields == {**rest, "gravity": 1} and changed.spec.env_sweep == {"force_mag": [5, 10]}
     with pytest.raises(ValueError, match="changes the environment: only a variant may"):
         presets.read(write_presets(tmp_path, GOOD + "env.gravity = 5.0\n"), "ppo")
 

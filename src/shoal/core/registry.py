@@ -19,6 +19,7 @@ from shoal.core.errors import unknown_field, unknown_name
 Cls = TypeVar("Cls", bound=type)
 
 
+USER_MODULE = "shoal_user_"  # a user's own file is a module of this name and its own
 HALLMARKS = {"agent": "bind", "env": "transition"}  # what a class must have to be of a kind
 
 
@@ -121,7 +122,7 @@ class Registry(Mapping[str, Entry]):
 
     def _from_path(self, path: str) -> Entry:
         place, _, attribute = path.rpartition(":")
-        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+        module = import_file(Path(place)) if place.endswith(".py") else import_module(place)
         if not hasattr(module, attribute):
             classes = [k for k, v in vars(module).items() if isinstance(v, type)]
             raise unknown_name("name", attribute, classes, f"It was looked for in {place}.")
@@ -135,7 +136,8 @@ class Registry(Mapping[str, Entry]):
         return Entry(path, found, {})
 
 
-def _import_module(place: str) -> Any:
+def import_module(place: str) -> Any:
+    """A module of something installed. Raises ValueError where there is none of that name."""
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
@@ -147,13 +149,15 @@ def _import_module(place: str) -> Any:
         ) from error
 
 
-def _import_file(path: Path) -> Any:
+def import_file(path: Path) -> Any:
+    """A Python file as a module, run once. Raises FileNotFoundError where there is none."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
-    name = f"shoal_user_{path.stem}"
-    loaded = sys.modules.get(name)
-    if loaded is not None and Path(str(loaded.__file__)) == path.resolve():
-        return loaded  # a class made twice would be two kinds of value
+    name = f"{USER_MODULE}{path.stem}"
+    for module in [sys.modules.get(name), *sys.modules.values()]:
+        about = getattr(module, "__dict__", {})
+        if about.get("__file__") == str(path.resolve()) and about["__name__"] != "__main__":
+            return module  # a class made twice would be two kinds of value
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as a Python module.")

@@ -8,7 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
-from shoal.training.folder import RunFolder, new_path, run_name
+from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
@@ -116,4 +116,4 @@ def run_job(
 
 
 def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
-    return root / name if name else new_path(root, run_name(spec.agent, spec.env))
+    return root / name if name else new_path(root, spec.stem)

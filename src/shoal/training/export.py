@@ -32,7 +32,7 @@ def export(
     that is not finished, and ValueError for one with parts that no file can hold.
     """
     result = Result(run)
-    if opaque := opaque_fields(result.spec) + RunFolder(run).only_in_python():
+    if opaque := opaque_fields(result.spec):
         raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
     if not (result.folder / "summary.json").is_file():
         raise FileNotFoundError(f"{run} is not finished: `shoal train --resume {run}` ends it, then export it.")

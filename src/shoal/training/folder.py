@@ -105,10 +105,6 @@ class RunFolder:
         """What tells the checkpoints of this run from those of a run that was asked for something else."""
         return hash_of(self.read_json("spec.json"))
 
-    def only_in_python(self) -> list[str]:
-        """Fields of the spec that the file holds by name only (`training.spec.opaque_fields`)."""
-        return self.read_json("provenance.json").get("only_in_python", [])
-
     def made_otherwise(self, here: Mapping[str, Any]) -> list[str]:
         """In what the run's provenance differs from one taken `here`, where it can change the last bits of a result."""
         there = self.read_json("provenance.json")

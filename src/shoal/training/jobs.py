@@ -10,10 +10,11 @@ from shoal.agents import presets
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS
+from shoal.training.describe import name_of
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
-from shoal.training.policy import open_run, without
-from shoal.training.spec import RunSpec, differences, spec_for
+from shoal.training.policy import check_complete
+from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for
 
 
 class Job(NamedTuple):
@@ -64,43 +65,48 @@ def make_job(
     if steps is not None:
         options["steps"] = steps
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    spec = spec_for(agent, env, **changes, **options)
-    return Job(spec, _unless_name(agent), _unless_name(env))
+    values = (_unless_name(agent), _unless_name(env))
+    return Job(resolved(spec_for(agent, env, **changes, **options), *values), *values)
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
     """The job in a folder. Raises ValueError listing what was given and differs from it."""
-    if RunFolder(path).policy.is_dir():
+    folder = RunFolder(path)
+    if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_unless_name(agent), _unless_name(env))
-    folder, _ = open_run(path, *values)
-    old = folder.read_spec()
-    named = (("agent", agent, AGENTS), ("env", env, ENVS))
-    asked = {**given, **{kind: registry[name].name for kind, name, registry in named if isinstance(name, str)}}
-    for part in ("fields", "sweep", "env_fields", "env_sweep"):
-        if part in asked:
-            asked[part] = {**getattr(old, part), **asked[part]}
-    new = dataclasses.replace(old, **asked)
-    changed = differences(old, new)
-    for kind, value in zip(("agent", "env"), values, strict=True):
-        if value is not None:
-            changed += differences(old, _with_value(old, kind, value, given))
-    if changed:
+    check_complete(folder, *values)
+    old = resolved(folder.read_spec(), *values)
+    if changed := differences(old, _as_asked(old, agent, env, given)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
             f"or start a new run."
         )
-    return Job(without(old, folder.only_in_python()), *values)
+    return Job(old, *values)
 
 
-def _with_value(old: RunSpec, kind: str, value: Any, given: Mapping[str, Any]) -> RunSpec:
-    """A spec with what a value of an agent or an environment says, and what was given beside it."""
-    prefix = "" if kind == "agent" else "env_"
-    parts = (f"{prefix}fields", f"{prefix}sweep")
-    pair = {"agent": old.agent, "env": old.env, kind: value}
-    new = spec_for(pair["agent"], pair["env"], **{name: given[name] for name in parts if name in given})
-    said = {name: {**getattr(old, name), **getattr(new, name)} for name in parts}
-    return dataclasses.replace(old, **{kind: getattr(new, kind)}, **said)
+def _as_asked(old: RunSpec, agent: Any, env: Any, given: Mapping[str, Any]) -> RunSpec:
+    """The spec with what was given beside it, by name or in a value; defaults of a value say nothing."""
+    new = {name: value for name, value in given.items() if name not in ("fields", "sweep", "env_fields", "env_sweep")}
+    for kind, what, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
+        fields, sweep = dict(given.get(f"{prefix}fields", {})), dict(given.get(f"{prefix}sweep", {}))
+        if isinstance(what, str):
+            new[kind] = registry[what].name
+        elif what is not None:
+            new[kind] = name_of(what, registry)[0]
+            own_fields, own_sweep = changes_of(what, registry)
+            fields, sweep = {**own_fields, **fields}, {**own_sweep, **sweep}
+        before = (getattr(old, f"{prefix}fields"), getattr(old, f"{prefix}sweep"))
+        new[f"{prefix}fields"] = {**_without(before[0], sweep), **fields}
+        new[f"{prefix}sweep"] = {**_without(before[1], fields), **sweep}
+    asked = dataclasses.replace(old, **new)
+    if (asked.agent, asked.env) != (old.agent, old.env):
+        return dataclasses.replace(old, agent=asked.agent, env=asked.env)  # their fields have nothing to do with these
+    return resolved(asked, _unless_name(agent), _unless_name(env))
+
+
+def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def refuse_on_resume(path: Path | str, **given: Any) -> None:

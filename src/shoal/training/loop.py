@@ -25,7 +25,7 @@ from shoal.training.population import Population
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, check_turnover
-from shoal.training.spec import opaque_fields, plain
+from shoal.training.spec import plain
 from shoal.training.stopping import Stopped, stop_requests
 
 
@@ -319,7 +319,7 @@ class Run:
         place = self.plan.placement
         devices = list(place.mesh.devices.flat) if place.mesh else jax.local_devices()[:1]
         made = provenance(place.block, place.workers, devices)
-        return {**made, "env_revision": self.plan.env.revision, "only_in_python": opaque_fields(self.plan.spec)}
+        return {**made, "env_revision": self.plan.env.revision}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

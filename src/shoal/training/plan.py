@@ -17,16 +17,17 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env, episode_limit
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
-from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.registry import AGENTS
 from shoal.core.struct import fill_caps, hyper_fields, static_fields
+from shoal.core.wrappers.base import Wrapper
 from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, place
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
 from shoal.training.selector import Selector
-from shoal.training.settings import Setting, apply, get, in_numpy, is_of_env, populate
-from shoal.training.spec import RunSpec
+from shoal.training.settings import Setting, apply, get, in_numpy, is_of_env, is_static, join, populate, user_fields
+from shoal.training.spec import RunSpec, template
 
 DEFAULT_HORIZON = 1_000
 COUNTED = 2**31  # what 32 bits with a sign count below
@@ -123,12 +124,11 @@ def make_plan(
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
-    template = Setting(_build(AGENTS, spec.agent, spec.fields, agent), _build(ENVS, spec.env, spec.env_fields, env))
-    _check_traced(template.agent, spec.sweep, spec.agent)
-    _check_traced(template.env, spec.env_sweep, spec.env)
-    settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*template)
-    varying = list(dict.fromkeys([*settings[0], *ranges]))
-    pairs = [apply(template, setting) for setting in settings]
+    common = _with_files(template(spec, agent, env))
+    _check_traced(common, spec)
+    settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
+    varying = list(dict.fromkeys([*spec.varying, *ranges]))
+    pairs = [apply(common, setting) for setting in settings]
     ends = [apply(pairs[0], {path: span[end] for path, span in ranges.items()}) for end in (0, 1) if ranges]
     bound = _bound([*pairs, *ends], varying, spec)  # sizes hold for whatever a selector may set
     updates = math.ceil(spec.steps / bound.steps_per_update)
@@ -190,11 +190,12 @@ def default_horizon(worlds: Sequence[Env]) -> int:
     return max(limits, default=DEFAULT_HORIZON)
 
 
-def _build(registry: Registry, name: str, fields: Any, value: Any) -> Any:
-    built = registry[name].build(**fields) if value is None else value.replace(**fields)
-    files = {f.name: getattr(built, f.name) for f in dataclasses.fields(built) if f.metadata.get("file")}
+def _with_files(setting: Setting) -> Setting:
+    """The setting with the files that its agent names read."""
+    agent = setting.agent
+    files = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.metadata.get("file")}  # type: ignore[arg-type]  # a struct
     named = {name: load_demonstrations(given) for name, given in files.items() if isinstance(given, (str, Path))}
-    return built.replace(**named) if named else built
+    return apply(setting, named)
 
 
 def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent:
@@ -207,7 +208,8 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
     """The members of a run that begins: every setting with every seed, setting-major."""
-    columns = {path: np.stack([get(in_numpy(pair), path) for pair in pairs]) for path in varying}
+    in_rows = [in_numpy(pair) for pair in pairs]
+    columns = {path: np.stack([get(row, path) for row in in_rows]) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
     return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
 
@@ -237,23 +239,25 @@ def _spanning(agent: Agent, steps: int) -> Agent:
     return agent.replace(**{name: float(getattr(agent, name) or steps) for name in spanning})
 
 
-def _check_traced(value: Any, sweep: Any, name: str) -> None:
-    shaping = static_fields(value)
-    for field, values in sweep.items():
-        if field in shaping:
-            raise ValueError(f"{field} shapes the program, so its values {list(values)} need one run each.")
-        registry_entry = getattr(type(value), "__dataclass_fields__", {})
-        if field not in registry_entry:
-            raise TypeError(f"{name} has no field {field!r}. Its fields are: {', '.join(registry_entry)}.")
+def _check_traced(common: Setting, spec: RunSpec) -> None:
+    for path, values in {**join(spec.sweep, spec.env_sweep), **spec.points}.items():
+        if is_static(common, path):
+            raise ValueError(f"{path} shapes the program, so its values {list(values)} need one run each.")
         if not len(values):
-            raise ValueError(f"{field} has no values to sweep over.")
+            raise ValueError(f"{path} has no values to sweep over.")
 
 
 def _with_all_limits(worlds: list[Env]) -> Env:
     # Sizes that depend on how long an episode lasts must hold for the shortest limit and for the longest.
     longest = max(worlds, key=lambda world: world.longest_episode or 0)
     limits = np.asarray([world.max_steps for world in worlds if world.max_steps is not None])
-    return longest.replace(max_steps=limits) if len(np.unique(limits)) > 1 else longest
+    return _with_limits(longest, limits) if len(np.unique(limits)) > 1 else longest
+
+
+def _with_limits(world: Env, limits: np.ndarray) -> Env:
+    if isinstance(world, Wrapper) and "max_steps" not in user_fields(world):
+        return world.replace(env=_with_limits(world.env, limits))
+    return world.replace(max_steps=limits)
 
 
 def _records(updates: int, records: int, steps_per_update: int) -> int:

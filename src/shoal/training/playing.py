@@ -12,7 +12,7 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.core.spaces import alike
-from shoal.core.struct import static_fields, to_arrays
+from shoal.core.struct import to_arrays
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.evaluate import evaluate as evaluate_one
@@ -20,6 +20,7 @@ from shoal.rollouts.rollout import Rollout
 from shoal.training.plan import default_horizon
 from shoal.training.policy import Chance, Function, Policies, Policy, load_policies
 from shoal.training.result import load
+from shoal.training.settings import is_static_part, part, replaced
 
 ROLLOUT_PARTS = (
     "obs",
@@ -190,16 +191,16 @@ def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str
     if env is None and not fields:
         return to_arrays(policy.env)
     if env is not None:
-        world = _env_value(env).replace(**fields)
+        world = replaced(_env_value(env), fields, "env.")
         _check_same_spaces(policy, world)
         return to_arrays(_for_all(world, members) if members else world)
-    world = _one_world(policy).replace(**fields)
+    world = replaced(_one_world(policy), fields, "env.")
     _check_same_spaces(policy, world)
     if not members:
         return to_arrays(world)
-    shaping = static_fields(world)
-    everywhere = {k: getattr(world, k) if k in shaping else _for_all(getattr(world, k), members) for k in fields}
-    return to_arrays(policy.env.replace(**everywhere))
+    parts = {path: part(world, path) for path in fields}
+    everywhere = {k: v if is_static_part(world, k) else _for_all(v, members) for k, v in parts.items()}
+    return to_arrays(replaced(policy.env, everywhere))
 
 
 def _for_all(value: Any, members: int) -> Any:

@@ -1,6 +1,5 @@
 """Trained policies, ready to act: one, or a whole population of them."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from shoal.training.plan import Plan, make_plan
 from shoal.training.program import begin
 from shoal.training.roster import Roster
 from shoal.training.run_state import RunState
-from shoal.training.spec import RunSpec
+from shoal.training.spec import opaque_fields
 
 
 class Policy:
@@ -164,25 +163,19 @@ def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = Non
     folder = RunFolder(path)
     spec = folder.read_spec()
     check_complete(folder, agent, env)
-    return folder, make_plan(without(spec, folder.only_in_python()), agent, env)
+    return folder, make_plan(spec, agent, env)
 
 
 def check_complete(folder: RunFolder, agent: Agent | None = None, env: Env | None = None) -> None:
     """Raise ValueError where a run has what only Python can provide, and no value that brings it."""
+    spec = folder.read_spec()
     for kind, given, prefixed in (("agent", agent, False), ("env", env, True)):
-        opaque = [name for name in folder.only_in_python() if (name.split(".")[0] == "env") == prefixed]
+        opaque = [name for name in opaque_fields(spec) if (name.split(".")[0] == "env") == prefixed]
         if opaque and given is None:
             raise ValueError(
                 f"{folder.path} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
                 f"give {kind}= as it was given to train."
             )
-
-
-def without(spec: RunSpec, opaque: list[str]) -> RunSpec:
-    """A spec as read from a file, without the fields that the file holds by name only: a value brings those."""
-    fields = {name: value for name, value in spec.fields.items() if name not in opaque}
-    env_fields = {name: value for name, value in spec.env_fields.items() if f"env.{name}" not in opaque}
-    return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
 
 
 def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:

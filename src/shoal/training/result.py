@@ -125,7 +125,7 @@ class Result:
 
     def headline(self) -> str:
         """One line: what was trained, how well it did, where it lies."""
-        what = f"{self.spec.agent} on {self.spec.env}"
+        what = f"{self.spec.agent} on {self.spec.world}"
         if not (self.folder / "summary.json").is_file():
             return f"{what}: not finished, in {self.folder}"
         last = self.summary["last"]

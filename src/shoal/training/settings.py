@@ -99,15 +99,18 @@ def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
 def get(setting: Setting, path: str) -> Any:
     """The value at a path. Raises TypeError, naming the nearest paths, where there is none."""
-    words = path.split(".")
-    value: Any = setting.env if words[0] == ENV else setting.agent
-    passed = [ENV] if words[0] == ENV else []
-    for name in words[len(passed) :]:
+    if path == ENV or path.startswith(f"{ENV}."):
+        return part(setting.env, path.removeprefix(ENV).removeprefix("."), f"{ENV}.")
+    return part(setting.agent, path)
+
+
+def part(value: Any, path: str, prefix: str = "") -> Any:
+    """What a path leads to from a value. Raises TypeError, naming the nearest paths, where there is nothing."""
+    for name in path.split(".") if path else ():
         parts = _parts(value)
         if name not in parts:
-            raise _unknown(value, name, "".join(f"{word}." for word in passed))
-        value = parts[name]
-        passed.append(name)
+            raise _unknown(value, name, prefix)
+        value, prefix = parts[name], f"{prefix}{name}."
     return value
 
 
@@ -129,16 +132,22 @@ def static_paths(setting: Setting) -> list[str]:
     return [path for path, found in hyperparameters(setting).items() if found.static]
 
 
+def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """The traced fields of an agent or an environment, with the paths that lead to them from there."""
+    return ((path, found.value) for path, found in _walk(value) if not found.static)
+
+
 def is_static(setting: Setting, path: str) -> bool:
     """Whether a path leads to, or through, a field that shapes the program. Raises TypeError where there is none."""
     get(setting, path)
     agent, env = split({path: None})
-    value, rest = (setting.env, next(iter(env))) if env else (setting.agent, next(iter(agent)))
-    for name in rest.split("."):
-        if _is_static(value, name):
-            return True
-        value = _parts(value)[name]
-    return False
+    return is_static_part(setting.env, next(iter(env))) if env else is_static_part(setting.agent, path)
+
+
+def is_static_part(value: Any, path: str) -> bool:
+    """Whether a path from a value leads to, or through, a field that shapes the program."""
+    name, _, rest = path.partition(".")
+    return _is_static(value, name) or bool(rest and is_static_part(_parts(value)[name], rest))
 
 
 def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setting:
@@ -175,12 +184,12 @@ def _dotted(path: tuple) -> str:
 
 
 def _walk(value: Any, prefix: str = "", static: bool = False) -> Iterator[tuple[str, Hyperparameter]]:
-    for name, field in _fields(value).items():
+    for name, field in user_fields(value).items():
         given = getattr(value, name)
         if is_filled_in(field, given):
             continue
         shapes = static or _is_static(value, name)
-        if _fields(given):
+        if user_fields(given):
             yield from _walk(given, f"{prefix}{name}.", shapes)
         else:
             yield f"{prefix}{name}", Hyperparameter(given, field, shapes)
@@ -191,7 +200,7 @@ def is_filled_in(field: dataclasses.Field, given: Any) -> bool:
     return bool(field.metadata.get("static")) and given is None and field.default is None
 
 
-def _fields(value: Any) -> dict[str, dataclasses.Field]:
+def user_fields(value: Any) -> dict[str, dataclasses.Field]:
     """The fields of a value that a user gives, by name; none for what is no value with fields."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return {}
@@ -205,7 +214,7 @@ def _parts(value: Any) -> dict[str, Any]:
         return {str(name): part for name, part in value.items()}
     if isinstance(value, tuple):
         return {str(i): part for i, part in enumerate(value)}
-    return {name: getattr(value, name) for name in _fields(value)}
+    return {name: getattr(value, name) for name in user_fields(value)}
 
 
 def _with_parts(value: Any, changes: Mapping[str, Any]) -> Any:
@@ -222,7 +231,7 @@ def _is_static(value: Any, name: str) -> bool:
     """Whether a part of a value shapes the program: only a struct's fields can be traced."""
     if isinstance(value, (tuple, Mapping)):
         return False
-    return not isinstance(value, Struct) or bool(_fields(value)[name].metadata.get("static"))
+    return not isinstance(value, Struct) or bool(user_fields(value)[name].metadata.get("static"))
 
 
 def _unknown(value: Any, name: str, prefix: str) -> TypeError:

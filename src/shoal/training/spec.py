@@ -2,8 +2,7 @@
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,20 +13,35 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import Struct, static_fields
-from shoal.training.settings import join
+from shoal.training.describe import (
+    Described,
+    build,
+    describe,
+    describe_fields,
+    from_json,
+    inside,
+    name_of,
+    python_number,
+    to_json,
+)
+from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
 
-PLAIN = (str, bool, int, float, type(None))
-ENDLESS = ("inf", "-inf", "nan")  # numbers that JSON has no word for
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
+OPTIONAL = ("points", "sources")  # parts that the file leaves out where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSpec:
-    """One run: an agent, an environment, which of their fields differ from the defaults or vary, and how long.
+    """One run: an agent, an environment, their fields, which of them vary, and how long to train.
 
-    `sweep` and `env_sweep` map traced fields to lists of values: every combination is a setting, and each setting is
-    trained with every seed, all in one program. Nothing here changes results except what says so.
+    Values of `fields` and `env_fields` are numbers, strings, tuples, or descriptions of anything else
+    (`training.describe`); what cannot be described (a lambda, a class of a notebook) is held as it is, and appears in
+    the file by name alone.
+
+    `sweep` and `env_sweep` map traced fields to lists of values: every combination is a setting. `points` maps paths
+    (`learning_rate`, `env.gravity`) to lists of equal length, whose n-th values together are the n-th setting; with a
+    sweep beside it, every combination is trained at every point. Each setting is trained with every seed, all in one
+    program. Nothing here changes results except what says so.
     """
 
     agent: str
@@ -36,6 +50,7 @@ class RunSpec:
     env_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # lists of values, or arrays
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
     seeds: int = 1  # members per setting
     seed: int = 0  # the base that every random number of the run derives from
@@ -45,16 +60,17 @@ class RunSpec:
     eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the longest one, or 1,000 where nobody says
     prng: str = "mix32"
     block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
+    sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
             if field.type is int:
                 object.__setattr__(self, field.name, _whole(field.name, given))
-            elif field.name in ("sweep", "env_sweep"):
+            elif field.name in ("sweep", "env_sweep", "points"):
                 object.__setattr__(self, field.name, {name: _python(values) for name, values in given.items()})
-            elif isinstance(given, Mapping):
-                object.__setattr__(self, field.name, {name: _number(value) for name, value in given.items()})
+            elif field.name in ("fields", "env_fields"):
+                object.__setattr__(self, field.name, {name: describe(value) for name, value in given.items()})
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
@@ -66,10 +82,15 @@ class RunSpec:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
         if self.prng not in IMPLEMENTATIONS:
             raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
+        lengths = {name: len(values) for name, values in self.points.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"every setting needs a value of each: {told} are not equally many.")
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; what only Python can hold (functions, networks) appears by name, and `inf` as a string."""
-        return plain(dataclasses.asdict(self))
+        """JSON-ready; what only Python can hold (lambdas, classes of a notebook) appears by name alone."""
+        whole = {field.name: to_json(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {name: part for name, part in whole.items() if part or name not in OPTIONAL}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":
@@ -78,18 +99,65 @@ class RunSpec:
         for name in data:
             if name not in known:
                 raise TypeError(f"a run has no field {name!r}.{did_you_mean(name, known)}")
-        nested = {k: {n: _tuples(v) for n, v in data[k].items()} for k in ("fields", "env_fields") if k in data}
-        swept = {k: {n: list(_tuples(v)) for n, v in data[k].items()} for k in ("sweep", "env_sweep") if k in data}
+        nested = {k: {n: from_json(v) for n, v in data[k].items()} for k in ("fields", "env_fields") if k in data}
+        lists = ("sweep", "env_sweep", "points")
+        swept = {k: {n: list(from_json(v)) for n, v in data[k].items()} for k in lists if k in data}
         return cls(**{**data, **nested, **swept})
 
     def settings(self) -> list[dict[str, Any]]:
-        """Every combination of swept values, in order; environment fields are written `env.name`."""
+        """The values that every setting has of its own, by path: every combination of the sweeps at every point."""
         axes = join(self.sweep, self.env_sweep)
-        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        points = [dict(zip(self.points, values, strict=True)) for values in zip(*self.points.values(), strict=True)]
+        return [{**combination, **point} for combination in grid for point in points or [{}]]
+
+    @property
+    def varying(self) -> list[str]:
+        """Paths of what differs between settings."""
+        return [*join(self.sweep, self.env_sweep), *self.points]
+
+    @property
+    def world(self) -> str:
+        """The environment in a few words: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
+        return _in_words(Described("class", self.env, self.env_fields))
+
+    @property
+    def stem(self) -> str:
+        """A folder name that says what the run is: `ppo-CartPole-v1`, `ppo-FrameStack-CartPole-v1`."""
+        words = f"{self.agent.rpartition(':')[2]}-{self.world}"
+        return words.replace("(", "-").replace(")", "").replace("/", "-")
+
+    def parts(self) -> Iterator[tuple[str, Described]]:
+        """Every description in it with its path, such as `network` or `env.env`."""
+        for path, described in join(self.fields, self.env_fields).items():
+            yield from inside(described, path)
+
+
+def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> Setting:
+    """The values that a spec describes, with what every setting has in common; files that it names stay names.
+
+    `agent` and `env` bring what only Python can hold. Raises ValueError or TypeError where a part cannot be built.
+    """
+    return Setting(
+        _built(AGENTS, spec.agent, spec.fields, agent),
+        _built(ENVS, spec.env, spec.env_fields, env),
+    )
+
+
+def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> RunSpec:
+    """The spec with every field of both values, defaults too: a later change of a default does not change it.
+
+    What varies is left to the sweeps. Parameters and errors as those of `template`.
+    """
+    first = (spec.settings() or [{}])[0]
+    made = apply(template(spec, agent, env), first)
+    varying = split(first)
+    fields, env_fields = (_without(describe_fields(value), names) for value, names in zip(made, varying, strict=True))
+    return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
-    """What changed between two specs: `steps: 256 -> 512`, `env.gravity: the default -> 5.0`."""
+    """What changed between two specs: `steps: 256 -> 512`, `env.gravity: 9.8 -> 5.0`."""
     before, after = _flat(old), _flat(new)
     names = [*before, *(name for name in after if name not in before)]
     return [
@@ -104,41 +172,15 @@ def opaque_fields(spec: RunSpec) -> list[str]:
 
     A class of a script or notebook itself counts as one, named `agent` or `env`: no other process can import it.
     """
-    given = join(spec.fields, spec.env_fields)
     homeless = [kind for kind in ("agent", "env") if getattr(spec, kind).startswith("__main__:")]
-    return homeless + [name for name, value in given.items() if not _is_plain(value)]
-
-
-def fields_of(value: Agent | Env, preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list]]:
-    """The fields of a value that differ from its registered defaults: (single values, lists of values to sweep).
-
-    A one-dimensional array in a traced field is a sweep.
-    """
-    fixed, swept = {}, {}
-    for field in dataclasses.fields(value):  # type: ignore[arg-type]  # agents and environments are structs
-        if not field.init:
-            continue  # follows from the others
-        given = getattr(value, field.name)
-        if field.name not in static_fields(value) and np.ndim(given) == 1:
-            swept[field.name] = np.asarray(given).tolist()
-        elif not _equal(given, preset.get(field.name, field.default)):
-            fixed[field.name] = given
-    return fixed, swept
-
-
-def name_of(value: Struct, registry: Registry) -> tuple[str, Mapping[str, Any]]:
-    """(name, preset fields) under which a value's class is registered; otherwise its import path."""
-    for name in registry:
-        entry = registry[name]
-        if entry.cls is type(value) and all(_equal(getattr(value, k), v) for k, v in entry.preset.items()):
-            return name, entry.preset
-    return f"{type(value).__module__}:{type(value).__qualname__}", {}
+    return homeless + [path for path, part in spec.parts() if part.kind == "only_in_python"]
 
 
 def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
     """A spec from names or values, e.g. `spec_for(PPO(learning_rate=np.asarray([1e-4, 3e-4])), "CartPole-v1")`.
 
-    Raises ValueError for a field that has both one value and several in `options`.
+    Every field of a value is written down; a one-dimensional array in a traced field is a sweep. Raises ValueError for
+    a field that has both one value and several in `options`.
     """
     parts: dict[str, Any] = {}
     for prefix in ("", "env_"):
@@ -148,71 +190,92 @@ def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
         if isinstance(given, str):
             parts[kind] = given
             continue
-        name, preset = name_of(given, registry)
-        fixed, swept = fields_of(given, preset)
-        parts[kind] = name
-        parts[f"{prefix}fields"] = {**fixed, **options.pop(f"{prefix}fields", {})}
-        parts[f"{prefix}sweep"] = {**swept, **options.pop(f"{prefix}sweep", {})}
+        parts[kind] = name_of(given, registry)[0]
+        fields, swept = _fields_of(given)
+        sweep = {**swept, **options.pop(f"{prefix}sweep", {})}
+        fields = {**_without(fields, sweep), **options.pop(f"{prefix}fields", {})}
+        parts[f"{prefix}fields"] = fields
+        parts[f"{prefix}sweep"] = {path: values for path, values in sweep.items() if path not in fields}
     return RunSpec(**parts, **options)
 
 
-def _flat(spec: RunSpec) -> dict[str, Any]:
-    flat = spec.to_json()
-    for part in ("fields", "sweep"):
-        flat |= join(flat.pop(part), flat.pop(f"env_{part}"))
-    return flat
+def changes_of(value: Agent | Env, registry: Registry) -> tuple[dict[str, Any], dict[str, list]]:
+    """The fields of a value that differ from its registered defaults: (single values, lists of values to sweep)."""
+    name, is_registered = name_of(value, registry)
+    preset = registry[name].preset if is_registered else {}
+    fields, swept = _fields_of(value)
+    usual = {field.name: describe(preset.get(field.name, field.default)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # a struct
+    return {name: part for name, part in fields.items() if part != usual[name]}, swept
 
 
 def plain(value: Any) -> Any:
-    """What was given as JSON can hold it: `inf`, which JSON lacks, as a string that `RunSpec.from_json` reads back."""
-    value = _python(value)
-    if isinstance(value, Mapping):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
-    if isinstance(value, PLAIN):
-        return value
-    return getattr(value, "__qualname__", repr(value))
+    """What was given as JSON can hold it: `inf`, which JSON lacks, as a string."""
+    return to_json(_python(value))
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(_is_plain(v) for v in value)
-    return isinstance(value, PLAIN)
+def _built(registry: Registry, name: str, described: Mapping[str, Any], value: Any) -> Any:
+    """A value of a registered name with these fields, or the value that was given with them."""
+    known = {
+        path: part
+        for path, part in described.items()
+        if value is None or not any(p.kind == "only_in_python" for _, p in inside(part))
+    }
+    fields = {path: build(part) for path, part in known.items()}
+    own = {path: part for path, part in fields.items() if "." not in path}
+    if value is None:
+        value = registry[name].build(**own)
+    else:
+        value = replaced(value, own)
+    prefix = "env." if registry is ENVS else ""
+    return replaced(value, {path: part for path, part in fields.items() if "." in path}, prefix)
+
+
+def _fields_of(value: Agent | Env) -> tuple[dict[str, Any], dict[str, list]]:
+    """All fields of a value but those that it sweeps, described, and these: one-dimensional arrays, by path."""
+    swept = {path: np.asarray(part).tolist() for path, part in traced_parts(value) if np.ndim(part) == 1}
+    first = replaced(value, {path: values[0] for path, values in swept.items()})
+    return _without(describe_fields(first), swept), swept
+
+
+def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _in_words(described: Described) -> str:
+    name, within = described.name.rpartition(":")[2], described.fields.get("env")
+    return f"{name}({_in_words(within)})" if isinstance(within, Described) else name
+
+
+def _flat(spec: RunSpec) -> dict[str, Any]:
+    """Every number of a spec by its path, as the file has it."""
+    flat = spec.to_json()
+    fields = _opened(join(flat.pop("fields"), flat.pop("env_fields")))
+    swept = {**join(flat.pop("sweep"), flat.pop("env_sweep")), **flat.pop("points", {})}
+    return {**flat, **fields, **swept}
+
+
+def _opened(fields: Mapping[str, Any]) -> dict[str, Any]:
+    opened: dict[str, Any] = {}
+    for path, data in fields.items():
+        if isinstance(data, Mapping) and "fields" in data:
+            opened[path] = next(name for kind, name in data.items() if kind != "fields")
+            opened |= _opened({f"{path}.{name}": part for name, part in data["fields"].items()})
+        else:
+            opened[path] = data
+    return opened
 
 
 def _python(value: Any) -> Any:
     """Numbers of NumPy and JAX as Python's own, also within lists; anything else as it is."""
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         return np.asarray(value).tolist()
+    if isinstance(value, Mapping):
+        return {name: _python(part) for name, part in value.items()}
     return [_python(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def _number(value: Any) -> Any:
-    """An array that is a single number as Python's own; anything else as it is."""
-    is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
-    return _python(value) if is_single else value
-
-
 def _whole(name: str, given: Any) -> int:
-    number = _python(given)
+    number = python_number(given)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
         raise ValueError(f"{name}={given!r} must be a whole number.")
     return int(number)
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_tuples(v) for v in value)
-    return float(value) if value in ENDLESS else value
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    try:
-        return bool(np.all(np.asarray(a == b)))
-    except (TypeError, ValueError):
-        return False

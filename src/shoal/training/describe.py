@@ -1,0 +1,286 @@
+"""Values as plain data, and back: environments in wrappers, networks, functions, arrays.
+
+`describe` writes down the class of a value and all its fields, defaults too, so that a later change of a default does
+not change what the description means. `build` makes the value again: it imports classes and functions by name and
+calls the constructors of structs, frozen dataclasses and flax modules, nothing else. It never unpickles, and takes
+nothing from Python's standard library. As JSON:
+
+    {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name
+    {"class": "shoal.nn.torsos:MLP", "fields": {"hidden": [8], ...}}       any other class that can be imported
+    {"class": "/home/me/my_env.py:MyEnv", "fields": {...}}                 one of a file of the user's own
+    {"function": "my_package.losses:mine"}
+    {"array": "float32", "fields": {"values": [1.0, 2.0]}}
+    {"dtype": "uint8"}   {"dict": "", "fields": {...}}   {"only_in_python": "<lambda>"}
+"""
+
+import dataclasses
+import importlib
+import math
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import BuiltinFunctionType
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import unknown_field, unknown_name
+from shoal.core.registry import AGENTS, ENVS, USER_MODULE, Registry, import_file, import_module
+from shoal.core.struct import Struct
+from shoal.training.settings import is_filled_in, user_fields
+
+PLAIN = (str, bool, int, float, type(None))
+ENDLESS = ("inf", "-inf", "nan")  # numbers that JSON has no word for
+KINDS = ("env", "agent", "class", "function", "array", "dtype", "dict", "only_in_python")
+REGISTRIES = {"env": ENVS, "agent": AGENTS}
+KIND_CLASSES = {"env": Env, "agent": Agent}
+LARGEST_ARRAY = 10_000  # numbers that a readable file holds
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A value that is not plain itself: what kind it is, its name, and its fields by name, described too."""
+
+    kind: str  # of KINDS
+    name: str
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    value: Any = dataclasses.field(default=None, compare=False, repr=False)  # what only Python can hold, where it is
+
+
+def describe(value: Any) -> Any:
+    """A value as numbers, strings, tuples and `Described`. What cannot be described becomes `only_in_python`."""
+    value = python_number(value)
+    if isinstance(value, (Described, *PLAIN)):
+        return value
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return tuple(describe(part) for part in value)
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return Described("dict", "", {name: describe(part) for name, part in value.items()})
+    if isinstance(value, (np.ndarray, jax.Array)) and _is_small(value):
+        array = np.asarray(value)
+        return Described("array", str(array.dtype), {"values": _tuples(array.tolist())})
+    if _is_dtype(value):
+        return Described("dtype", str(np.dtype(value)))  # type: ignore[call-overload]  # as _is_dtype says
+    if is_described_class(type(value)):
+        return _describe_fields(value)
+    if _is_function(value) and (name := path_of(value)):
+        return Described("function", name)
+    return Described("only_in_python", getattr(value, "__qualname__", type(value).__qualname__), value=value)
+
+
+def build(described: Any) -> Any:
+    """The value that was described. Raises ValueError or TypeError in one line for what cannot be built here."""
+    if isinstance(described, tuple):
+        return tuple(build(part) for part in described)
+    if not isinstance(described, Described):
+        return described
+    fields = {name: build(part) for name, part in described.fields.items()}
+    match described.kind:
+        case "env" | "agent" if ":" not in described.name:
+            return REGISTRIES[described.kind][described.name].build(**fields)
+        case "class":
+            return _construct(described.name, fields)
+        case "function":
+            return _function(described.name)
+        case "array":
+            return np.asarray(fields["values"], np.dtype(described.name))
+        case "dtype":
+            return np.dtype(described.name)
+        case "dict":
+            return fields
+    if described.kind != "only_in_python":
+        raise ValueError(f"{described.name!r} is no registered {described.kind}.")
+    if described.value is None:
+        raise ValueError(f"{described.name} was given in Python, and no file can hold it.")
+    return described.value
+
+
+def describe_fields(value: Any) -> dict[str, Any]:
+    """Every field of a struct, dataclass or flax module by name, described; without those that `bind` fills in."""
+    described = {}
+    for name, field in user_fields(value).items():
+        given = getattr(value, name)
+        if is_filled_in(field, given):
+            continue
+        names = field.metadata.get("names")  # of a traced choice, which the value holds by its place
+        described[name] = names[int(given)] if names and np.ndim(given) == 0 else describe(given)
+    return described
+
+
+def name_of(value: Any, registry: Registry) -> tuple[str, bool]:
+    """(the name under which a value's class is registered, True), or (the path that imports it, False).
+
+    A class of a user's own file goes by its path: another process finds no name that only this file registers. A class
+    that no other process can import is `__main__:Name`.
+    """
+    if user_file(type(value)) is None:
+        for name in registry:
+            entry = registry[name]
+            if entry.cls is type(value) and all(_equal(getattr(value, k), v) for k, v in entry.preset.items()):
+                return name, True
+    return path_of(type(value)) or f"__main__:{type(value).__qualname__}", False
+
+
+def path_of(found: Any) -> str:
+    """`module:name` or `file.py:name`, by which any process imports a class or function; empty where none can."""
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", getattr(found, "__name__", ""))
+    if not module or module == "__main__" or "<" in name or "." in name:
+        return ""
+    if getattr(sys.modules.get(module), name, None) is not found:
+        return ""
+    return f"{user_file(found) or _public_module(module, name, found)}:{name}"
+
+
+def user_file(found: Any) -> Path | None:
+    """The file of a user's own that a class or function comes from; None for one of an installed package."""
+    module = sys.modules.get(getattr(found, "__module__", "") or "")
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or module.__name__ == "__main__":
+        return None
+    is_loose = "." not in module.__name__ and not hasattr(module, "__path__") and not _is_installed(Path(file))
+    return Path(file).resolve() if module.__name__.startswith(USER_MODULE) or is_loose else None
+
+
+def is_described_class(cls: type) -> bool:
+    """Whether values of a class are nothing but their fields: structs, frozen dataclasses and flax modules."""
+    if not dataclasses.is_dataclass(cls):
+        return False
+    return issubclass(cls, (Struct, nn.Module)) or cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def inside(described: Any, path: str = "") -> Iterator[tuple[str, Described]]:
+    """Every `Described` in a description, with the path to it, outer ones first."""
+    if isinstance(described, Described):
+        yield path, described
+        parts: Any = described.fields.items()
+    else:
+        parts = enumerate(described) if isinstance(described, tuple) else ()
+    for name, part in parts:
+        yield from inside(part, f"{path}.{name}" if path else str(name))
+
+
+def to_json(described: Any) -> Any:
+    """A description as JSON can hold it: `inf`, which JSON lacks, as a string that `from_json` reads back."""
+    if isinstance(described, Described):
+        fields = {"fields": to_json(dict(described.fields))} if described.fields else {}
+        return {described.kind: described.name, **fields}
+    if isinstance(described, Mapping):
+        return {name: to_json(part) for name, part in described.items()}
+    if isinstance(described, (tuple, list)):
+        return [to_json(part) for part in described]
+    return str(described) if isinstance(described, float) and not math.isfinite(described) else described
+
+
+def from_json(data: Any) -> Any:
+    """The inverse of `to_json`; imports and builds nothing. Raises ValueError for what describes nothing."""
+    if isinstance(data, list):
+        return tuple(from_json(part) for part in data)
+    if isinstance(data, Mapping):
+        kind = next((kind for kind in KINDS if kind in data), None)
+        fields = data.get("fields", {})
+        if kind is None or not isinstance(data[kind], str) or not isinstance(fields, Mapping):
+            raise ValueError(f"{dict(data)!r} describes no value: it needs one of {', '.join(KINDS)}, and its fields.")
+        return Described(kind, data[kind], {name: from_json(part) for name, part in fields.items()})
+    return float(data) if data in ENDLESS else data
+
+
+def python_number(value: Any) -> Any:
+    """A single number of NumPy or JAX as Python's own; anything else as it is."""
+    is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
+    return np.asarray(value).item() if is_single and not _is_key(value) else value
+
+
+def _describe_fields(value: Any) -> Described:
+    for kind, registry in REGISTRIES.items():
+        if isinstance(value, KIND_CLASSES[kind]):
+            name, is_registered = name_of(value, registry)
+            if name.startswith("__main__:"):
+                break
+            return Described(kind if is_registered else "class", name, describe_fields(value))
+    if name := path_of(type(value)):
+        return Described("class", name, describe_fields(value))
+    return Described("only_in_python", type(value).__qualname__, value=value)
+
+
+def _construct(name: str, fields: dict[str, Any]) -> Any:
+    cls = _find(name)
+    if not (isinstance(cls, type) and is_described_class(cls)):
+        raise ValueError(f"{name} is no class of values: a struct, a frozen dataclass or a flax module is needed.")
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    for field in fields:
+        if field not in known:
+            raise unknown_field(name, field, known)
+    return cls(**fields)
+
+
+def _function(name: str) -> Any:
+    found = _find(name)
+    if not _is_function(found):
+        raise ValueError(f"{name} is no function written in Python.")
+    return found
+
+
+def _find(path: str) -> Any:
+    """What a path of `path_of` leads to."""
+    place, _, name = path.rpartition(":")
+    if place.endswith(".py"):
+        module = import_file(Path(place))
+    elif not place or place.split(".")[0] in sys.stdlib_module_names:
+        raise ValueError(
+            f"{path!r} is no path of a class or function: write package.module:name of something installed."
+        )
+    else:
+        module = import_module(place)
+    if not hasattr(module, name):
+        raise unknown_name("name", name, vars(module), f"It was looked for in {place}.")
+    return getattr(module, name)
+
+
+def _public_module(module: str, name: str, found: Any) -> str:
+    """The module of JAX's own under whose name a function stays from version to version."""
+    if module.startswith("jax._src"):
+        for public in ("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax"):
+            if getattr(importlib.import_module(public), name, None) is found:
+                return public
+    return module
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (type, BuiltinFunctionType)) and hasattr(value, "__module__")
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, np.dtype) or (
+        not isinstance(value, str) and hasattr(value, "dtype") and isinstance(value, type)
+    )
+
+
+def _is_small(array: Any) -> bool:
+    return not _is_key(array) and array.dtype.kind in "biufV" and array.size <= LARGEST_ARRAY
+
+
+def _is_key(array: Any) -> bool:
+    return isinstance(array, jax.Array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def _is_installed(file: Path) -> bool:
+    places = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return any(file.is_relative_to(place) for place in places)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        return bool(np.all(np.asarray(a == b)))
+    except (TypeError, ValueError):
+        return False
