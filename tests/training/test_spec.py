@@ -50,7 +50,7 @@ def test_an_inner_field_is_swept_and_planned():
     env = TimeLimit(FrameStack(shoal.make("CartPole-v1"), 2), 20)
     spec = spec_for("ppo", env, env_sweep={"env.env.gravity": [5.0, 10.0]}, seeds=2)
     plan = make_plan(resolved(spec))
-    np.testing.assert_array_equal(plan.env.env.env.gravity, np.float32([5, 5, 10, 10]))
+    np.testing.assert_array_equal(plan.batched().env.env.env.gravity, np.float32([5, 5, 10, 10]))
     assert plan.member_names()[2] == "env.env.env.gravity=10.0 seed=0"
     with pytest.raises(TypeError, match="TimeLimit has no field 'gravity'. Did you mean env.env.env.gravity?"):
         resolved(spec_for("ppo", env, env_sweep={"gravity": [5.0, 10.0]}))
@@ -64,7 +64,7 @@ def test_an_array_inside_a_wrapper_is_a_sweep():
     assert spec.sweep == {"learning_rate": [1e-3, 1e-4]} and spec.env_sweep == {"env.gravity": [5.0, 10.0]}
     assert len(spec.settings()) == 4 and "learning_rate" not in spec.fields and read_back(spec) == spec
     plan = make_plan(spec)
-    np.testing.assert_array_equal(plan.env.env.gravity, np.float32([5, 10, 5, 10]))
+    np.testing.assert_array_equal(plan.batched().env.env.gravity, np.float32([5, 10, 5, 10]))
 
 
 def test_a_time_limit_inside_a_wrapper_is_swept():
@@ -82,7 +82,7 @@ def test_points_are_settings_of_their_own():
     assert len(spec.settings()) == 4 and spec.varying == ["clip", "learning_rate", "env.gravity"]
     assert read_back(spec) == spec and "points" not in RunSpec("ppo", "CartPole-v1").to_json()
     plan = make_plan(spec)
-    np.testing.assert_array_equal(plan.env.gravity, np.float32([5, 10, 5, 10]))
+    np.testing.assert_array_equal(plan.batched().env.gravity, np.float32([5, 10, 5, 10]))
     with pytest.raises(ValueError, match="learning_rate 2, clip 1 are not equally many"):
         RunSpec("ppo", "CartPole-v1", points={"learning_rate": [1, 2], "clip": [1]})
 
