@@ -179,7 +179,8 @@ def test_bank_and_exact_resets_give_the_same_distribution():
     assert stats.ks_2samp(lengths["bank"], lengths["exact"]).pvalue > 0.01
     starts = {}
     for reset in ("bank", "exact"):
-        _, _, trajectory, _ = play(Counter(), np.ones((20, 500)), num_envs=500, reset=reset, bank_size=20)
+        bank_size = 20 if reset == "bank" else 0
+        _, _, trajectory, _ = play(Counter(), np.ones((20, 500)), num_envs=500, reset=reset, bank_size=bank_size)
         starts[reset] = np.asarray(trajectory.obs[1:]).ravel()
         assert stats.kstest(starts[reset], "uniform", (0, 1000)).pvalue > 1e-3
 
@@ -200,6 +201,24 @@ def test_impossible_sizes_are_refused(sizes):
 def test_an_unknown_reset_mode_is_refused():
     with pytest.raises(ValueError, match="Choose 'bank' or 'exact'"):
         Rollout.for_env(Counter(), 2, 2, "always")
+
+
+@pytest.mark.parametrize("prng", ["mix32", "threefry2x32"])
+def test_a_larger_bank_begins_with_the_states_of_a_smaller_one(prng):
+    # So a size that is never used up does not change a bit.
+    small, large = (
+        Rollout.for_env(Counter(), 3, 32, bank_size=size).draw(Counter(), make_key(0, prng)) for size in (4, 9)
+    )
+    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b[:4]), small.fresh, large.fresh))
+
+
+@pytest.mark.parametrize(
+    ("reset", "bank_size", "says"),
+    [("bank", -1, "must not be negative"), ("exact", 4, "reset='exact', which has no bank")],
+)
+def test_banks_that_make_no_sense_are_refused(reset, bank_size, says):
+    with pytest.raises(ValueError, match=says):
+        Rollout.for_env(Counter(), 2, 8, reset, bank_size)
 
 
 @pytest.mark.parametrize("names", names_of_each_class("Probe-"))

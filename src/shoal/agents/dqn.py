@@ -120,6 +120,7 @@ class DQN(Agent):
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
+    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -149,7 +150,7 @@ class DQN(Agent):
         check_buffer(self, self.n_step)
         _check_support(self)
         (full,) = fill_caps([self])
-        rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset)
+        rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size)
         space = env.observation_space
         return full.replace(
             network=chosen_torso(self, space, layer_norm=self.layer_norm),

@@ -128,6 +128,7 @@ class PPO(Agent):
     normalize_reward: bool = static(False, choices=(False, True))
     shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic, or envs with memory")
     reset: str = static("bank", choices=("bank", "exact"))
+    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -154,7 +155,7 @@ class PPO(Agent):
             observation_space=env.observation_space,
             action_space=env.action_space,
             shuffle=self._shuffle(),
-            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
 
     @property

@@ -92,6 +92,7 @@ class PQN(Agent):
     network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
+    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -109,7 +110,7 @@ class PQN(Agent):
             network=chosen_torso(self, space, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
-            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
 
     @property

@@ -119,6 +119,7 @@ class SAC(Agent):
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
     reset: str = static("bank", choices=("bank", "exact"))
+    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -145,7 +146,7 @@ class SAC(Agent):
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
-            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset),
+            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
             final_rows=final_slots(env, rows_for(full.max_buffer_size, self.num_envs, self.num_steps)),
         )
 

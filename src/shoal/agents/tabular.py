@@ -128,6 +128,7 @@ class QTable(Agent):
     count_visits: bool = static(False, choices=(False, True))
     snapshots: int = static(0, help="tables to keep on the way")
     reset: str = static("bank", choices=("bank", "exact"))
+    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -145,7 +146,7 @@ class QTable(Agent):
         return self.replace(
             observation_space=env.observation_space,
             action_space=env.action_space,
-            rollout=Rollout.for_env(env, 1, self.num_steps, self.reset),
+            rollout=Rollout.for_env(env, 1, self.num_steps, self.reset, self.bank_size),
         )
 
     @property

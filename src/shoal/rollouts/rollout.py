@@ -103,12 +103,17 @@ class Rollout(Struct):
     def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
         """Sizes that suit an environment with concrete `max_steps` (a population's may be an array).
 
-        `bank_size=0` follows from the environment's `reset_every`. Raises ValueError for sizes below one.
+        `bank_size=0` is what a random policy needs, by the environment's `reset_every`; one that was trained may end
+        episodes much sooner, and reuse states. Raises ValueError for sizes that make no sense.
         """
         if num_envs < 1 or num_steps < 1:
             raise ValueError(f"num_envs={num_envs} and num_steps={num_steps} must both be at least 1.")
         if reset not in ("bank", "exact"):
             raise ValueError(f"reset={reset!r} is unknown. Choose 'bank' or 'exact'.")
+        if bank_size < 0:
+            raise ValueError(f"bank_size={bank_size} must not be negative; 0 is as many as a random policy needs.")
+        if bank_size and reset == "exact":
+            raise ValueError(f"bank_size={bank_size} changes nothing with reset='exact', which has no bank.")
         often = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
         bank = bank_size or math.ceil(num_steps / often) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
