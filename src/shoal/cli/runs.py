@@ -237,8 +237,7 @@ def _world_flags(parser: Parser, run: str) -> list:
     from shoal.training.policy import check_complete
 
     folder = RunFolder(run)
-    spec = folder.read_spec()
-    check_complete(folder)
+    spec = check_complete(folder)
     flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
     add_flags(parser, f"the world {spec.env}", flags)
     return flags

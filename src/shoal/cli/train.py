@@ -130,8 +130,7 @@ def _names_of_run(rest: list[str], agent: str, env: str) -> tuple[str, str]:
     if not path:
         return agent, env
     folder = RunFolder(path)
-    spec = folder.read_spec()
-    check_complete(folder)
+    spec = check_complete(folder)
     return agent or spec.agent, env or spec.env
 
 

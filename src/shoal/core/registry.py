@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -158,6 +159,8 @@ def import_file(path: Path) -> Any:
         about = getattr(module, "__dict__", {})
         if about.get("__file__") == str(path.resolve()) and about["__name__"] != "__main__":
             return module  # a class made twice would be two kinds of value
+    if name in sys.modules:
+        name = f"{name}_{zlib.crc32(str(path.resolve()).encode())}"  # another file of this name
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as a Python module.")

@@ -28,11 +28,16 @@ def train(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     env_fields: Mapping[str, Any] | None = None,
     env_sweep: Mapping[str, Sequence[Any]] | None = None,
+    settings: Sequence[Mapping[str, Any]] | None = None,
+    random: int | None = None,
+    search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
+    members: Mapping[str, Any] | None = None,
     preset: str | None = "",
     name: str = "",
     root: Path | str | None = None,
     folder: Path | str | None = None,
     resume: Path | str | None = None,
+    trust_source: bool = False,
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
@@ -57,8 +62,15 @@ def train(
     `sinks` hear what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
     terminal.
 
+    Settings that are no grid are given by path, with `env.` before fields of the environment, in one of three ways.
+    `settings=[{"learning_rate": 1e-3, "env.gravity": 5}, ...]` lists them. `members={"learning_rate": array}` has a
+    value for each member. `random=64` draws as many from the ranges that hyperparameters declare, or from those in
+    `search={"learning_rate": (1e-4, 1e-2, "log")}`.
+
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
-    was stopped; anything else that is given must then agree with it. Ctrl-C finishes the chunk and raises `Stopped`.
+    was stopped; anything else that is given must then agree with it. Where a file of your own that it was made with is
+    gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C finishes the chunk and raises
+    `Stopped`.
 
     Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
     here, for the rest of the process. `cache=False` leaves it alone.
@@ -82,13 +94,30 @@ def train(
     }
     if resume is not None:
         refuse_on_resume(
-            resume, name=name or None, root=root, folder=folder, preset=None if preset == "" else preset or "none"
+            resume,
+            settings=settings,
+            random=random,
+            search=search,
+            members=members,
+            name=name or None,
+            root=root,
+            folder=folder,
+            preset=None if preset == "" else preset or "none",
         )
-        job = job_to_resume(resume, agent, env, given)
+        job = job_to_resume(resume, agent, env, given, trust_source=trust_source)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
-        job = make_job(agent, env, preset=preset, **given)
+        job = make_job(
+            agent,
+            env,
+            preset=preset,
+            settings=settings,
+            random=random,
+            search=search,
+            members=members,
+            **given,
+        )
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made
     if cache:
         keep_programs()

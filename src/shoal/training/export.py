@@ -18,6 +18,7 @@ from shoal.training.plan import Plan
 from shoal.training.policy import load_policies
 from shoal.training.result import Result
 from shoal.training.settings import split
+from shoal.training.sources import keep
 from shoal.training.spec import RunSpec, opaque_fields
 
 
@@ -58,6 +59,7 @@ def export(
     argv = [Path(made["argv"][0]).name, *made["argv"][1:]]  # what was called, not where it lay
     folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
     folder.write_json("summary.json", _summary_of(result, chosen))
+    keep(folder.path, _spec_of(plan, chosen))
     folder.write_json("spec.json", spec)  # last: with it the folder holds a policy
     return folder.path
 
@@ -83,6 +85,7 @@ def _spec_of(plan: Plan, member: int) -> RunSpec:
         env_fields={**spec.env_fields, **env_fields},
         sweep={},
         env_sweep={},
+        points={},
         seeds=1,
     )
 

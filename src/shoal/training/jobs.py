@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +11,13 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS
 from shoal.training.describe import name_of
-from shoal.training.folder import RunFolder
+from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
-from shoal.training.policy import check_complete
-from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for
+from shoal.training.points import from_draws, from_members, from_settings
+from shoal.training.policy import check_complete, check_whole
+from shoal.training.settings import join
+from shoal.training.sources import runnable, with_sources
+from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
 
 
 class Job(NamedTuple):
@@ -47,13 +50,20 @@ def make_job(
     sweep: Mapping[str, Any] | None = None,
     env_fields: Mapping[str, Any] | None = None,
     env_sweep: Mapping[str, Any] | None = None,
+    settings: Sequence[Mapping[str, Any]] | None = None,
+    random: int | None = None,
+    search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
+    members: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Job:
     """The run that `train` would start with the same arguments."""
+    points = {"settings": settings, "random": random, "members": members}
+    check_points(points, search)
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
     env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
+    said = join({**fields, **sweep}, {**env_fields, **env_sweep})
     if preset and not (isinstance(agent, str) and isinstance(env, str)):
         raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
     if isinstance(agent, str) and isinstance(env, str):
@@ -66,17 +76,50 @@ def make_job(
         options["steps"] = steps
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_unless_name(agent), _unless_name(env))
-    return Job(resolved(spec_for(agent, env, **changes, **options), *values), *values)
+    spec = spec_for(agent, env, **changes, **options)
+    if settings is not None:
+        spec = dataclasses.replace(spec, points=from_settings(settings))
+    if members is not None:
+        spec = dataclasses.replace(spec, points=from_members(members, options.get("seeds")))
+    if random is not None:
+        for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
+            own = changes_of(value, registry) if value is not None else ()
+            said |= {f"{prefix}{path}": None for part in own for path in part}
+        draws = from_draws(random, template(spec, *values), spec.seed, search, said)
+        spec = dataclasses.replace(spec, points=draws)
+    return Job(with_sources(resolved(spec, *values)), *values)
 
 
-def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any]) -> Job:
+def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: Any) -> Job:
+    """The run that a `spec.json` describes, or that of a run folder, to be made again; `changes` are as in `RunSpec`.
+
+    Raises FileNotFoundError where there is no spec, ValueError for one that only Python can complete.
+    """
+    path = Path(path)
+    folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
+    name = "spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name
+    spec = RunSpec.from_json(folder.read_json(name))
+    check_whole(spec, str(path))
+    spec = runnable(spec, folder.path, trust_source=trust_source)
+    return Job(with_sources(resolved(dataclasses.replace(spec, **changes))))
+
+
+def check_points(points: Mapping[str, Any], search: Any = None) -> None:
+    """Raise ValueError where settings are given in more than one way."""
+    given = [name for name, value in points.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} both say what the settings are: give one of them.")
+    if search is not None and points.get("random") is None:
+        raise ValueError("search says where random draws come from: give random=N too.")
+
+
+def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any], *, trust_source: bool = False) -> Job:
     """The job in a folder. Raises ValueError listing what was given and differs from it."""
     folder = RunFolder(path)
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_unless_name(agent), _unless_name(env))
-    check_complete(folder, *values)
-    old = resolved(folder.read_spec(), *values)
+    old = resolved(check_complete(folder, *values, trust_source=trust_source), *values)
     if changed := differences(old, _as_asked(old, agent, env, given)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "

@@ -25,6 +25,7 @@ from shoal.training.population import Population
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, check_turnover
+from shoal.training.sources import keep
 from shoal.training.spec import plain
 from shoal.training.stopping import Stopped, stop_requests
 
@@ -88,6 +89,7 @@ class Run:
         else:
             self._begin()
             self.folder.write_json("provenance.json", self._provenance())
+            keep(self.folder.path, self.plan.spec)
             self.folder.write_json("spec.json", self.plan.spec.to_json())  # last: with it the folder holds a run
         self.started = started - (self._recorded_seconds() if resume else 0.0)
 

@@ -21,7 +21,8 @@ from shoal.training.plan import Plan, make_plan
 from shoal.training.program import begin
 from shoal.training.roster import Roster
 from shoal.training.run_state import RunState
-from shoal.training.spec import opaque_fields
+from shoal.training.sources import runnable
+from shoal.training.spec import RunSpec, opaque_fields
 
 
 class Policy:
@@ -113,14 +114,19 @@ class Function(Actor):
 
 
 def load_policies(
-    path: Path | str, which: str = "last", agent: Agent | None = None, env: Env | None = None
+    path: Path | str,
+    which: str = "last",
+    agent: Agent | None = None,
+    env: Env | None = None,
+    *,
+    trust_source: bool = False,
 ) -> tuple[Plan, Policies]:
     """The plan of a run and the policies of all its members: the last weights, or the best that an evaluation saw.
 
     Raises FileNotFoundError where there is no run, CheckpointError where its checkpoint is missing or damaged, and
     ValueError for a run that needs `agent=` or `env=` to be put together again.
     """
-    folder, plan = open_run(path, agent, env)
+    folder, plan = open_run(path, agent, env, trust_source=trust_source)
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
     return plan, policies_of(plan, folder, which)
@@ -158,22 +164,34 @@ def _checkpoint_of(folder: RunFolder, which: str) -> Path:
     return found
 
 
-def open_run(path: Path | str, agent: Agent | None = None, env: Env | None = None) -> tuple[RunFolder, Plan]:
+def open_run(
+    path: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
+) -> tuple[RunFolder, Plan]:
     """A run's folder, and its plan made again. Raises ValueError naming what only Python can provide."""
     folder = RunFolder(path)
-    spec = folder.read_spec()
-    check_complete(folder, agent, env)
-    return folder, make_plan(spec, agent, env)
+    return folder, make_plan(check_complete(folder, agent, env, trust_source=trust_source), agent, env)
 
 
-def check_complete(folder: RunFolder, agent: Agent | None = None, env: Env | None = None) -> None:
-    """Raise ValueError where a run has what only Python can provide, and no value that brings it."""
+def check_complete(
+    folder: RunFolder, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
+) -> RunSpec:
+    """The spec of a run whose parts are all at hand; runs none of their code.
+
+    Raises ValueError where it has what only Python can provide and no value brings it, or where a file of the user's
+    own is gone or has changed and `trust_source` does not allow its copy in the folder.
+    """
     spec = folder.read_spec()
+    check_whole(spec, str(folder.path), agent, env)
+    return runnable(spec, folder.path, agent, env, trust_source=trust_source)
+
+
+def check_whole(spec: RunSpec, where: str, agent: Agent | None = None, env: Env | None = None) -> None:
+    """Raise ValueError where a spec has what only Python can provide, and no value that brings it."""
     for kind, given, prefixed in (("agent", agent, False), ("env", env, True)):
         opaque = [name for name in opaque_fields(spec) if (name.split(".")[0] == "env") == prefixed]
         if opaque and given is None:
             raise ValueError(
-                f"{folder.path} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
+                f"{where} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
                 f"give {kind}= as it was given to train."
             )
 

@@ -1,7 +1,7 @@
 """What a finished run has to show, read from its folder."""
 
 import operator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -19,10 +19,16 @@ from shoal.training.spec import RunSpec
 class Result:
     """A run: its curves, its members, its policies. Reads the run folder, and nothing before it is asked for."""
 
-    def __init__(self, folder: Path | str, agent: Agent | None = None, env: Env | None = None) -> None:
-        """Open a run. `agent` and `env` are needed again when they hold what no file can."""
+    def __init__(
+        self, folder: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
+    ) -> None:
+        """Open a run. `agent` and `env` are needed again when they hold what no file can.
+
+        `trust_source` allows the copy of a file of the user's own that lies in the folder to be run, where the file
+        itself is gone or has changed.
+        """
         self._files = RunFolder(folder)
-        self._agent, self._env = agent, env
+        self._load = partial(load_policies, agent=agent, env=env, trust_source=trust_source)
         self.spec: RunSpec = self._files.read_spec()
 
     @property
@@ -60,7 +66,7 @@ class Result:
     @cached_property
     def policies(self) -> Policies:
         """The last policies of all members."""
-        return load_policies(self.folder, "last", self._agent, self._env)[1]
+        return self._load(self.folder, "last")[1]
 
     def policy(self, member: SupportsIndex | str = "best", which: str = "last") -> Policy:
         """One member's policy: the best member's by default, in its last weights or (`which="best"`) its best.
@@ -73,7 +79,7 @@ class Result:
     @cached_property
     def best_policies(self) -> Policies:
         """The policies of all members at their best evaluation."""
-        return load_policies(self.folder, "best", self._agent, self._env)[1]
+        return self._load(self.folder, "best")[1]
 
     def ranking(self, which: str = "last") -> list[int]:
         """Members from best to worst, by their last evaluation or by their best; those never evaluated come last."""
@@ -141,18 +147,22 @@ def load(
     which: str = "last",
     agent: Agent | None = None,
     env: Env | None = None,
+    trust_source: bool = False,
 ) -> Policy:
     """A trained policy that acts on observations: `policy(obs)`.
 
     `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
-    FileNotFoundError where there is no run, CheckpointError for a damaged one.
+    FileNotFoundError where there is no run, CheckpointError for a damaged one, and ValueError where a file of your own
+    that it was made with is gone or has changed: `trust_source=True` then runs the copy in the folder.
     """
-    return Result(folder, agent, env).policy(member, which)
+    return Result(folder, agent, env, trust_source=trust_source).policy(member, which)
 
 
-def load_result(folder: Path | str, agent: Agent | None = None, env: Env | None = None) -> Result:
-    """The result of a run that was made before."""
-    return Result(folder, agent, env)
+def load_result(
+    folder: Path | str, agent: Agent | None = None, env: Env | None = None, trust_source: bool = False
+) -> Result:
+    """The result of a run that was made before. For the parameters see `Result`."""
+    return Result(folder, agent, env, trust_source=trust_source)
 
 
 def _check_which(which: str) -> None:

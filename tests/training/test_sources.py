@@ -1,0 +1,96 @@
+"""Files of a user's own: kept in the run folder, and run only where they are the user's, or the user says so."""
+
+import json
+
+import pytest
+
+from shoal.cli.main import main
+from shoal.training.folder import RunFolder
+from shoal.training.jobs import job_from_spec, job_to_resume, make_job
+from shoal.training.sources import keep
+from shoal.training.spec import template
+
+WORLD = """
+from shoal.core.struct import struct
+from shoal.envs.classic.cartpole import CartPole
+
+@struct
+class Mine(CartPole):
+    wind: float = 0.5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a run in a world of a file, before its first chunk."""
+    (tmp_path / "mine.py").write_text(WORLD)
+    spec = make_job("ppo", f"{tmp_path / 'mine.py'}:Mine").spec
+    made = RunFolder(tmp_path / "run")
+    made.create()
+    keep(made.path, spec)
+    made.write_json("spec.json", spec.to_json())
+    return made
+
+
+def test_a_file_that_is_what_it_was_is_used_and_kept(folder):
+    assert (folder.path / "source" / "mine.py").read_text() == WORLD
+    job = job_to_resume(folder.path, None, None, {})
+    assert job.spec.env == f"{folder.path.parent / 'mine.py'}:Mine" and job.spec.env_fields["wind"] == 0.5
+    assert job.spec.stem == "ppo-Mine"
+
+
+@pytest.mark.parametrize("change", ["moved", "changed"])
+def test_a_file_that_moved_or_changed_is_asked_for(change, folder, capsys):
+    file = folder.path.parent / "mine.py"
+    if change == "moved":
+        file.unlink()
+    else:
+        file.write_text("raise SystemExit('was run')")
+    reason = {"moved": "is not there any more", "changed": "has changed since"}[change]
+    with pytest.raises(ValueError, match=rf"mine.py, which {reason}. .*trust_source=True"):
+        job_to_resume(folder.path, None, None, {})
+    for words in (["eval", str(folder.path)], ["train", "--resume", str(folder.path)]):
+        assert main(words) == 2
+        assert reason in capsys.readouterr().err
+    job = job_to_resume(folder.path, None, None, {}, trust_source=True)
+    assert job.spec.env == f"{folder.path / 'source' / 'mine.py'}:Mine"
+    assert job.plan().env.wind.tolist() == [0.5]
+
+
+def test_a_copy_that_was_changed_is_never_run(folder):
+    (folder.path.parent / "mine.py").unlink()
+    (folder.path / "source" / "mine.py").write_text("raise SystemExit('was run')")
+    with pytest.raises(ValueError, match="holds no copy as it was then"):
+        job_to_resume(folder.path, None, None, {}, trust_source=True)
+
+
+@pytest.mark.parametrize("place", ["run/source/mine.py", "elsewhere.py"])
+def test_a_folder_cannot_have_its_own_code_run(place, folder):
+    """Someone else's folder may name any file and its hash."""
+    spec = json.loads((folder.path / "spec.json").read_text())
+    (old,) = spec["sources"]
+    named = folder.path.parent / place
+    if place == "elsewhere.py":
+        named.write_text("raise SystemExit('was run')")
+        spec["sources"] = {}
+    else:
+        spec["sources"] = {str(named): spec["sources"][old]}
+    spec["env"] = f"{named}:Mine"
+    folder.write_json("spec.json", spec)
+    with pytest.raises(ValueError, match="which is (no file of your own|not in its list of sources)"):
+        job_to_resume(folder.path, None, None, {})
+
+
+def test_a_value_stands_in_for_its_file(folder):
+    env = template(job_to_resume(folder.path, None, None, {}).spec).env
+    (folder.path.parent / "mine.py").unlink()
+    assert job_to_resume(folder.path, None, env, {}).env is env
+
+
+def test_a_run_is_repeated_from_its_spec(folder, tmp_path):
+    first = job_to_resume(folder.path, None, None, {}).spec
+    assert job_from_spec(folder.path).spec == first
+    (tmp_path / "other.json").write_text((folder.path / "spec.json").read_text())
+    assert job_from_spec(tmp_path / "other.json", seed=3, steps=1000).spec.seed == 3
+    with pytest.raises(FileNotFoundError, match="no nothing.json"):
+        job_from_spec(tmp_path / "nothing.json")
