@@ -140,6 +140,37 @@ def test_public_names_exist_and_unknown_ones_do_not():
         shoal.trian  # noqa: B018
 
 
+def test_every_agent_and_wrapper_is_listed():
+    from shoal.core import wrappers
+    from shoal.grid import wrappers as level_wrappers
+
+    shown = set(dir(shoal))
+    assert {entry.cls.__name__ for entry in AGENTS.values() if entry.cls.__module__.startswith("shoal.")} <= shown
+    for package in (wrappers, level_wrappers):
+        made = {name: x for name, x in vars(package).items() if isinstance(x, type) and issubclass(x, Env)}
+        assert made and set(made) <= shown and all(getattr(shoal, name) is cls for name, cls in made.items())
+
+
+def test_names_for_type_checkers_are_those_that_are_imported():
+    import ast
+
+    tree = ast.parse(Path(shoal.__file__).read_text())
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    assert {(node.module, name.name) for node in checked.body for name in node.names} == {
+        (module, name) for module, names in shoal._HOME.items() for name in names
+    }
+
+
+def test_render_films_a_policy_and_an_environment_by_value(result, tmp_path):
+    (path,) = shoal.render(result.policy(0), max_steps=3, out=tmp_path / "policy.gif")
+    (other,) = shoal.render(shoal.make("CartPole-v1", gravity=20.0), max_steps=3, out=tmp_path / "env.gif")
+    assert path.read_bytes()[:3] == other.read_bytes()[:3] == b"GIF"
+    with pytest.raises(ValueError, match="member and which are for a run"):
+        shoal.render("CartPole-v1", member=1)
+    with pytest.raises(ValueError, match="env_fields is for an environment by name"):
+        shoal.render(result.folder, env_fields={"gravity": 1.0})
+
+
 def test_members_are_settings_times_seeds_setting_major(result):
     assert result.settings == [{"learning_rate": 1e-3}, {"learning_rate": 1e-2}]
     assert [(m["learning_rate"], m["seed"]) for m in result.members] == [(1e-3, 0), (1e-3, 1), (1e-2, 0), (1e-2, 1)]

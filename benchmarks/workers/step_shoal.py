@@ -32,9 +32,9 @@ prepare(cache=False, small_loop=STEPPING_LOOP)
 
 import jax  # noqa: E402
 
-from shoal.cli.bench import HORIZON, make_fleet  # noqa: E402
 from shoal.core.keys import make_key  # noqa: E402
 from shoal.core.registry import ENVS  # noqa: E402
+from shoal.studies.throughput import HORIZON, make_fleet  # noqa: E402
 
 env = ENVS[args.env].build(**args.fields)
 phases = {}

@@ -14,54 +14,150 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.agents.bc import BC as BC
+    from shoal.agents.dqn import DQN as DQN
+    from shoal.agents.es import ES as ES
     from shoal.agents.ppo import PPO as PPO
+    from shoal.agents.pqn import PQN as PQN
     from shoal.agents.presets import preset as preset
+    from shoal.agents.sac import SAC as SAC
+    from shoal.agents.tabular import QTable as QTable
+    from shoal.agents.td3 import TD3 as TD3
     from shoal.core.agent import Agent as Agent
+    from shoal.core.agent import Metrics as Metrics
     from shoal.core.checks import check_env as check_env
     from shoal.core.env import Env as Env
     from shoal.core.env import State as State
     from shoal.core.keys import make_key as make_key
     from shoal.core.registry import make as make
     from shoal.core.registry import register as register
+    from shoal.core.spaces import Box as Box
+    from shoal.core.spaces import Dict as Dict
+    from shoal.core.spaces import Discrete as Discrete
+    from shoal.core.spaces import MultiDiscrete as MultiDiscrete
+    from shoal.core.spaces import Tuple as Tuple
+    from shoal.core.struct import Number as Number
     from shoal.core.struct import hyper as hyper
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
+    from shoal.core.wrappers import FlattenObservation as FlattenObservation
+    from shoal.core.wrappers import ScaleReward as ScaleReward
+    from shoal.core.wrappers import TransformReward as TransformReward
     from shoal.grid.checks import check_level as check_level
+    from shoal.grid.wrappers import ActionBonus as ActionBonus
+    from shoal.studies.bsuite import BsuiteResult as BsuiteResult
+    from shoal.studies.bsuite import bsuite as bsuite
     from shoal.studies.runs import train as train
+    from shoal.studies.sweeps import suites as suites
+    from shoal.studies.sweeps import train_all as train_all
+    from shoal.studies.sweeps import train_suite as train_suite
+    from shoal.studies.throughput import Throughput as Throughput
+    from shoal.studies.throughput import throughput as throughput
     from shoal.training.comparison import compare as compare
+    from shoal.training.export import export as export
     from shoal.training.host import prepare as prepare
     from shoal.training.playing import evaluate as evaluate
     from shoal.training.playing import record as record
     from shoal.training.playing import rollout as rollout
+    from shoal.training.policy import Policies as Policies
     from shoal.training.policy import Policy as Policy
+    from shoal.training.recording import load_demonstrations as load_demonstrations
+    from shoal.training.recording import save_demonstrations as save_demonstrations
     from shoal.training.result import Result as Result
     from shoal.training.result import load as load
     from shoal.training.result import load_result as load_result
+    from shoal.training.stopping import Stopped as Stopped
     from shoal.viz.gif import animate as animate
+    from shoal.viz.videos import render as render
 
 _HOME = {
+    "shoal.agents.bc": ("BC",),
+    "shoal.agents.dqn": ("DQN",),
+    "shoal.agents.es": ("ES",),
+    "shoal.agents.ppo": ("PPO",),
+    "shoal.agents.pqn": ("PQN",),
     "shoal.agents.presets": ("preset",),
-    "shoal.core.agent": ("Agent", "Metrics"),
+    "shoal.agents.sac": ("SAC",),
+    "shoal.agents.tabular": ("QTable",),
+    "shoal.agents.td3": ("TD3",),
+    "shoal.core.agent": (
+        "Agent",
+        "Metrics",
+    ),
     "shoal.core.checks": ("check_env",),
-    "shoal.core.env": ("Env", "State"),
+    "shoal.core.env": (
+        "Env",
+        "State",
+    ),
     "shoal.core.keys": ("make_key",),
-    "shoal.core.registry": ("make", "register"),
-    "shoal.core.spaces": ("Box", "Dict", "Discrete", "MultiDiscrete", "Tuple"),
-    "shoal.core.struct": ("Number", "hyper", "static", "struct"),
+    "shoal.core.registry": (
+        "make",
+        "register",
+    ),
+    "shoal.core.spaces": (
+        "Box",
+        "Dict",
+        "Discrete",
+        "MultiDiscrete",
+        "Tuple",
+    ),
+    "shoal.core.struct": (
+        "Number",
+        "hyper",
+        "static",
+        "struct",
+    ),
+    "shoal.core.wrappers": (
+        "FlattenObservation",
+        "ScaleReward",
+        "TransformReward",
+    ),
     "shoal.grid.checks": ("check_level",),
+    "shoal.grid.wrappers": ("ActionBonus",),
+    "shoal.studies.bsuite": (
+        "BsuiteResult",
+        "bsuite",
+    ),
     "shoal.studies.runs": ("train",),
+    "shoal.studies.sweeps": (
+        "suites",
+        "train_all",
+        "train_suite",
+    ),
+    "shoal.studies.throughput": (
+        "Throughput",
+        "throughput",
+    ),
     "shoal.training.comparison": ("compare",),
+    "shoal.training.export": ("export",),
     "shoal.training.host": ("prepare",),
-    "shoal.training.playing": ("evaluate", "record", "rollout"),
-    "shoal.training.policy": ("Policy",),
-    "shoal.training.result": ("Result", "load", "load_result"),
+    "shoal.training.playing": (
+        "evaluate",
+        "record",
+        "rollout",
+    ),
+    "shoal.training.policy": (
+        "Policies",
+        "Policy",
+    ),
+    "shoal.training.recording": (
+        "load_demonstrations",
+        "save_demonstrations",
+    ),
+    "shoal.training.result": (
+        "Result",
+        "load",
+        "load_result",
+    ),
+    "shoal.training.stopping": ("Stopped",),
     "shoal.viz.gif": ("animate",),
+    "shoal.viz.videos": ("render",),
 }
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name: a function, a building block, or an agent's class."""
+    """Import a public name: a function, a building block, a wrapper, or an agent's class, also of a plug-in."""
     if name in _HOME_OF:
         return getattr(importlib.import_module(_HOME_OF[name]), name)
     if name == "__version__":
@@ -79,4 +175,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME_OF, "PPO", "__version__"])
+    return sorted([*_HOME_OF, "__version__"])

@@ -8,11 +8,11 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.agents.presets import presets
-from shoal.cli.train import suites
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import evaluate
+from shoal.studies.sweeps import suites
 
 # Lowest share of successful episodes that each preset promises.
 PROMISED = dict.fromkeys(suites()["minigrid-10"]["envs"], 0.95)

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from shoal.cli.bsuite import _chosen
 from shoal.cli.main import main
 from shoal.envs.bsuite.experiments import EXPERIMENTS
+from shoal.studies.bsuite import chosen_experiments
 from shoal.training.loop import Run
 from shoal.training.stopping import Stopped
 
@@ -66,7 +66,7 @@ def test_a_stopped_run_goes_on_to_the_same_logs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Run, "_chunk", stops_in_the_sixth)
     capsys.readouterr()
     assert main([*words, "--no-figures", "--name", "parts"]) == 130
-    assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().out
+    assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().err
     assert main(["bsuite", "--resume", "runs/parts"]) == 0
     assert len(chunks) == 6 + 3  # the first program is whole, the second has one of its four records
     whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
@@ -102,10 +102,10 @@ def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
         (["ppo", "--experiments", "catsh"], "experiment 'catsh' is not registered. Did you mean catch"),
         (["ppo", "--episodes-scale", "0"], "must be above 0, and at most 1"),
         (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
-        (["ppo", "--resume", "runs/x"], "--resume continues a folder as it is: write nothing else"),
-        (["ppo", "--resume=runs/x"], "--resume continues a folder as it is: write nothing else"),
-        (["--resume=runs/x", "--quick"], "--resume continues a folder as it is: write nothing else"),
-        (["--resume"], "--resume continues a folder as it is"),
+        (["ppo", "--resume", "runs/x"], "--resume continues a folder as it is: ask for nothing else"),
+        (["ppo", "--resume=runs/x"], "--resume continues a folder as it is: ask for nothing else"),
+        (["--resume=runs/x", "--quick"], "--resume continues a folder as it is: ask for nothing else"),
+        (["--resume"], "--resume needs a value"),
         (["--resume", "runs/x"], "runs/x holds no agent's bsuite: it has no bsuite.json"),
         (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),
         (["ppo", "--experiments", "catch", "--num-minibatches", "3"], "does not divide"),
@@ -118,18 +118,20 @@ def test_mistakes_are_answered_in_a_line(words, answer, capsys, tmp_path):
 
 
 def test_mnist_is_left_out_where_its_files_are_missing(monkeypatch, capsys):
-    assert _chosen("") == list(EXPERIMENTS) and not capsys.readouterr().out
+    assert chosen_experiments([]) == (list(EXPERIMENTS), [])
     monkeypatch.delenv("SHOAL_MNIST")
-    assert _chosen("") == [name for name in EXPERIMENTS if not name.startswith("mnist")]
-    assert "mnist is left out: MNISTBandit needs MNIST's training files" in capsys.readouterr().out
-    assert _chosen("noise") == [name for name, e in EXPERIMENTS.items() if "noise" in e.tags and name != "mnist_noise"]
+    found, left_out = chosen_experiments([])
+    assert found == [name for name in EXPERIMENTS if not name.startswith("mnist")]
+    assert left_out[0].startswith("mnist is left out: MNISTBandit needs MNIST's training files") and len(left_out) == 3
+    noisy = [name for name, e in EXPERIMENTS.items() if "noise" in e.tags and name != "mnist_noise"]
+    assert chosen_experiments(["noise"])[0] == noisy
     assert main(["bsuite", "ppo", "--experiments", "mnist"]) == 2
     assert "SHOAL_MNIST" in capsys.readouterr().err
 
 
 def test_experiments_are_chosen_by_name_or_tag():
-    assert _chosen("memory, bandit") == ["bandit", "memory_len", "memory_size"]
-    assert _chosen("scale") == [name for name in EXPERIMENTS if name.endswith("_scale")]
+    assert chosen_experiments(["memory", "bandit"])[0] == ["bandit", "memory_len", "memory_size"]
+    assert chosen_experiments(["scale"])[0] == [name for name in EXPERIMENTS if name.endswith("_scale")]
 
 
 def test_ranges_of_ids_are_one_row(capsys):

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.cli.game import keys_of
 from shoal.cli.main import main
-from shoal.cli.play import keys_of
 from shoal.cli.screen import LEAVE, Size, half_blocks, shrunk
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -151,7 +151,7 @@ def test_an_error_puts_the_terminal_back(console, monkeypatch):
     def fall_over(self, key):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr("shoal.cli.play.Game.press", fall_over)
+    monkeypatch.setattr("shoal.cli.game.Game.press", fall_over)
     console.press(UP)
     with pytest.raises(RuntimeError, match="out of order"):
         play(console, "MiniGrid-Empty-5x5-v0")
@@ -198,8 +198,8 @@ def test_it_is_refused_without_a_terminal(capsys):
         (["Probe-ConstantReward-v0"], "has no picture to look at"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "3,5"], "--env.view-size has several values"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "4"], "view_size=4 must be odd"),
-        (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed?"),
-        ([], "required: ENV"),
+        (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),
+        ([], "required: ENV|RUN"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_painted(capsys, words, said):

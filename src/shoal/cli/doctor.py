@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from shoal.cli.parser import Parser
+from shoal.cli.parser import Line, Parser
 from shoal.training.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
 
 DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
 
-def doctor(words: list[str]) -> int:
+def doctor_parser() -> Parser:
+    """The options of the command: none."""
+    return Parser("doctor", "", "Devices, cache, known bugs, what to install.")
+
+
+def doctor(line: Line) -> int:
     """Print the facts, then advice. Returns 1 where there is some."""
-    Parser(prog="shoal doctor", description="Devices, cache, known bugs, what to install.").parse_all(words)
     import jax
 
     devices = jax.local_devices()

@@ -3,40 +3,52 @@
 Nothing at the top of this file imports JAX: `shoal --help` answers at once.
 """
 
-import argparse
 import importlib
 import os
 import sys
 import traceback
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
-from shoal.cli.parser import hyphened, value_after, whole_number
+from shoal.cli import terminal
+
+if TYPE_CHECKING:
+    from shoal.cli.parser import Parser, Split
 
 
 class Command(NamedTuple):
-    """A subcommand: the module and function behind it, and what `shoal --help` says of it."""
+    """A subcommand: where its function lies, and what `shoal --help` says of it."""
 
     module: str
     function: str
     summary: str
     wakes_jax: bool = True
 
+    def load(self) -> ModuleType:
+        """The module, which imports no JAX by itself."""
+        return importlib.import_module(self.module)
+
+    def parser(self, name: str) -> "Parser":
+        """Its options: what the function `NAME_parser` of the module returns."""
+        return getattr(self.load(), f"{name}_parser")()
+
 
 COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
-    "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in changed worlds"),
-    "render": Command("shoal.cli.runs", "render", "film a run's members, or a world under random actions"),
-    "play": Command("shoal.cli.play", "play", "play a world by hand in the terminal, or watch a policy play"),
+    "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
+    "render": Command("shoal.cli.runs", "render", "film a run's members, or an environment under random actions"),
+    "play": Command("shoal.cli.play", "play", "play an environment by hand in the terminal, or watch a policy play"),
     "plot": Command("shoal.cli.runs", "plot", "draw the learning curves of one run or several"),
     "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share"),
     "record": Command("shoal.cli.runs", "record", "write what a policy does to a file, for another to imitate"),
-    "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal", wakes_jax=False),
+    "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal"),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, and draw its radar"),
-    "bench": Command("shoal.cli.measure", "measure", "measure steps per second on this machine"),
+    "bench": Command("shoal.cli.bench", "bench", "measure steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "devices, cache, known bugs, what to install"),
+    "completion": Command("shoal.cli.completion", "completion", "print what completes commands in bash or zsh"),
 }
 EXAMPLES = """examples:
   shoal train ppo CartPole-v1
@@ -48,31 +60,35 @@ EXAMPLES = """examples:
   shoal play zoo:ppo/CartPole-v1
   shoal compare runs/a runs/b
 """
-INTERRUPTED, MISTAKE = 130, 2
+MISTAKE = 2
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a command line and return the exit status: 0, 2 for a mistake in the input, 130 after Ctrl-C.
+    """Run a command line and return the exit status: 0, or 2 for a mistake in the input.
 
-    `shoal doctor` also ends with 1, where something needs attention.
+    A run that was asked to stop, and saved, ends with 128 and the number of the signal: 130 after Ctrl-C, 143 after
+    SIGTERM, 129 when the terminal closed. `shoal doctor` ends with 1, where something needs attention.
     """
-    as_command = words is None
-    words = list(sys.argv[1:] if words is None else words)
-    words = [hyphened(word) for word in words]
+    if words is not None:
+        return _answer(list(words))
+    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["bsuite"]))
+    return terminal.leave(_answer(sys.argv[1:]))
+
+
+def _answer(words: list[str]) -> int:
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
     try:
         return _dispatch(words)
     except KeyboardInterrupt:
         print("shoal: interrupted.", file=sys.stderr)
-        if as_command:
-            sys.stdout.flush()
-            os._exit(INTERRUPTED)  # threads that compile or train are not waited for: files survive a kill
-        return INTERRUPTED
+        return terminal.INTERRUPTED
     except BrokenPipeError:  # `shoal envs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.silence(sys.stdout)
         return 0
     except Exception as error:
+        if (status := _stopped_by(error)) and not debug:
+            print(f"shoal: {error}", file=sys.stderr)
+            return status
         if debug or not _is_mistake(error):
             raise
         print(f"shoal: {_in_one_line(error)}", file=sys.stderr)
@@ -88,24 +104,48 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"shoal {shoal.__version__}")
         return 0
-    name = words.pop(0)
+    if any("\0" in word for word in words):
+        raise ValueError("a word on the command line holds the character NUL, which no name and no number has.")
+    words = [word for word in words if word != "--debug"]  # which may stand anywhere
+    name = words.pop(0) if words else "--debug"
     if name not in COMMANDS:
         from shoal.core.errors import did_you_mean
 
         raise ValueError(f"unknown command {name!r}.{did_you_mean(name, COMMANDS)} `shoal --help` lists all.")
     command = COMMANDS[name]
-    if command.wakes_jax and "jax" not in sys.modules and not _only_help(name, words):
-        from shoal.training.host import prepare
+    parser = command.parser(name)
+    split = parser.split(words)
+    if split.wants_help and not split.has_names:
+        print(parser.format_help())
+        return 0
+    if command.wakes_jax:
+        _prepare(name, split)
+    if split.wants_help:
+        print(parser.help_for(split))
+        return 0
+    return getattr(command.load(), command.function)(parser.finish(split)) or 0
 
-        if name == "bench" and value_after("--device", words) == "cpu":
-            os.environ["JAX_PLATFORMS"] = "cpu"  # JAX takes the best there is otherwise
-        prepare(cache="--no-cache" not in words, threads=_threads(words), small_loop=_small_loop(name, words))
-    function = getattr(importlib.import_module(command.module), command.function)
-    return function([word for word in words if word != "--no-cache"]) or 0
+
+def _prepare(name: str, split: "Split") -> None:
+    """Set the host up before JAX starts; nothing where it runs already, as in tests."""
+    if "jax" in sys.modules:
+        return
+    from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare
+
+    options = split.options
+    has_network = name != "bench" or options.policy == "mlp"
+    if getattr(options, "device", None) == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"  # JAX takes the best there is otherwise
+    prepare(
+        cache=not options.no_cache,
+        threads=max(getattr(options, "threads", None) or 0, 0),
+        small_loop=SMALL_LOOP if has_network else STEPPING_LOOP,
+    )
+    check_platform()
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:8}  {command.summary}" for name, command in COMMANDS.items())
+    rows = "\n".join(f"  {name:10}  {command.summary}" for name, command in COMMANDS.items())
     return (
         f"usage: shoal COMMAND ...\n\nReinforcement learning by the thousand, in one compiled program.\n\n{rows}\n\n"
         f"  --help, --version; --debug shows where an error comes from; --no-cache compiles everything anew\n"
@@ -113,28 +153,16 @@ def _help() -> str:
     )
 
 
-def _small_loop(name: str, words: list[str]) -> int:
-    from shoal.training.host import SMALL_LOOP, STEPPING_LOOP
+def _stopped_by(error: Exception) -> int:
+    """The exit status of a run that was asked to stop; 0 for any other error."""
+    from shoal.training.stopping import Stopped
 
-    without_network = name == "bench" and value_after("--policy", words) != "mlp"
-    return STEPPING_LOOP if without_network else SMALL_LOOP
-
-
-def _only_help(name: str, words: list[str]) -> bool:
-    return name in ("train", "bsuite") and words[:1] in ([], ["--help"], ["-h"])
-
-
-def _threads(words: list[str]) -> int:
-    """What `--threads` asks for; 0 where it asks for nothing, or for what the command will refuse."""
-    try:
-        return max(whole_number(value_after("--threads", words) or "0"), 0)
-    except argparse.ArgumentTypeError:
-        return 0
+    return 128 + error.signal if isinstance(error, Stopped) else 0
 
 
 def _is_mistake(error: Exception) -> bool:
     """Whether shoal itself raised it, on purpose, or a file is the reason: any other error is a bug, with traceback."""
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.filename is not None):
         return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
         return False
@@ -147,6 +175,8 @@ def _in_one_line(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         text = f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        text = f"this needs more memory than there is: {text or 'ask for smaller sizes'}"
     return " ".join(text.split())
 
 

@@ -1,35 +1,48 @@
-"""`shoal play`: play a world by hand, in the terminal (or watch a policy play: `watch.py`)."""
+"""`shoal play`: play an environment by hand in the terminal, or watch a policy play (`watch.py`)."""
 
-import argparse
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
+from shoal.cli.game import LEVEL_HELP, QUIT, Game
+from shoal.cli.parser import Line, Parser, whole_number
+from shoal.cli.runs import WHICH, fixed_only, is_run, refuse_for_env
+from shoal.cli.screen import Screen
+from shoal.cli.watch import watch
 
-from shoal.cli.parser import Parser, whole_number
-from shoal.cli.screen import Screen, Size, shrunk
-
-TEXT_LINES = 4
-SMALLEST_TILE, LARGEST_TILE = 4, 32
-EXAMPLES = "examples:\n  shoal play MiniGrid-DoorKey-8x8-v0\n  shoal play MiniGrid-FourRooms-v0 --env.agent-pov true"
-QUIT, AFRESH = ("q", "escape"), ("r", "backspace")
-# MiniGrid's manual control, and letters that are easier to remember.
-TILE_WORLD_KEYS = {
-    "left": 0, "right": 1, "up": 2, "p": 3, "tab": 3, "pageup": 3, "d": 4, "pagedown": 4, "space": 5, "t": 5,
-    "enter": 6,
-}  # fmt: skip
-TILE_WORLD_HELP = "arrows walk  p pick up  d drop  space toggle  enter done"
+EXAMPLES = """  shoal play MiniGrid-DoorKey-8x8-v0
+  shoal play MiniGrid-FourRooms-v0 --env.agent-pov true
+  shoal play zoo:ppo/CartPole-v1
+  shoal play runs/ppo-CartPole-v1 --member 3 --speed 30"""
 
 
-def play(words: list[str]) -> None:
-    """Keys become actions, states pictures, until `q`. What names a run is watched instead."""
-    from shoal.cli import watch
+def play_parser() -> Parser:
+    """The options of the command; the fields of an environment are flags too."""
+    parser = Parser(
+        "play",
+        "ENV|RUN [options]",
+        "Play an environment by hand in the terminal, or watch a trained policy play. Keys in grid levels: "
+        f"{LEVEL_HELP}; in other environments a digit is an action. Of a policy, space stops it and lets it go on. "
+        "r begins anew, q or Escape quits.",
+        EXAMPLES,
+        named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
+    )
+    what = "the name of an environment or file.py:Class; or a run folder or zoo:AGENT/ENV"
+    parser.add_argument("what", metavar="ENV|RUN", help=what)
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
+    policy = parser.add_argument_group("where a policy plays")
+    policy.add_argument("--member", metavar="M", help="a number, or `best` (default)")
+    policy.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
+    policy.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    policy.add_argument("--speed", type=whole_number, metavar="N", help="steps a second (default 15)")
+    return parser
 
-    if _is_run(watch.options().positional("run", words)):
-        return watch.watch(words)
-    env, seed = _world(words)
-    game = Game(env, seed)
+
+def play(line: Line) -> None:
+    """Keys become actions, states pictures, until `q`."""
+    if is_run(line.options.what):
+        watch(line.options)
+        return
+    refuse_for_env(line.options, ("member", "which", "sample", "speed"), line.options.what, "played by hand")
+    game = Game(_environment(line), line.options.seed)
     with Screen() as screen:
         screen.show(None, ["compiling ..."])
         game.begin()
@@ -43,117 +56,17 @@ def play(words: list[str]) -> None:
     print(game.summary())
 
 
-class Game:
-    """One world under a player's hands, episode after episode."""
-
-    def __init__(self, env: Any, seed: int) -> None:
-        import jax
-
-        from shoal.core.keys import make_key
-        from shoal.grid.level import Level
-
-        self.env, self.is_level = env, isinstance(env, Level)
-        self.keys = keys_of(env.action_space.n, self.is_level) if hasattr(env.action_space, "n") else {}
-        self._fold, self._key = jax.random.fold_in, make_key(seed)
-        self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
-        self.returns: list[float] = []
-        self.ended = ""
-
-    def begin(self) -> None:
-        """A new episode."""
-        self._episode_key = self._fold(self._key, len(self.returns))
-        _, self.state = self._reset(self._episode_key)
-        self.returns.append(0.0)
-        self.reward, self.ended = 0.0, ""
-
-    def press(self, key: str) -> None:
-        """Do what a key stands for; nothing where it stands for nothing."""
-        if key in AFRESH or self.ended:
-            self.begin()
-        elif key in self.keys:
-            self._act(self.keys[key])
-
-    def _act(self, action: Any) -> None:
-        key = self._fold(self._episode_key, self.state.time + 1)
-        given = np.asarray(action, self.env.action_space.dtype)
-        _, self.state, reward, terminated, truncated, _ = self._step(key, self.state, given)
-        self.reward = float(reward)
-        self.returns[-1] += self.reward
-        self.ended = "terminated" if terminated else "out of time" if truncated else ""
-
-    def picture(self, size: Size) -> tuple[Any, bool]:
-        """A picture that fits, and whether it is too small to be seen well."""
-        room = Size(size.columns, max(1, size.rows - TEXT_LINES))
-        if not self.is_level:
-            return shrunk(np.asarray(self.env.render(self.state)), room), False
-        width, height = (self.env.view_size,) * 2 if self.env.agent_pov else self.env.shape
-        tile = min(room.columns // width, 2 * room.rows // height)
-        fitting = self.env.replace(tile_size=min(max(tile, 1), LARGEST_TILE))
-        picture = np.asarray(fitting.render(self.state))
-        return (picture if tile else shrunk(picture, room)), tile < SMALLEST_TILE
-
-    def lines(self, small: bool) -> list[str]:
-        """What is said below the picture."""
-        limit = "" if self.env.max_steps is None else f"/{int(self.env.max_steps)}"
-        count = f"step {int(self.state.time)}{limit}  reward {self.reward:.4g}  return {self.returns[-1]:.4g}"
-        task = self.env.mission_text(self.state) if self.is_level else type(self.env).__name__
-        hint = "enlarge the window, or add --env.agent-pov true" if small else self._help()
-        return [task, f"{self.ended}: any key goes on  {count}" if self.ended else count, f"{hint}  r new  q quit"]
-
-    def _help(self) -> str:
-        return TILE_WORLD_HELP if self.is_level else f"0 to {self.env.action_space.n - 1} act, left and right too"
-
-    def summary(self) -> str:
-        """What is left on the terminal."""
-        numbers = ", ".join(f"{number:.4g}" for number in self.returns)
-        return f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)} of {type(self.env).__name__}: {numbers}"
-
-
-def _is_run(word: str) -> bool:
-    from shoal.training.folder import ZOO_PREFIX
-
-    return word.startswith(ZOO_PREFIX) or (word != "" and (Path(word) / "spec.json").is_file())
-
-
-def keys_of(num_actions: int, is_level: bool) -> Mapping[str, int]:
-    """The action of each key."""
-    if is_level:
-        return {key: action for key, action in TILE_WORLD_KEYS.items() if action < num_actions}
-    return {"left": 0, "right": num_actions - 1, **{str(i): i for i in range(min(num_actions, 10))}}
-
-
-def _world(words: list[str]) -> tuple[Any, int]:
-    """The world that was asked for, with its constants, and the seed. Raises where it cannot be played."""
-    from shoal.cli.fields import add_flags, flags_of, read_flags
-    from shoal.core.registry import ENVS
+def _environment(line: Line) -> Any:
+    """The environment that was asked for. Raises ValueError where it cannot be played with keys."""
+    from shoal.core.registry import make
     from shoal.core.spaces import Discrete
     from shoal.viz.videos import has_picture
 
-    parser = Parser(
-        prog="shoal play",
-        usage="shoal play ENV [options]",
-        description="Play a world by hand, in the terminal; `shoal play RUN` watches a policy play (its --help says "
-        f"more). Keys in tile worlds: {TILE_WORLD_HELP}. In others a digit is an action. r begins anew, q or Escape "
-        "quits.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("env", metavar="ENV", help="the name of an environment, or file.py:Class")
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
-    flags = []
-    if name := parser.positional("env", words):
-        entry = ENVS[name]
-        flags = flags_of(entry.cls, entry.preset, prefix="env.")
-        add_flags(parser, f"the world {name}", flags)
-    arguments = parser.parse_all(words)
-    given = read_flags(arguments, flags)
-    several = [*given.sweep, *given.variants]
-    if several:
-        raise ValueError(f"--env.{several[0].replace('_', '-')} has several values: one world is played at a time.")
-    env = ENVS[arguments.env].build(**given.fixed)
+    fixed_only(line)
+    name = line.options.what
+    env = make(name, **line.env.fixed)
     if not isinstance(env.action_space, Discrete):
-        raise ValueError(f"{arguments.env} cannot be played with keys: its actions are {env.action_space}.")
+        raise ValueError(f"{name} cannot be played with keys: its actions are {env.action_space}.")
     if not has_picture(env):
-        raise ValueError(f"{arguments.env} has no picture to look at: define render(state) -> uint8 [H, W, 3].")
-    return env, arguments.seed
+        raise ValueError(f"{name} has no picture to look at: define render(state) -> uint8 [H, W, 3].")
+    return env

@@ -6,17 +6,20 @@ import math
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parser import Parser, whole_number
+from shoal.cli.parser import Line, Named, Parser, member_number, whole_number
+
+WHICH = ("last", "best")
 
 
-def evaluate_run(words: list[str]) -> None:
-    """`shoal eval`: a table of greedy and sampled returns, also in changed worlds."""
-    parser = _parser(
+def eval_parser() -> Parser:
+    """The options of `shoal eval`; the fields of the run's environment are flags too."""
+    parser = Parser(
         "eval",
         "RUN [options]",
-        "Evaluate a run on fresh episodes, acting greedily and as in training. A comma list on a constant of the world "
-        "tries every value.",
-        "shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
+        "Evaluate a run on fresh episodes, acting greedily and as in training. A comma list on a field of the "
+        "environment tries every value.",
+        "  shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
+        named=_env_of_run,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="of each member (default 100)")
@@ -24,85 +27,106 @@ def evaluate_run(words: list[str]) -> None:
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
     parser.add_argument("--sample", action="store_true", help="only as in training, not greedily")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
-    flags = _world_flags(parser, parser.positional("run", words))
-    arguments = parser.parse_all(words)
+    return parser
 
+
+def evaluate_run(line: Line) -> None:
+    """`shoal eval`: a table of greedy and sampled returns, also in a changed environment."""
     import numpy as np
 
-    from shoal.cli.fields import read_flags
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
+    from shoal.core.struct import static_fields
     from shoal.training.playing import evaluate
     from shoal.training.policy import load_policies
     from shoal.training.records import score_summary
     from shoal.training.result import load_result
 
-    given = read_flags(arguments, flags)
-    if given.variants:
-        raise ValueError(f"{next(iter(given.variants))} shapes the program: give one value at a time.")
+    arguments, given = line.options, line.env
     _, policies = load_policies(arguments.run, arguments.which)
     result = load_result(arguments.run)
+    if shaping := [name for name in given.sweep if name in static_fields(policies.env)]:
+        raise ValueError(f"{shaping[0]} shapes the program: give one value at a time.")
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
     rows = []
     for values in itertools.product(*given.sweep.values()):
-        world = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
+        fields = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
         for greedy in (False,) if arguments.sample else (True, False):
-            done = evaluate(chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=world)
+            done = evaluate(chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=fields)
             returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
             actions = "greedy" if greedy else "sampled"
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
-                row = [setting_words(world), actions, *score_cells(score_summary(scores))]
+                row = [setting_words(fields), actions, *score_cells(score_summary(scores))]
                 rows.append([setting, *row] if swept else row)
     weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, whatever is asked for
     print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights)")
-    head = ("world", "actions", *SCORE_HEAD)
+    head = ("environment", "actions", *SCORE_HEAD)
     print(table(("setting", *head) if swept else head, rows))
 
 
-def render(words: list[str]) -> None:
-    """`shoal render`: GIFs of a run's best, median and worst member, or of a world under random actions."""
-    parser = _parser(
+def render_parser() -> Parser:
+    """The options of `shoal render`; the fields of an environment are flags too."""
+    parser = Parser(
         "render",
         "RUN|ENV [options]",
-        "Film one episode: of a run's best, median and worst member, or of a world under random actions.",
-        "shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --out cartpole.gif",
+        "Film one episode: of a run's best, median and worst member, or of an environment under random actions.",
+        "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
+        named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
-    parser.add_argument("--which", choices=("last", "best"), help="last weights (default) or the best")
+    parser.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
     parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode here")
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
-    arguments = parser.parse_all(words)
-    if arguments.max_steps is not None and arguments.max_steps < 1:
-        raise ValueError(f"--max-steps {arguments.max_steps} must be at least 1.")
+    return parser
 
-    from shoal.training.folder import locate
 
-    if (locate(arguments.what) / "spec.json").is_file():
-        paths = _film_run(arguments)
-    else:
-        paths = [_film_chance(arguments)]
+def render(line: Line) -> None:
+    """`shoal render`: GIFs of a run's best, median and worst member, or of an environment under random actions."""
+    from shoal.viz.videos import render as film
+
+    options = line.options
+    if options.max_steps is not None and options.max_steps < 1:
+        raise ValueError(f"--max-steps {options.max_steps} must be at least 1.")
+    if not is_run(options.what):
+        refuse_for_env(options, ("member", "which", "sample"), options.what, "filmed under random actions")
+    fixed_only(line)
+    member = options.member if options.member in (None, "best") else member_number(options.member)
+    paths = film(
+        options.what,
+        member=member,
+        which=options.which or "last",
+        greedy=not options.sample,
+        seed=options.seed,
+        max_steps=options.max_steps or 0,
+        env_fields=line.env.fixed,
+        out=options.out,
+    )
     print("\n".join(str(path) for path in paths))
 
 
-def plot(words: list[str]) -> None:
-    """`shoal plot`: learning curves of runs, one figure."""
-    parser = _parser(
+def plot_parser() -> Parser:
+    """The options of `shoal plot`."""
+    parser = Parser(
         "plot",
         "RUN... [options]",
         "Draw learning curves: interquartile mean over seeds with its 95 % interval.",
-        "shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png",
+        "  shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
     parser.add_argument("--x", default="steps", choices=("steps", "wall"), help="environment steps or seconds")
     parser.add_argument(
         "--out", metavar="FILE", help=".png, .svg or .pdf (default: in the run's figures/, or curves.png)"
     )
-    arguments = parser.parse_all(words)
+    return parser
 
+
+def plot(line: Line) -> None:
+    """`shoal plot`: learning curves of runs, one figure."""
+    arguments = line.options
     from shoal.training.folder import RunFolder
     from shoal.viz.curves import plot_run, plot_runs
 
@@ -113,20 +137,24 @@ def plot(words: list[str]) -> None:
         print(plot_runs(arguments.runs, arguments.out or "curves.png", arguments.x))
 
 
-def compare_runs(words: list[str]) -> None:
-    """`shoal compare`: two runs, over the seeds that both have."""
-    parser = _parser(
+def compare_parser() -> Parser:
+    """The options of `shoal compare`."""
+    parser = Parser(
         "compare",
         "A B [options]",
         "Compare two runs by their members' returns: difference of means with a paired bootstrap interval over common "
         "settings and seeds, and the probability that a member of A beats one of B.",
-        "shoal compare runs/a runs/b",
+        "  shoal compare runs/a runs/b",
     )
     parser.add_argument("a", metavar="A", help="a run folder")
     parser.add_argument("b", metavar="B", help="another")
-    parser.add_argument("--metric", default="last", choices=("last", "best"), help="which evaluation (default last)")
-    arguments = parser.parse_all(words)
+    parser.add_argument("--metric", default="last", choices=WHICH, help="which evaluation (default last)")
+    return parser
 
+
+def compare_runs(line: Line) -> None:
+    """`shoal compare`: two runs, over the seeds that both have."""
+    arguments = line.options
     from shoal.cli.table import table
     from shoal.training.comparison import ENOUGH_PAIRS, compare
 
@@ -159,88 +187,107 @@ def _interval(low: float, high: float) -> str:
     return "-" if math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
 
 
-def export(words: list[str]) -> None:
-    """`shoal export`: one member's policy as a small folder to share."""
-    parser = _parser(
+def export_parser() -> Parser:
+    """The options of `shoal export`."""
+    parser = Parser(
         "export",
         "RUN [options]",
         "Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. "
         "It can be loaded, evaluated, filmed and watched like a run.",
-        "shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
+        "  shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
-    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
-    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    _add_member(parser)
     parser.add_argument("--out", metavar="FOLDER", help="where to (default: RUN-policy)")
     parser.add_argument("--half", action="store_true", help="weights in half precision, in half the room")
-    arguments = parser.parse_all(words)
+    return parser
 
+
+def export(line: Line) -> None:
+    """`shoal export`: one member's policy as a small folder to share."""
     from shoal.training.export import export as write
     from shoal.training.folder import ZOO_PREFIX
 
-    member = "best" if arguments.member == "best" else member_number(arguments.member)
+    arguments = line.options
     beside = str(Path(arguments.run))
     if beside.startswith(ZOO_PREFIX):  # not into the package
         beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
-    path = write(arguments.run, arguments.out or f"{beside}-policy", member, arguments.which, arguments.half)
+    out = arguments.out or f"{beside}-policy"
+    path = write(arguments.run, out, _member(arguments), arguments.which, arguments.half)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 
 
-def record(words: list[str]) -> None:
-    """`shoal record`: what a policy does, for another to imitate."""
-    parser = _parser(
+def record_parser() -> Parser:
+    """The options of `shoal record`."""
+    parser = Parser(
         "record",
         "RUN [options]",
         "Write what a policy sees and does to a file, for behaviour cloning.",
-        "shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
+        "  shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
         "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000",
     )
     parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
     parser.add_argument("--steps", type=whole_number, default=10_000, metavar="N", help="how many (default 10,000)")
-    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
-    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
+    _add_member(parser)
     parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
     parser.add_argument("--out", default="demonstrations.npz", metavar="FILE", help="(default demonstrations.npz)")
-    arguments = parser.parse_all(words)
+    return parser
 
+
+def record(line: Line) -> None:
+    """`shoal record`: what a policy does, for another to imitate."""
     from shoal.training import playing
     from shoal.training.recording import save_demonstrations
     from shoal.training.result import load
 
-    member = "best" if arguments.member == "best" else member_number(arguments.member)
-    policy = load(arguments.run, member, arguments.which)
+    arguments = line.options
+    policy = load(arguments.run, _member(arguments), arguments.which)
     told = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
     path = save_demonstrations(arguments.out, told)
     print(f"{path} ({len(told):,} steps, {path.stat().st_size / 1000:.0f} kB)")
 
 
-def _parser(name: str, usage: str, description: str, examples: str) -> Parser:
-    return Parser(
-        prog=f"shoal {name}",
-        usage=f"shoal {name} {usage}",
-        description=description,
-        epilog=f"examples:\n  {examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def is_run(what: str | None) -> bool:
+    """Whether a word names a run folder, an exported policy, or one of the zoo; not an environment."""
+    from shoal.training.folder import ZOO_PREFIX
+
+    return bool(what) and (what.startswith(ZOO_PREFIX) or (Path(what) / "spec.json").is_file())
 
 
-def _world_flags(parser: Parser, run: str) -> list:
-    """Add flags for the constants of the world that a run was made in; none where no run is named."""
-    if not run:
-        return []
-    from shoal.cli.fields import add_flags, flags_of
-    from shoal.core.registry import ENVS
+def refuse_for_env(options: argparse.Namespace, names: tuple[str, ...], env: str, instead: str) -> None:
+    """Raise ValueError for an option that means something for a run only."""
+    for name in names:
+        if getattr(options, name):
+            raise ValueError(f"--{name} is for a run; {env} is an environment, {instead}.")
+
+
+def fixed_only(line: Line) -> None:
+    """Raise ValueError for a field of the environment with several values, where one is shown at a time."""
+    for name in line.env.sweep:
+        option = f"--env.{name.replace('_', '-')}"
+        raise ValueError(f"{option} has several values: one environment is shown at a time.")
+
+
+def _env_of_run(options: argparse.Namespace) -> Named:
+    if not options.run:
+        return {}
     from shoal.training.folder import RunFolder
     from shoal.training.policy import check_complete
 
-    folder = RunFolder(run)
+    folder = RunFolder(options.run)
     spec = check_complete(folder)
-    flags = flags_of(ENVS[spec.env].cls, ENVS[spec.env].preset, prefix="env.")
-    add_flags(parser, f"the world {spec.env}", flags)
-    return flags
+    return {"env": spec.env}
+
+
+def _add_member(parser: Parser) -> None:
+    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
+    parser.add_argument("--which", default="last", choices=WHICH, help="last weights (default) or the best")
+
+
+def _member(options: argparse.Namespace) -> int | str:
+    return "best" if options.member == "best" else member_number(options.member)
 
 
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
@@ -248,54 +295,3 @@ def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
         return policies
     number = member if member == "best" else member_number(member, ", `best` or `all`")
     return policies[result.number_of(number, which)]
-
-
-def member_number(text: str, others: str = " or `best`") -> int:
-    """The number that was given for `--member`, which may also be `others`. Raises ValueError for anything else."""
-    if not text.lstrip("-").isdigit():
-        raise ValueError(f"--member {text} is unknown: give a number{others}.")
-    return int(text)
-
-
-def _film_run(arguments: argparse.Namespace) -> list[Path]:
-    from shoal.core.keys import make_key
-    from shoal.training.folder import run_name
-    from shoal.training.policy import load_policies
-    from shoal.training.result import load_result
-    from shoal.viz.videos import camera_for, draw_members, film
-
-    which, greedy = arguments.which or "last", not arguments.sample
-    result = load_result(arguments.what)
-    ranking = result.ranking(which)
-    plan, policies = load_policies(arguments.what, which)
-    horizon = arguments.max_steps or plan.horizon
-    is_exported = bool(result.exported)
-    if arguments.member is None and not arguments.out and not is_exported:
-        camera = camera_for(plan, horizon, greedy)
-        key = None if arguments.seed is None else make_key(arguments.seed)
-        return draw_members(plan, policies, ranking, result.folder / "videos", camera, key)
-    asked = arguments.member or "best"
-    member = result.number_of(asked if asked == "best" else member_number(asked), which)
-    policy = policies[member]
-    name = f"{run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{member}.gif"
-    out = Path(arguments.out or (name if is_exported else result.folder / name))
-    return [film(policy, make_key(arguments.seed or 0), horizon, out, policy.name, greedy)]
-
-
-def _film_chance(arguments: argparse.Namespace) -> Path:
-    from shoal.core.keys import make_key
-    from shoal.core.registry import make
-    from shoal.core.struct import to_arrays
-    from shoal.training.policy import Chance, Policy
-    from shoal.viz.videos import film
-
-    if Path(arguments.what).exists() and ":" not in arguments.what:
-        raise FileNotFoundError(f"{arguments.what} is not a run folder: it has no spec.json.")
-    for option in ("member", "which", "sample"):
-        if getattr(arguments, option):
-            raise ValueError(f"--{option} is for a run; {arguments.what} is a world, filmed under random actions.")
-    world = make(arguments.what)
-    horizon = arguments.max_steps or min(int(world.max_steps or 500), 500)
-    policy = Policy(Chance(world.action_space), None, to_arrays(world), "random actions")
-    out = Path(arguments.out or f"{arguments.what.rpartition(':')[2]}.gif")
-    return film(policy, make_key(arguments.seed or 0), horizon, out, "random actions", greedy=False)

@@ -1,10 +1,12 @@
 """A terminal to play in: keys as they are pressed, pictures in half blocks; put back as it was at the end."""
 
+import contextlib
 import os
 import re
 import select
+import signal
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ ONE_KEY = re.compile("\x1b\\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
 REST_OF_A_KEY = 0.05  # seconds in which what follows an escape belongs to the same key
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[0m\x1b[?25h\x1b[?1049l"  # another screen, without a cursor; and back
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 CUBE = np.array([0, 95, 135, 175, 215, 255])  # the steps of the 256 colors
 
 
@@ -53,14 +56,31 @@ class Screen:
     def __enter__(self) -> "Screen":
         """Take the terminal over."""
         self._before = self._termios.tcgetattr(self._input)
+        self._handlers: dict[int, Any] = {number: signal.signal(number, self._leave_first) for number in ENDING}
         self._tty.setcbreak(self._input, self._termios.TCSANOW)  # Ctrl-C still interrupts
         self._write(ENTER)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Put it back, whatever happened."""
-        self._termios.tcsetattr(self._input, self._termios.TCSANOW, self._before)
-        self._write(LEAVE)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._put_back()
+
+    def _leave_first(self, signum: int, frame: FrameType | None) -> None:
+        """Put the terminal back, then do what the signal did before."""
+        self._put_back()
+        handler = self._handlers[signum]
+        if callable(handler):
+            handler(signum, frame)
+        elif handler is signal.SIG_DFL:
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+
+    def _put_back(self) -> None:
+        with contextlib.suppress(OSError, self._termios.error):  # the terminal may be gone
+            self._termios.tcsetattr(self._input, self._termios.TCSANOW, self._before)
+            os.write(sys.stdout.fileno(), LEAVE.encode())  # not `print`, which a signal may have interrupted
 
     @property
     def size(self) -> Size:

@@ -3,18 +3,20 @@
 import argparse
 from typing import Any
 
-from shoal.cli.parser import Parser, whole_number
-from shoal.cli.play import AFRESH, QUIT, Game
+from shoal.cli.game import AFRESH, QUIT, Game
+from shoal.cli.parser import member_number
 from shoal.cli.screen import Screen
 
-EXAMPLES = "examples:\n  shoal play zoo:ppo/CartPole-v1\n  shoal play runs/ppo-CartPole-v1 --member 3 --speed 30"
 LINGER = 1.0  # seconds that the end of an episode stays on the screen
+SPEED = 15  # steps a second
 
 
-def watch(words: list[str]) -> None:
+def watch(options: argparse.Namespace) -> None:
     """A policy plays, episode after episode, until `q`."""
-    arguments = _arguments(words)
-    game = Watched(_policy(arguments), arguments.seed, greedy=not arguments.sample)
+    speed = SPEED if options.speed is None else options.speed
+    if not 1 <= speed <= 1_000_000:
+        raise ValueError(f"--speed {speed} must be at least 1 step a second, and at most a million.")
+    game = Watched(_policy(options), options.seed, greedy=not options.sample)
     with Screen() as screen:
         screen.show(None, ["compiling ..."])
         game.begin()
@@ -22,7 +24,7 @@ def watch(words: list[str]) -> None:
         while True:
             picture, small = game.picture(screen.size)
             screen.show(picture, game.lines(small))
-            wait = None if is_paused else LINGER if game.ended else 1 / arguments.speed
+            wait = None if is_paused else LINGER if game.ended else 1 / speed
             key = screen.key(wait)
             if key in QUIT:
                 break
@@ -36,7 +38,7 @@ def watch(words: list[str]) -> None:
 
 
 class Watched(Game):
-    """A world in which a policy acts."""
+    """An environment in which a policy acts."""
 
     def __init__(self, policy: Any, seed: int, greedy: bool = True) -> None:
         import jax
@@ -63,39 +65,12 @@ class Watched(Game):
         return "space stops and goes on"
 
 
-def options() -> Parser:
-    """What may be said about a policy to watch."""
-    parser = Parser(
-        prog="shoal play",
-        usage="shoal play RUN [options]",
-        description="Watch a trained policy play, in the terminal. Space stops it, r begins anew, q or Escape quits.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("run", metavar="RUN", help="a run folder, or a policy that comes with shoal: zoo:AGENT/ENV")
-    parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
-    parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
-    parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
-    parser.add_argument("--speed", type=whole_number, default=15, metavar="N", help="steps a second (default 15)")
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
-    return parser
-
-
-def _arguments(words: list[str]) -> argparse.Namespace:
-    arguments = options().parse_all(words)
-    if arguments.speed < 1:
-        raise ValueError(f"--speed {arguments.speed} must be at least 1 step a second.")
-    return arguments
-
-
-def _policy(arguments: argparse.Namespace) -> Any:
-    from shoal.cli.runs import member_number
+def _policy(options: argparse.Namespace) -> Any:
     from shoal.training.result import load
     from shoal.viz.videos import has_picture
 
-    member = arguments.member if arguments.member == "best" else member_number(arguments.member)
-    policy = load(arguments.run, member, arguments.which)
+    member = "best" if options.member in (None, "best") else member_number(options.member)
+    policy = load(options.what, member, options.which or "last")
     if not has_picture(policy.env):
-        raise ValueError(f"{arguments.run} plays a world that has no picture to look at.")
+        raise ValueError(f"{options.what} plays in an environment that has no picture to look at.")
     return policy

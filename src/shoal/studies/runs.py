@@ -69,8 +69,8 @@ def train(
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; anything else that is given must then agree with it. Where a file of your own that it was made with is
-    gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C finishes the chunk and raises
-    `Stopped`.
+    gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C, SIGTERM and SIGHUP finish the
+    chunk and raise `Stopped`.
 
     Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
     here, for the rest of the process. `cache=False` leaves it alone.

@@ -1,6 +1,7 @@
 """What must be decided before JAX starts: its thread pool, its small loops, and where compiled programs are kept.
 
-Everything already set in the environment is honored. Only `keep_programs`, which comes later, imports JAX.
+Everything already set in the environment is honored. Only what comes later, `check_platform` and `keep_programs`,
+imports JAX.
 """
 
 import math
@@ -49,6 +50,22 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
     else:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
+
+def check_platform() -> None:
+    """Raise ValueError where `JAX_PLATFORMS` names what is not here. Imports JAX, and starts its devices."""
+    wanted = os.environ.get("JAX_PLATFORMS", "")
+    if wanted in ("", "cpu"):
+        return
+    import jax
+
+    try:
+        jax.local_devices()
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise ValueError(
+            f"JAX_PLATFORMS={wanted}, but JAX cannot start that here ({str(error).strip() or 'it gives no reason'}). "
+            "Unset it to use what there is, or install what is missing: pip install 'shoal[cuda12]' for NVIDIA GPUs."
+        ) from error
 
 
 def with_small_loops(flags: str, size: int = SMALL_LOOP) -> str:

@@ -1,5 +1,6 @@
-"""Videos of a run: the best, the median and the worst member, each in one fresh episode."""
+"""Videos: the best, the median and the worst member of a run, or an environment, each in one fresh episode."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,95 @@ import numpy as np
 
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key, stream
+from shoal.core.registry import make
+from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
+from shoal.training.folder import locate, run_name
 from shoal.training.plan import Plan
-from shoal.training.policy import Policies, Policy
+from shoal.training.policy import Chance, Policies, Policy, load_policies
+from shoal.training.result import load_result
 from shoal.viz.gif import animate
+
+FILMED_STEPS = 500  # of an environment under random actions, at most
+
+
+def render(
+    what: Path | str | Env | Policy,
+    *,
+    member: int | str | None = None,
+    which: str = "last",
+    greedy: bool = True,
+    seed: int | None = None,
+    max_steps: int = 0,
+    env_fields: Mapping[str, Any] | None = None,
+    out: Path | str | None = None,
+) -> list[Path]:
+    """Film one episode as GIFs and return their paths.
+
+        shoal.render("runs/ppo-CartPole-v1")                     # its best, median and worst member
+        shoal.render("runs/ppo-CartPole-v1", member=3, out="three.gif")
+        shoal.render("CartPole-v1", env_fields={"gravity": 20})  # under random actions
+
+    `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. Of a run with three
+    members or more, `member=None` films three, otherwise the best one; it may be a number or "best". `member`, `which`
+    and `greedy` are for runs, `env_fields` for an environment by name. By default the files go to the run's `videos/`,
+    or into the folder at hand. Raises ValueError for an option that does not belong to what is filmed, and
+    NotImplementedError for an environment without a picture.
+    """
+    if max_steps < 0:
+        raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the time limit.")
+    if isinstance(what, (str, Path)) and (locate(what) / "spec.json").is_file():
+        if env_fields:
+            raise ValueError("env_fields is for an environment by name: a run is filmed in the one it was trained in.")
+        return _render_run(what, member, which, greedy, seed, max_steps, out)
+    if member is not None or which != "last":
+        raise ValueError(f"member and which are for a run, which {what} is not.")
+    if isinstance(what, Policy):
+        policy, title, horizon = what, what.name or "policy", max_steps or _steps_of(what.env)
+        name = f"{type(what.env).__name__}.gif"
+    else:
+        env, name = _env_to_film(what, env_fields)
+        policy = Policy(Chance(env.action_space), None, to_arrays(env), "random actions")
+        title, horizon, greedy = "random actions", max_steps or _steps_of(env), False
+    return [film(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy)]
+
+
+def _env_to_film(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tuple[Env, str]:
+    """An environment, and a name for its GIF."""
+    if isinstance(what, Env):
+        return what.replace(**(fields or {})), f"{type(what).__name__}.gif"
+    if Path(what).exists() and ":" not in str(what):
+        raise FileNotFoundError(f"{what} is not a run folder: it has no spec.json.")
+    return make(str(what), **(fields or {})), f"{run_name(str(what).rpartition(':')[2])}.gif"
+
+
+def _steps_of(env: Env) -> int:
+    return min(int(env.max_steps or FILMED_STEPS), FILMED_STEPS)
+
+
+def _render_run(
+    run: Path | str,
+    member: int | str | None,
+    which: str,
+    greedy: bool,
+    seed: int | None,
+    max_steps: int,
+    out: Path | str | None,
+) -> list[Path]:
+    result = load_result(run)
+    ranking = result.ranking(which)
+    plan, policies = load_policies(run, which)
+    horizon = max_steps or plan.horizon
+    is_exported = bool(result.exported)
+    if member is None and not out and not is_exported:
+        camera = camera_for(plan, horizon, greedy)
+        key = None if seed is None else make_key(seed)
+        return draw_members(plan, policies, ranking, result.folder / "videos", camera, key)
+    number = result.number_of("best" if member is None else member, which)
+    policy = policies[number]
+    name = f"{run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{number}.gif"
+    path = Path(out or (name if is_exported else result.folder / name))
+    return [film(policy, make_key(seed or 0), horizon, path, policy.name, greedy)]
 
 
 class Camera:
@@ -59,7 +145,7 @@ def cast(ranking: list[int]) -> dict[str, int]:
 
 
 def film(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True) -> Path:
-    """Record one episode of one policy in its world and draw it. `key` is consumed."""
+    """Record one episode of one policy in its environment and draw it. `key` is consumed."""
     _check_picture(policy.env)
     actor, weights, env = jax.tree.map(lambda x: np.asarray(x)[None], (policy.actor, policy.weights, policy.env))
     episodes = Camera(actor, env, horizon, greedy).record(actor, weights, env, key)
@@ -67,7 +153,7 @@ def film(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy:
 
 
 def has_picture(env: Any) -> bool:
-    """Whether a world, or the one inside its wrappers, can be drawn."""
+    """Whether an environment, or the one inside its wrappers, can be drawn."""
     while hasattr(env, "env"):
         env = env.env
     return type(env).render is not Env.render
@@ -81,7 +167,7 @@ def _check_picture(env: Any) -> None:
 
 
 def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
-    """One recorded episode, up to its end, as a GIF. Raises NotImplementedError for a world without a picture."""
+    """One recorded episode, up to its end, as a GIF. Raises NotImplementedError where the env has no picture."""
     steps = int(np.sum(np.asarray(episode.valid)))
     states = jax.tree.map(lambda x: x[: steps + 1], episode.state)
     returns = np.concatenate([[0.0], np.cumsum(np.asarray(episode.reward)[:steps])])

@@ -10,7 +10,6 @@ from bsuite.logging import csv_load
 from bsuite.utils.wrappers import Logging, RewardNoise
 
 from parity.bsuite.replay import assert_replays, play, row
-from shoal.cli.bsuite import _write_csv
 from shoal.core.keys import make_key
 from shoal.envs.bsuite.bandit import SimpleBandit
 from shoal.envs.bsuite.catch import Catch
@@ -19,6 +18,7 @@ from shoal.envs.bsuite.memory_chain import MemoryChain
 from shoal.envs.bsuite.reward_noise import RewardNoise as OurRewardNoise
 from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.scores import Log, score
+from shoal.studies.bsuite import write_csv
 
 
 class Rows(list):
@@ -75,7 +75,7 @@ def test_nothing_is_logged_after_the_last_episode():
 def test_bsuite_loads_the_files_and_gives_the_same_score(tmp_path):
     seen = play(Logbook.over([Catch()], 200), 1_000)
     log = Logbook.over([Catch()], 200).read(row(seen.after, -1), {})
-    _write_csv(tmp_path / "logs" / "bsuite_id_-_catch-0.csv", log)
+    write_csv(tmp_path / "logs" / "bsuite_id_-_catch-0.csv", log)
     frame, _ = csv_load.load_bsuite(str(tmp_path / "logs"))
     assert list(frame.bsuite_id.unique()) == ["catch/0"]
     np.testing.assert_allclose(score("catch", [log]), analysis.score(frame), rtol=1e-6)

@@ -20,13 +20,13 @@ def describe(plans: list[Plan], root: Path) -> str:
 
 def _one(plan: Plan, root: Path) -> str:
     spec, place = plan.spec, plan.placement
-    world = plan.env
+    env = plan.env
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
         ("agent", f"{spec.agent}  {_words(spec.fields)}"),
-        ("world", f"{spec.env}  {_words(spec.env_fields)}"),
-        ("observation", f"{world.observation_space}"),
-        ("action", f"{world.action_space}"),
+        ("environment", f"{spec.env}  {_words(spec.env_fields)}"),
+        ("observation", f"{env.observation_space}"),
+        ("action", f"{env.action_space}"),
         ("weights", f"{_weights(plan):,} numbers a member"),
         ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
         (

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.cli.bench import HORIZON, bench, make_stepper, report, total
 from shoal.core.registry import ENVS
+from shoal.studies.throughput import HORIZON, make_stepper, report, throughput, total
 
 
 def test_the_checksum_is_the_sum_of_all_observations():
@@ -31,7 +31,7 @@ def test_random_actions_reach_every_action():
 
 @pytest.mark.parametrize("policy", ["random", "mlp"])
 def test_it_measures_what_was_asked(policy, tmp_path):
-    rows = list(bench(["Pendulum-v1"], policy=policy, sizes=[1, 4], seconds=0.0))
+    rows = list(throughput(["Pendulum-v1"], policy=policy, sizes=[1, 4], seconds=0.0))
     assert [(r.env, r.num_envs, r.policy) for r in rows] == [("Pendulum-v1", 1, policy), ("Pendulum-v1", 4, policy)]
     assert all(r.steps_per_second > 0 and r.resets_reused == 0 and np.isfinite(r.checksum) for r in rows)
     report(rows, tmp_path / "new" / "bench.json")
@@ -42,7 +42,7 @@ def test_it_measures_what_was_asked(policy, tmp_path):
 
 def test_an_unknown_policy_is_refused_before_anything_runs():
     with pytest.raises(ValueError, match="policy='lstm' is unknown. Choose one of: random, mlp"):
-        next(bench(policy="lstm"))
+        next(throughput(policy="lstm"))
 
 
 def test_the_total_adds_every_leaf():

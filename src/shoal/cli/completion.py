@@ -1,0 +1,89 @@
+"""`shoal completion`: a script that completes commands, options, fields and names in bash or zsh.
+
+The script holds every word, so that completing starts no Python. It is printed anew after an upgrade.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from shoal.cli.parser import Line, Parser
+
+EXAMPLES = """  shoal completion bash > ~/.local/share/bash-completion/completions/shoal
+  shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh"""
+
+TAKES_AGENT = ("train", "bsuite", "agents")  # whose first word is an agent
+TAKES_ENV = ("render", "play", "envs", "bench")  # whose words are environments; a run folder where there is one
+
+# Bash splits a word at `=` and `:` (COMP_WORDBREAKS), so names with a colon are completed behind it.
+SCRIPT = """\
+_shoal() {
+    local word="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]}" agent="${COMP_WORDS[2]}" env="${COMP_WORDS[3]}"
+    local commands="@COMMANDS@"
+    local agents="@AGENTS@"
+    local envs="@ENVS@"
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "$commands" -- "$word"))
+        return
+    fi
+    case "$word" in
+        -*)
+            local options=""
+            case "$command" in
+@OPTIONS@
+            esac
+            case "$command" in
+                train|bsuite)
+                    case "$agent" in
+@AGENT_FIELDS@
+                    esac
+                    ;;
+            esac
+            COMPREPLY=($(compgen -W "$options" -- "$word"))
+            return
+            ;;
+    esac
+    case "$command:$COMP_CWORD" in
+        @TAKES_AGENT@) COMPREPLY=($(compgen -W "$agents" -- "$word")) ;;
+        train:3) COMPREPLY=($(compgen -W "$envs" -- "$word")) ;;
+        @TAKES_ENV@) COMPREPLY=($(compgen -W "$envs" -- "$word") $(compgen -f -- "$word")) ;;
+        completion:2) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
+        *) COMPREPLY=($(compgen -f -- "$word")) ;;
+    esac
+}
+complete -o filenames -F _shoal shoal
+"""
+FOR_ZSH = "autoload -U +X compinit && compinit -u\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def completion_parser() -> Parser:
+    """The options of the command."""
+    parser = Parser("completion", "bash|zsh", "Print a script that completes commands, options and names.", EXAMPLES)
+    parser.add_argument("shell", choices=("bash", "zsh"), metavar="bash|zsh", help="for which shell")
+    return parser
+
+
+def completion(line: Line) -> None:
+    """Print the script."""
+    from shoal.cli.main import COMMANDS
+    from shoal.core.registry import AGENTS, ENVS
+
+    options = {name: _options(command.parser(name)) for name, command in COMMANDS.items()}
+    fields = {name: [flag.option for flag in COMMANDS["train"].parser("train").flags("agent", name)] for name in AGENTS}
+    script = (
+        SCRIPT.replace("@COMMANDS@", " ".join(COMMANDS))
+        .replace("@AGENTS@", " ".join(AGENTS))
+        .replace("@ENVS@", " ".join(ENVS))
+        .replace("@OPTIONS@", _cases(options, "options="))
+        .replace("@AGENT_FIELDS@", _cases(fields, "options+="))
+        .replace("@TAKES_AGENT@", "|".join(f"{name}:2" for name in TAKES_AGENT))
+        .replace("@TAKES_ENV@", "|".join(f"{name}:*" for name in TAKES_ENV))
+    )
+    print((FOR_ZSH if line.options.shell == "zsh" else "") + script, end="")
+
+
+def _options(parser: Parser) -> list[str]:
+    return [option for option in parser._option_string_actions if option.startswith("--")]
+
+
+def _cases(words: Mapping[str, Iterable[str]], assign: str) -> str:
+    return "\n".join(f'                {name}) {assign}" {" ".join(listed)}" ;;' for name, listed in words.items())

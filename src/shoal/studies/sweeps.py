@@ -1,0 +1,205 @@
+"""Several runs, one folder each: a set of environments, or values of fields that shape the program.
+
+Values of traced fields train together in one program (`shoal.train`); a field that shapes the program, such as
+`num_envs`, needs a program for each of its values, and an environment a program of its own.
+"""
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import unknown_name
+from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import static_fields
+from shoal.studies.runs import run_job
+from shoal.tracking.events import Sink
+from shoal.tracking.progress import progress_sink
+from shoal.training.folder import RunFolder, new_path, run_name
+from shoal.training.host import keep_programs
+from shoal.training.jobs import Job, make_job
+from shoal.training.plan import Plan
+from shoal.training.result import Result
+
+
+class Options(TypedDict, total=False):
+    """What the runs have in common: options of `shoal.train` under the same names."""
+
+    steps: int
+    seeds: int
+    fields: Mapping[str, Any]
+    sweep: Mapping[str, Sequence[Any]]
+    env_fields: Mapping[str, Any]
+    env_sweep: Mapping[str, Sequence[Any]]
+    preset: str | None
+    seed: int
+    records: int
+    evaluations: int
+    eval_episodes: int
+    eval_max_steps: int
+    prng: str
+    block: int
+
+
+class Task(NamedTuple):
+    """One run of several: a label that tells it from the others, and what `run_job` takes."""
+
+    label: str
+    job: Job
+    plan: Plan
+
+
+class Batch(NamedTuple):
+    """Runs that were planned together: every mistake was found, nothing is compiled or written yet."""
+
+    tasks: list[Task]
+    title: str  # names the folder, where the user names none
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of all runs."""
+        return [task.plan for task in self.tasks]
+
+    def folders(self, base: Path) -> list[RunFolder]:
+        """Where each run goes: `base` itself for a single one. Raises FileExistsError where one of them is in use."""
+        several = len(self.tasks) > 1
+        found = [RunFolder(base / task.label.replace("/", "-") if several else base) for task in self.tasks]
+        for folder in found:
+            folder.check_unused()
+        return found
+
+    def train(
+        self, *, name: str = "", root: Path | str = "runs", figures: bool = True, sinks: Sequence[Sink] = ()
+    ) -> Iterator[Result]:
+        """Train one run after the other, into `root/name` or a new folder there; a result whenever one is finished.
+
+        Raises Stopped when asked to stop: the runs behind are then not begun.
+        """
+        root = Path(root)
+        base = root / name if name else new_path(root, self.title)
+        for task, folder in zip(self.tasks, self.folders(base), strict=True):
+            yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks)
+
+
+def plan_all(
+    agent: str | Agent,
+    envs: str | Env | Sequence[str | Env],
+    *,
+    title: str = "",
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    **options: Unpack[Options],
+) -> Batch:
+    """Plan what `train_all` would train with the same arguments. Compiles nothing."""
+    several = [envs] if isinstance(envs, (str, Env)) else list(envs)
+    if not several:
+        raise ValueError("envs is empty: name at least one environment.")
+    given: dict[str, Any] = dict(options)
+    tasks: list[Task] = []
+    for env in several:
+        for chosen, parts in _variants(agent, env, given):
+            job = make_job(agent, env, **{**given, **parts})
+            words = [f"{name}={value}" for name, value in chosen.items()]
+            label = ",".join([job.spec.env, *words] if len(several) > 1 else words)
+            if label in [task.label for task in tasks]:
+                raise ValueError(
+                    f"{label} is asked for twice, and two runs cannot share a folder: name each value once."
+                )
+            tasks.append(Task(label, job, job.plan(devices, memory_limit_gb)))
+    spec = tasks[0].job.spec
+    return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
+
+
+def train_all(
+    agent: str | Agent,
+    envs: str | Env | Sequence[str | Env],
+    *,
+    name: str = "",
+    root: Path | str = "runs",
+    figures: bool = True,
+    progress: bool = True,
+    sinks: Sequence[Sink] = (),
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    **options: Unpack[Options],
+) -> list[Result]:
+    """Train one agent in several environments, or with several values of fields that shape the program.
+
+        shoal.train_all("ppo", ["CartPole-v1", "Acrobot-v1"], sweep={"num_envs": [4, 8]}, seeds=4)
+
+    `sweep` and `env_sweep` take fields of both kinds: every combination of environment and static values is a run in a
+    folder of its own, in which the traced values train together. Other options are those of `shoal.train`. All runs are
+    planned before the first is compiled, so a mistake is found at once. Raises `Stopped` when asked to stop.
+    """
+    batch = plan_all(agent, envs, devices=devices, memory_limit_gb=memory_limit_gb, **options)
+    keep_programs()
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_listening(progress, sinks)))
+
+
+def train_suite(
+    agent: str | Agent,
+    suite: str,
+    *,
+    name: str = "",
+    root: Path | str = "runs",
+    figures: bool = True,
+    progress: bool = True,
+    sinks: Sequence[Sink] = (),
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    **options: Unpack[Options],
+) -> list[Result]:
+    """Train one agent in every environment of a named set, such as "classic": a run folder and a result for each.
+
+    The options are those of `train_all`. Raises UnknownNameError, which lists the sets, for an unknown one.
+    """
+    batch = plan_all(agent, suite_of(suite), title=suite, devices=devices, memory_limit_gb=memory_limit_gb, **options)
+    keep_programs()
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_listening(progress, sinks)))
+
+
+def _listening(progress: bool, sinks: Sequence[Sink]) -> list[Sink]:
+    return [*([progress_sink()] if progress else []), *sinks]
+
+
+def suites() -> dict[str, Any]:
+    """The named sets of environments: for each its `summary` and its `envs`."""
+    return tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
+
+
+def suite_of(name: str) -> list[str]:
+    """The environments of a named set. Raises UnknownNameError."""
+    known = suites()
+    if name not in known:
+        raise unknown_name("suite", name, known, f"There is: {', '.join(known)}.")
+    return known[name]["envs"]
+
+
+def _variants(agent: str | Agent, env: str | Env, given: Mapping[str, Any]) -> Iterator[tuple[dict, dict]]:
+    """For every combination of values that shape the program: (those values, what `make_job` is given instead)."""
+    parts: dict[str, Any] = {}
+    axes: dict[tuple[str, str], Sequence[Any]] = {}
+    for prefix, value, registry in (("", agent, AGENTS), ("env_", env, ENVS)):
+        shaping = static_fields(_class_of(value, registry))
+        swept = given.get(f"{prefix}sweep") or {}
+        parts[f"{prefix}fields"] = given.get(f"{prefix}fields") or {}
+        parts[f"{prefix}sweep"] = {name: values for name, values in swept.items() if name not in shaping}
+        axes |= {(prefix, name): values for name, values in swept.items() if name in shaping}
+    for prefix, name in axes:
+        if name in parts[f"{prefix}fields"]:
+            raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: give it one value, or several.")
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        fixed = {
+            f"{prefix}fields": {**parts[f"{prefix}fields"], **{n: v for (p, n), v in chosen.items() if p == prefix}}
+            for prefix in ("", "env_")
+        }
+        labels = {f"env.{name}" if prefix else name: value for (prefix, name), value in chosen.items()}
+        yield labels, {**parts, **fixed}
+
+
+def _class_of(value: Any, registry: Registry) -> type:
+    return registry[value].cls if isinstance(value, str) else type(value)

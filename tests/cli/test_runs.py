@@ -1,0 +1,219 @@
+"""`shoal eval`, `render`, `plot`, `compare`, `export`, `record`: what is done with a run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import MY_ENV, refused, say
+from shoal.training import checkpoint
+
+# What is done with a run.
+
+
+def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--env.gravity", "5,10")
+    rows = [line.split()[:4] for line in out.splitlines()[3:]]
+    assert rows == [
+        [f"learning_rate={rate}", f"gravity={gravity}", how, "2"]
+        for gravity in ("5.0", "10.0")
+        for how in ("greedy", "sampled")
+        for rate in ("0.001", "0.01")
+    ]
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--member", "3")
+    assert [line.split()[:3] for line in out.splitlines()[3:]] == [["all", "greedy", "1"], ["all", "sampled", "1"]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--episodes", "2", "--env.gravity", "5", "RUN"],
+        ["--env.gravity=5", "RUN", "--episodes", "2"],
+        ["--env.force-mag", "-1", "RUN", "--episodes=2"],
+    ],
+)
+def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
+    said = say(capsys, "eval", *[run if word == "RUN" else word for word in words])
+    assert said == say(capsys, "eval", run, *[word for word in words if word != "RUN"]) and said[0] == 0
+    monkeypatch.chdir(run)  # a run itself, which is not the one meant
+    assert "../nothing is not a run folder" in refused(capsys, "eval", "--episodes", "2", "../nothing")
+
+
+@pytest.mark.parametrize("words", [["--env.gravity", "5"], ["--env.gravity=5", "--episodes", "2"]])
+def test_eval_misses_a_run_that_is_not_there(words, capsys):
+    assert "required: RUN" in refused(capsys, "eval", *words)
+
+
+def test_an_unknown_flag_before_the_run_is_named(run, capsys):
+    assert "unknown flag --gravity" in refused(capsys, "eval", "--gravity", "5", run)
+    assert "unknown flag --gravity. Did you mean --env.gravity?" in refused(capsys, "eval", run, "--gravity", "-5")
+
+
+def test_eval_gives_each_setting_its_own_members(run, capsys):
+    import shoal
+
+    returns = shoal.evaluate(run, episodes=2).episode_return.mean(axis=1)  # [4]: two settings, two seeds each
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2")
+    means = [float(line.split()[4]) for line in out.splitlines()[3:] if "greedy" in line]
+    np.testing.assert_allclose(means, [returns[:2].mean(), returns[2:].mean()], rtol=1e-3)
+
+
+def test_compare_pairs_members_that_share_setting_and_seed(run, capsys):
+    _, out, _ = say(capsys, "compare", run, run)
+    assert "A - B = 0, 95 % interval [0, 0] over 4 pairs" in out and "one of B: 0.500" in out
+
+
+def test_render_films_a_run_and_a_world(run, capsys):
+    status, out, _ = say(capsys, "render", run, "--member", "best", "--max-steps", "5", "--out", "a.gif")
+    assert status == 0 and out.strip() == "a.gif" and Path("a.gif").stat().st_size > 0
+    status, _, err = say(capsys, "render", "CartPole-v1", "--max-steps", "5")
+    assert status == 0, err
+    assert Path("CartPole-v1.gif").read_bytes()[:3] == b"GIF"
+
+
+def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
+    import shutil
+
+    made = []
+    for words in ([], ["--max-steps", "3"], ["--max-steps", "3", "--sample"], ["--max-steps", "3", "--seed", "5"]):
+        folder = shutil.copytree(run, tmp_path / str(len(made)))
+        status, _, err = say(capsys, "render", folder, *words)
+        assert status == 0, err
+        made.append({path.name: path.read_bytes() for path in (folder / "videos").iterdir()})
+    assert all(set(films) == {"best.gif", "median.gif", "worst.gif"} for films in made)
+    assert len({films["best.gif"] for films in made}) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--member 2", "--member is for a run; CartPole-v1 is an environment"),
+        ("--which best", "--which is for a run"),
+        ("--sample", "--sample is for a run"),
+        ("--max-steps -5", "--max-steps -5 must be at least 1"),
+    ],
+)
+def test_render_of_a_world_refuses_what_is_for_a_run(words, answer, capsys):
+    assert answer in refused(capsys, "render", "CartPole-v1", *words.split())
+
+
+def test_eval_of_an_exported_policy_says_which_weights_it_holds(run, capsys):
+    assert say(capsys, "export", run, "--which", "best", "--out", "policy")[0] == 0
+    assert "(best weights)" in say(capsys, "eval", "policy", "--episodes", "2", "--which", "last")[1]
+
+
+def test_plot_draws_one_run_or_several(run, capsys):
+    assert say(capsys, "plot", run, "--x", "wall", "--out", "one.png")[0] == 0
+    assert say(capsys, "plot", run, run, "--out", "two.svg")[0] == 0
+    assert Path("one.png").is_file() and Path("two.svg").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1")[1] == "curves.png\n" and Path("curves.png").is_file()
+    assert say(capsys, "plot", "zoo:ppo/CartPole-v1", run, "--out", "both.png")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["render", "record", "export"])
+def test_all_members_are_for_eval_only(command, run, capsys):
+    assert "--member all is unknown: give a number or `best`." in refused(capsys, command, run, "--member", "all")
+
+
+def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
+    status, out, err = say(capsys, "export", "zoo:ppo/CartPole-v1")
+    assert status == 0 and out.startswith("ppo-CartPole-v1-policy ("), err
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--member 9", "member 9 does not exist: the population has members 0 to 3"),
+        ("--member worst", "--member worst is unknown: give a number, `best` or `all`."),
+        ("--episodes 0", "episodes=0 must be at least 1"),
+        ("--env.gravty 3", "unknown flag --env.gravty. Did you mean --env.gravity?"),
+        ("--env.integrator euler,semi-implicit", "integrator shapes the program: give one value at a time"),
+    ],
+)
+def test_a_mistake_about_a_run_is_answered_in_one_line(words, answer, run, capsys):
+    assert answer in refused(capsys, "eval", run, *words.split())
+
+
+def flip_a_bit(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "answer"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "is damaged or incomplete"),
+        (flip_a_bit, "does not match the hash in its manifest"),
+        (lambda file: file.unlink(), "is damaged or incomplete"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(run, tmp_path / "copy")
+    damage(checkpoint.newest(tmp_path / "copy" / "checkpoints") / "policies.npz")
+    assert answer in refused(capsys, "eval", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("words", ["eval RUN", "train --resume RUN"])
+def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    for name, change in (("spec", {"env": "__main__:Drift"}), ("provenance", {"only_in_python": ["env"]})):
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    said = refused(capsys, *words.replace("RUN", str(folder)).split())
+    assert "was made in Python with env of its own, which no file can hold: give env=" in said
+
+
+def test_a_class_of_the_other_kind_is_refused(capsys):
+    Path("my_env.py").write_text(MY_ENV)
+    said = refused(capsys, "train", "my_env.py:MyEnv", "CartPole-v1")
+    assert "my_env.py:MyEnv is no agent but an env: it has no `bind`" in said
+    assert "PPO is no env but an agent" in refused(capsys, "train", "ppo", "shoal.agents.ppo:PPO")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words", "answer"),
+    [
+        ("spec.json", b'{"agent": "pp', "eval RUN", "spec.json is damaged"),
+        ("spec.json", b'{"agent": "pp', "plot RUN", "spec.json is damaged"),
+        ("curves.npz", b"PK", "eval RUN --member best", "curves.npz is damaged"),
+        ("curves.npz", b"", "plot RUN", "curves.npz is damaged"),
+        ("curves.npz", b"PK", "train --resume RUN --no-progress", "curves.npz is damaged"),
+        ("checkpoints/best/manifest.json", b'{"format": 3}', "eval RUN --which best", "its manifest has no spec"),
+        (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
+    ],
+)
+def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words, answer, run, tmp_path, capsys):
+    import shutil
+
+    folder = shutil.copytree(run, tmp_path / "copy")
+    if "/x" in file:
+        (folder / file).parent.unlink(missing_ok=True)
+        (folder / file).parent.mkdir()
+    (folder / file).write_bytes(content)
+    assert answer in refused(capsys, *[folder if word == "RUN" else word for word in words.split()])
+
+
+def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
+    words = ["CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json"]
+    status, out, err = say(capsys, "bench", *words)
+    assert status == 2 and "file: File exists" in err and "steps/s" not in out  # said before anything is measured
+    Path("half.npz").write_bytes(b"PK")
+    Path("empty.npz").touch()
+    with open("array.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    for name in ("half.npz", "empty.npz", "array.npz"):
+        said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
+        assert f"{name} holds no demonstrations" in said
+
+
+def test_an_infinite_memory_limit_is_refused(capsys):
+    said = refused(capsys, "train", "ppo", "CartPole-v1", "--memory-limit-gb", "inf", "--dry-run")
+    assert "the memory limit of inf GB is no size" in said

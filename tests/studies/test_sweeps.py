@@ -1,0 +1,50 @@
+"""Several runs, one folder each: sets of environments, and sweeps over fields that shape the program."""
+
+import pytest
+
+import shoal
+from shoal.core.registry import ENVS
+from shoal.studies.sweeps import plan_all, suite_of, suites
+from tiny import FIELDS, OPTIONS, SILENT
+
+SMALL = {"fields": {"num_steps": 16, "hidden": (8,)}, "preset": None, **OPTIONS}
+
+
+def test_a_run_for_each_static_value_and_a_member_for_each_traced_one():
+    swept = {"num_envs": [4, 8], "learning_rate": [1e-3, 1e-2]}
+    batch = plan_all("ppo", "CartPole-v1", sweep=swept, env_sweep={"integrator": ["euler", "semi-implicit"]}, **SMALL)
+    labels = [f"num_envs={n},env.integrator={kind}" for n in (4, 8) for kind in ("euler", "semi-implicit")]
+    assert [task.label for task in batch.tasks] == labels and batch.title == "ppo-CartPole-v1"
+    assert [plan.members for plan in batch.plans] == [2] * 4
+    assert [task.job.spec.fields["num_envs"] for task in batch.tasks] == [4, 4, 8, 8]
+    assert [task.job.spec.sweep for task in batch.tasks] == [{"learning_rate": [1e-3, 1e-2]}] * 4
+
+
+def test_train_all_makes_a_folder_and_a_result_for_each_environment(tmp_path):
+    agent = shoal.PPO(**FIELDS)
+    results = shoal.train_all(agent, ["CartPole-v1", "MountainCar-v0"], root=tmp_path, name="x", **OPTIONS, **SILENT)
+    assert [result.spec.env for result in results] == ["CartPole-v1", "MountainCar-v0"]
+    assert [result.folder for result in results] == [
+        tmp_path / "x" / name for name in ("CartPole-v1", "MountainCar-v0")
+    ]
+    alone = shoal.train(agent, "CartPole-v1", root=tmp_path, **OPTIONS, **SILENT)
+    assert alone.summary["last"] == results[0].summary["last"]
+
+
+def test_mistakes_of_any_run_are_found_before_the_first(tmp_path):
+    with pytest.raises(ValueError, match="num_minibatches=4 does not divide"):
+        plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 3]}, **{**SMALL, "fields": {"num_steps": 3}})
+    with pytest.raises(ValueError, match="num_envs=4 is asked for twice"):
+        plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 4]}, **SMALL)
+    with pytest.raises(ValueError, match="num_envs is in fields and in sweep"):
+        plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 8]}, fields=FIELDS, preset=None)
+    with pytest.raises(ValueError, match="envs is empty"):
+        plan_all("ppo", [])
+    with pytest.raises(ValueError, match="suite 'clasic' is not registered. Did you mean classic?"):
+        shoal.train_suite("ppo", "clasic", root=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_suites_name_environments_that_exist():
+    assert list(shoal.suites()) == list(suites()) and suites()
+    assert all(env in ENVS for name in suites() for env in suite_of(name))
