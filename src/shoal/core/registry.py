@@ -139,6 +139,8 @@ class Registry(Mapping[str, Entry]):
 
 def import_module(place: str) -> Any:
     """A module of something installed. Raises ValueError where there is none of that name."""
+    if not place or place.startswith("."):
+        raise ValueError(f"{place!r} is no module: write package.module:Class, or the path of a file.")
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:

@@ -4,6 +4,7 @@ Sorting random numbers gives exact uniform permutations, and is slow under vmap:
 arithmetic shuffle is a keyed bijection of 0..n-1 instead: a few multiplications per index.
 """
 
+import itertools
 import math
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Int
 from shoal.core.keys import Key
 
 SHUFFLES = ("arithmetic", "exact", "envs")
+NEAREST = 10_000  # how far from a number of minibatches one that would do is looked for
 
 
 def minibatches(
@@ -38,7 +40,9 @@ def check_minibatches(num_steps: int, num_envs: int, parts: int, shuffle: str = 
     """Raise ValueError, naming the nearest numbers that would do, where samples do not divide into `parts`."""
     whole, what = (num_envs, "environments") if shuffle == "envs" else (num_envs * num_steps, "samples")
     if whole % parts:
-        fitting = sorted((d for d in range(1, whole + 1) if whole % d == 0), key=lambda d: abs(d - parts))[:2]
+        near = min(parts, whole)
+        by_distance = (d for k in range(NEAREST) for d in dict.fromkeys((near - k, near + k)) if 0 < d <= whole)
+        fitting = list(itertools.islice((d for d in by_distance if whole % d == 0), 2)) or [1]
         raise ValueError(
             f"num_envs={num_envs} x num_steps={num_steps} gives {whole} {what} to shuffle, which "
             f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(fitting))}."

@@ -138,8 +138,8 @@ def make_plan(
     state = state_bytes(*one)
     given = _bytes(one)  # demonstrations may be large
     member_bytes = 2 * state + given + rollout_bytes(*one)  # its state before and after an update
+    _check_host(len(settings) * spec.seeds, state)  # first: the waves of members beyond number take long to list
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
-    _check_host(len(settings) * spec.seeds, state)
     records = _records(updates, spec.records, bound.steps_per_update)
     return Plan(
         spec=spec,

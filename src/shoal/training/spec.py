@@ -27,6 +27,7 @@ from shoal.training.describe import (
 from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
+MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # beyond, a list or counter is too long
 OPTIONAL = ("points", "sources")  # parts that the file leaves out where they are empty
 
 
@@ -76,6 +77,9 @@ class RunSpec:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.steps > MOST_STEPS:
             raise ValueError(f"steps must be at most {MOST_STEPS:,}, which no run gets near.")
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}={getattr(self, name)} must be at most {most:,}.")
         check_seed(self.seed)
         for name in ("evaluations", "eval_max_steps", "block"):
             if getattr(self, name) < 0:

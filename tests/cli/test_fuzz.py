@@ -1,0 +1,92 @@
+"""Command lines that nobody would write on purpose: each ends with 0, or with 2 and one line; none hangs."""
+
+import contextlib
+import io
+import signal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoal.cli.main import COMMANDS, main
+
+SECONDS = 60  # for one line; far more than any takes on a machine at rest
+NUMBERS = (
+    "0 -1 1 3 2147483647 1e400 -1e400 1e39 2147483648 18446744073709551616 1e9 1e18 nan inf -inf 1e-400 0x10 1_000 ٣ ²"
+)
+LONG_NUMBERS = ["1" + "0" * 30, "9" * 5000]
+WORDS = ["", ",", "1,,2", "1,2,1", "true", "none", "64,64", "8x8", "a b", "é", "\0", "\udce9"]
+WORDS += ["--", "-", "=", "-h", "%s", "{}", "a" * 5000]
+PLACES = (
+    "os:path os.path:join : a: :a .:X .. / /dev/zero /dev/zero:X /dev/null:X zoo: zoo:x zoo:../zoo/ppo x.py:X "
+    "/dev/zero.py:X shoal:PPO shoal.agents.ppo:PPO json:JSONDecoder"
+)
+AGENTS = ["ppo", "dqn", "sac", "es", "q-learning"]
+ENVS = ["CartPole-v1", "Pendulum-v1", "MiniGrid-Empty-5x5-v0", "bsuite/catch/0"]
+OPTIONS = (
+    "steps seeds seed preset suite resume name root records evaluations eval-episodes eval-max-steps prng block "
+    "devices memory-limit-gb threads no-cache no-figures help"
+)
+FIELDS = (
+    "num-envs num_steps hidden learning-rate discount shared memory buffer-size batch-size clip num-minibatches "
+    "epochs surrogate population initializer horizon env.gravity env.max-steps env.size env.integrator env.tile-size "
+    "env. env x"
+)
+QUICK = sorted({*COMMANDS} - {"bench", "doctor", "completion", "envs"})  # without those that take long whatever is said
+
+numbers = st.sampled_from([*NUMBERS.split(), *LONG_NUMBERS])
+values = st.one_of(numbers, st.sampled_from([*WORDS, *PLACES.split(), *AGENTS, *ENVS]))
+fields = st.sampled_from(FIELDS.split()).map("--{}".format)
+flags = st.one_of(fields, st.sampled_from([*OPTIONS.split(), ""]).map("--{}".format))
+pieces = st.one_of(
+    st.tuples(flags, values),
+    st.tuples(flags, values).map("=".join).map(lambda word: (word,)),
+    flags.map(lambda word: (word,)),
+    values.map(lambda word: (word,)),
+    st.tuples(fields, numbers),
+)
+lines = st.lists(pieces, min_size=1, max_size=4).map(lambda found: [word for piece in found for word in piece])
+
+
+def answer(words):
+    """(status, standard error) of a command line, which must not take long."""
+
+    def too_long(signum, frame):
+        raise TimeoutError(f"{words} took more than {SECONDS} s")
+
+    err = io.StringIO()
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
+            return main(words), err.getvalue()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(words):
+    status, said = answer(words)
+    assert status == 0 or (status == 2 and said.startswith("shoal: ") and said.count("\n") == 1), (status, said)
+
+
+SMALL = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(SMALL, max_examples=120)
+@given(st.sampled_from(QUICK), lines)
+def test_any_words_after_a_command_are_answered_in_one_line(command, words):
+    check([command, *words, *["--dry-run"] * (command in ("train", "bsuite"))])
+
+
+@settings(SMALL, max_examples=80)
+@given(st.sampled_from(AGENTS), st.sampled_from(ENVS), lines)
+def test_any_flags_of_a_run_are_answered_in_one_line(agent, env, words):
+    check(["train", agent, env, *words, "--dry-run"])
+
+
+@pytest.mark.long
+@settings(SMALL, derandomize=False, max_examples=5_000)
+@given(st.sampled_from(AGENTS), st.sampled_from(ENVS), lines)
+def test_many_flags_of_a_run_are_answered_in_one_line(agent, env, words):
+    check(["train", agent, env, *words, "--dry-run"])

@@ -1,0 +1,148 @@
+"""Commands in a pseudo-terminal: how they end when a signal comes, and what they survive."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+# As a terminal starts a command, also where the tests themselves run with signals ignored.
+AS_SHELL = (
+    "import signal, sys\n"
+    "for name in ('SIGINT', 'SIGQUIT', 'SIGHUP', 'SIGTERM'): signal.signal(getattr(signal, name), signal.SIG_DFL)\n"
+    "import fcntl, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"  # Ctrl-C is a key, and closing the terminal is noticed
+)
+COMMAND = "from shoal.cli.main import main\nsys.exit(main())\n"
+LONG = (
+    "train ppo CartPole-v1 --steps 100_000_000_000 --records 1_000_000 --evaluations 0 --preset none --num-envs 4 "
+    "--num-steps 16 --hidden 8 --no-figures --name r"
+)
+
+
+class Terminal:
+    """A pseudo-terminal with a command in it; what is painted is collected."""
+
+    def __init__(self, *words, cwd, code=COMMAND):
+        self.ours, theirs = pty.openpty()
+        self.painted = b""
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        command = [sys.executable, "-c", AS_SHELL + code, *words]
+        self.process = subprocess.Popen(command, **streams, cwd=cwd, start_new_session=True)
+        os.close(theirs)
+        self.reader = threading.Thread(target=self._collect, daemon=True)
+        self.reader.start()
+
+    def _collect(self):
+        while True:
+            try:
+                self.painted += os.read(self.ours, 65536)
+            except OSError:
+                return
+
+    def wait_for(self, what, seconds=200):
+        until = time.monotonic() + seconds
+        while what not in self.painted:
+            assert self.process.poll() is None and time.monotonic() < until, self.painted[-500:]
+            time.sleep(0.02)
+
+    def press(self, keys):
+        os.write(self.ours, keys)
+
+    def end(self, seconds=60):
+        """The exit status."""
+        status = self.process.wait(seconds)
+        self.reader.join(10)
+        return status
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    opened = []
+
+    def start(*words, **options):
+        opened.append(Terminal(*words, cwd=tmp_path, **options))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.process.kill()
+        each.process.wait()
+
+
+def test_ctrl_c_saves_and_shows_the_cursor_again(terminal, tmp_path):
+    run = terminal(*LONG.split())
+    run.wait_for(b"steps/s")  # a record was written
+    run.press(b"\x03")
+    assert run.end() == 130
+    assert b"stopping when this chunk is saved" in run.painted
+    assert b"Continue with: shoal train --resume runs/r" in run.painted
+    assert run.painted.rindex(SHOWN) > run.painted.rindex(HIDDEN)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_scheduler_or_a_closed_terminal_saves_the_run(number, status, terminal, tmp_path):
+    run = terminal(*LONG.split())
+    run.wait_for(b"steps/s")
+    if number == signal.SIGHUP:
+        os.close(run.ours)  # the kernel says so
+    else:
+        run.process.send_signal(number)
+    assert run.end() == status
+    saved = sorted((tmp_path / "runs" / "r" / "checkpoints").glob("step-*"))
+    with np.load(tmp_path / "runs" / "r" / "curves.npz") as curves:
+        assert int(saved[-1].name[5:]) * 64 == curves["env_steps"][-1]  # 4 environments x 16 steps
+    if number == signal.SIGTERM:
+        assert run.painted.rindex(SHOWN) > run.painted.rindex(HIDDEN)
+
+
+WAITS = (
+    "import sys, time\n"
+    "from shoal.cli import terminal\n"
+    "terminal.take_over(reports_only=True)\n"
+    "print('ready', file=sys.stderr)\n"
+    "try:\n"
+    "    time.sleep(60)\n"
+    "except BaseException as error:\n"  # as an import that is interrupted turns it into an ImportError
+    "    raise ImportError('half imported') from error\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [
+        (signal.SIGINT, 130, b"shoal: interrupted."),
+        (signal.SIGTERM, 143, SHOWN),
+        (signal.SIGHUP, 129, SHOWN),
+        (signal.SIGQUIT, -signal.SIGQUIT, SHOWN),
+    ],
+)
+def test_outside_of_training_a_signal_ends_a_command_at_once(number, status, said, terminal):
+    run = terminal(code=WAITS)
+    run.wait_for(b"ready", 60)
+    run.process.send_signal(number)
+    assert run.end() == status
+    assert said in run.painted and SHOWN in run.painted and b"Error" not in run.painted
+
+
+def test_nobody_has_to_read_what_a_run_says():
+    code = (
+        "import os, sys, time\n"
+        "from shoal.cli import terminal\n"
+        "terminal.take_over(reports_only=True)\n"
+        "for stream in (sys.stdout, sys.stderr):\n"
+        "    for _ in range(3): print('x' * 100_000, file=stream, flush=True)\n"
+        "assert os.open('file', os.O_CREAT | os.O_WRONLY) > 2\n"
+        "sys.exit(terminal.leave(0))\n"
+    )
+    for closed in ("2>&-", "1>&-", "0<&- 1>&- 2>&-", "2> >(true)", "> >(true)", "2> /dev/full"):
+        done = subprocess.run(
+            ["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, (closed, done)
