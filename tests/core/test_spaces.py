@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, alike, explain, flat_size, zeros
+from shoal.core.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiDiscrete,
+    Tuple,
+    alike,
+    explain,
+    flat_size,
+    without_real_bounds,
+    zeros,
+)
 
 INF = float("inf")
 REAL = st.floats(-(2.0**90), 2.0**90, width=32)
@@ -231,3 +242,10 @@ def test_spaces_are_alike_when_only_bounds_of_boxes_differ():
     assert alike(Dict({"a": box, "b": Discrete(2)}), Dict({"b": Discrete(2), "a": Box(0.0, 2.0, (2,))}))
     assert not alike(Dict({"a": box}), Dict({"b": box})) and not alike(Dict({"a": box}), Dict({"a": Discrete(2)}))
     assert alike(Tuple((box,)), Tuple((box,))) and not alike(Tuple((box,)), Tuple((box, box)))
+
+
+def test_bounds_of_real_numbers_alone_are_left_out():
+    image, count = Box(0, 255, (2, 2, 1), np.uint8), Discrete(4)
+    free = Box(-np.inf, np.inf, (2,))
+    space = Dict({"image": image, "more": Tuple((count, Box(0.0, 1.0, (2,))))})
+    assert without_real_bounds(space) == Dict({"image": image, "more": Tuple((count, free))})

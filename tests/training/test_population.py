@@ -7,12 +7,17 @@ import jax
 import numpy as np
 import pytest
 
+from shoal.core.registry import make
+from shoal.core.spaces import Box
+from shoal.core.struct import Number, struct
+from shoal.envs.bounds import highest
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import SMALLEST_BLOCK, place
 from shoal.training.plan import available_bytes, make_plan
 from shoal.training.spec import RunSpec
+from worlds import DialedHorizon
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
 SPEC = {
@@ -185,6 +190,29 @@ def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
     plan = make_plan(RunSpec(**{**SPEC, "steps": 33}))
     assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon == 64.0
     assert make_plan(RunSpec(**{**SPEC, "steps": 10**10})).steps == 10**10
+
+
+@struct
+class Dial(DialedHorizon):
+    """A dial with a field that its action space follows from."""
+
+    reach: Number = 1.0
+
+    @property
+    def action_space(self):
+        return Box(-highest(self.reach), highest(self.reach), (1,))
+
+
+def test_a_sweep_over_what_an_action_space_follows_from_is_refused():
+    # Seeds of one setting share its space, and so do settings that only bounds of observations tell apart.
+    def members(env, **env_sweep):
+        return make_plan(RunSpec(**{**SPEC, "env": "", "seeds": 2}, env_sweep=env_sweep), env=env).members
+
+    said = r"env.reach=1.0 and env.reach=2.0 have different action spaces, Box\(-1.0, 1.0, .* and Box\(-2.0, 2.0, "
+    with pytest.raises(ValueError, match=said):
+        members(Dial(), reach=[1.0, 1.0, 2.0])
+    assert members(Dial(), reach=[2.0], max_steps=[3, 4]) == 4
+    assert members(make("CartPole-v1"), x_threshold=[2.4, 5.0]) == 4
 
 
 def test_time_limits_of_a_sweep_are_all_respected():

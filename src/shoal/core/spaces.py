@@ -264,6 +264,17 @@ def alike(one: Space, other: Space) -> bool:
     return one == other
 
 
+def without_real_bounds(space: Space) -> Space:
+    """The same space, but boxes of real numbers without bounds: what networks are built from, who read no others."""
+    if isinstance(space, Tuple):
+        return Tuple(tuple(without_real_bounds(part) for part in space.spaces))
+    if isinstance(space, Dict):
+        return Dict({name: without_real_bounds(part) for name, part in space.spaces})
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        return Box(-np.inf, np.inf, space.shape, space.dtype)
+    return space
+
+
 def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
     """A uniform action, of those that a mask allows where there is one. `key` is consumed."""
     if mask is None or not isinstance(space, Discrete):

@@ -18,6 +18,7 @@ from shoal.core.env import Env, episode_limit
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
+from shoal.core.spaces import Space, without_real_bounds
 from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.host import host_bytes
@@ -102,7 +103,7 @@ class Plan:
 
     def member_names(self) -> list[str]:
         """`learning_rate=0.001 seed=3` for every member that the run begins with."""
-        words = [" ".join(f"{k}={v}" for k, v in setting.items()) for setting in self.settings]
+        words = [_in_words(setting) for setting in self.settings]
         seeds = self.spec.seeds
         return [f"{words[m // seeds]} seed={self.roster.seed_index[m]}".strip() for m in range(self.members)]
 
@@ -129,7 +130,9 @@ def make_plan(
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     pairs = [apply(common, setting) for setting in settings]
-    ends = [apply(pairs[0], {path: span[end] for path, span in ranges.items()}) for end in (0, 1) if ranges]
+    reached = [{path: span[end] for path, span in ranges.items()} for end in (0, 1) if ranges]
+    ends = [apply(pairs[0], setting) for setting in reached]
+    _check_spaces([env for _, env in [*pairs, *ends]], [*settings, *reached])
     bound = _bound([*pairs, *ends], varying, spec)  # sizes hold for whatever a selector may set
     updates = math.ceil(spec.steps / bound.steps_per_update)
     fixed = {name: getattr(bound, name) for name in static_fields(bound)}
@@ -245,6 +248,26 @@ def _check_traced(common: Setting, spec: RunSpec) -> None:
             raise ValueError(f"{path} shapes the program, so its values {list(values)} need one run each.")
         if not len(values):
             raise ValueError(f"{path} has no values to sweep over.")
+
+
+def _check_spaces(worlds: list[Env], settings: list[dict[str, Any]]) -> None:
+    # One agent is bound for all. It knows bounds of actions, but of real numbers that it observes it knows none.
+    def known(world: Env) -> dict[str, Space]:
+        return {"action": world.action_space, "observation": without_real_bounds(world.observation_space)}
+
+    first = known(worlds[0])
+    for world, setting in zip(worlds[1:], settings[1:], strict=True):
+        for kind, space in known(world).items():
+            if space != first[kind]:
+                one, other = ({k: v for k, v in s.items() if k.startswith("env.")} for s in (settings[0], setting))
+                raise ValueError(
+                    f"{_in_words(one)} and {_in_words(other)} have different {kind} spaces, {first[kind]} and {space}, "
+                    "and a sweep trains all members with one: give each a run of its own."
+                )
+
+
+def _in_words(setting: dict[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in setting.items())
 
 
 def _with_all_limits(worlds: list[Env]) -> Env:
