@@ -620,7 +620,7 @@ def test_a_foreign_checkpoint_is_refused(result, tmp_path):
     for path in (result.folder / "spec.json", result.folder / "provenance.json"):
         (other.folder / path.name).write_text(path.read_text())
     with pytest.raises(CheckpointError, match="belongs to something else"):
-        shoal.load(other.folder)
+        shoal.load(other.folder, 0)
 
 
 def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp_path):

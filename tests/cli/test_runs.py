@@ -184,7 +184,7 @@ def test_a_class_of_the_other_kind_is_refused(capsys):
         ("curves.npz", b"PK", "eval RUN --member best", "curves.npz is damaged"),
         ("curves.npz", b"", "plot RUN", "curves.npz is damaged"),
         ("curves.npz", b"PK", "train --resume RUN --no-progress", "curves.npz is damaged"),
-        ("checkpoints/best/manifest.json", b'{"format": 3}', "eval RUN --which best", "its manifest has no spec"),
+        ("checkpoints/best/manifest.json", b'{"format": 3}', "eval RUN --which best", "it has no sha256"),
         (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkey
     with monkeypatch.context() as nfs:
         nfs.setattr(os, "rmdir", in_use)
         checkpoint.keep_newest(tmp_path, 2)
-    assert [path.name for path in checkpoint.complete(tmp_path)] == ["step-2", "step-1"]
+    assert [path.name for path in checkpoint.saved(tmp_path)] == ["step-2", "step-1"]
 
 
 def test_a_full_disk_is_said_in_words_and_leaves_what_was_there(monkeypatch, tmp_path):

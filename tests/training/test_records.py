@@ -8,6 +8,7 @@ import pytest
 from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.events import Recorded
 from shoal.tracking.jsonl import JsonLines
 from shoal.training.folder import RunFolder
@@ -44,22 +45,24 @@ def test_means_weigh_every_episode_alike_and_are_missing_where_none_ended():
 
 
 def write_records(folder, count):
-    """Records of two members, the first of which never ends an episode, and their lines."""
-    records, alive = Records(2), np.array([True, True])
+    """Records of two members, the first of which never ends an episode; returns their fingerprint after each."""
+    records, alive, fingerprints = Records(2), np.array([True, True]), []
     sink = JsonLines(folder.path / "metrics.jsonl")
     for i in range(count):
         metrics = Metrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
         line = records.append(100 * (i + 1), 0.5 * i, metrics, alive, None)
         records.save(folder)
         sink.hear(Recorded(i + 1, line, 1.0, None))
+        fingerprints.append(records.fingerprint())
+    return fingerprints
 
 
 def test_lines_are_written_anew_from_the_curves(tmp_path):
     folder, lines = RunFolder(tmp_path), tmp_path / "metrics.jsonl"
-    write_records(folder, 3)
+    fingerprints = write_records(folder, 3)
     before = lines.read_text().splitlines()
     lines.unlink()
-    records = Records.load(folder, 2, 2)
+    records = Records.load(folder, 2, 2, fingerprints[1])
     assert lines.read_text().splitlines() == before[:2] and len(records) == 2
 
 
@@ -68,14 +71,14 @@ def test_curves_that_cannot_be_read_are_said_in_words(content, tmp_path):
     curves = tmp_path / "curves.npz"
     if content is not None:
         curves.write_bytes(content)
-    with pytest.raises(DamagedError, match=r"curves.npz is damaged or missing"):
-        Records.load(RunFolder(tmp_path), 2, 1)
+    with pytest.raises(DamagedError, match=r"curves.npz is (damaged or was not written by shoal|missing)"):
+        Records.load(RunFolder(tmp_path), 2, 1, {})
 
 
 def test_fewer_records_than_the_checkpoint_are_refused(tmp_path):
-    write_records(RunFolder(tmp_path), 2)
+    fingerprints = write_records(RunFolder(tmp_path), 2)
     with pytest.raises(DamagedError, match=r"curves.npz has 2 records, and its run's checkpoint was made after 3"):
-        Records.load(RunFolder(tmp_path), 2, 3)
+        Records.load(RunFolder(tmp_path), 2, 3, fingerprints[-1])
 
 
 def test_one_rule_for_what_a_member_scored():
@@ -84,3 +87,17 @@ def test_one_rule_for_what_a_member_scored():
     np.testing.assert_array_equal(member_scores({"eval_return": returns}), [2.0, nan, nan])  # not the last record
     np.testing.assert_array_equal(member_scores({"eval_return": returns}, "best"), [2.0, 5.0, nan])
     np.testing.assert_array_equal(member_scores({"eval_return": returns[1:2]}, "best"), [nan, nan, nan])
+
+
+def test_a_later_record_that_widens_a_column_is_no_damage(tmp_path):
+    folder, records, alive = RunFolder(tmp_path), Records(2), np.array([True, True])
+    stats = Metrics(members(([1.0], [1]), ([2.0], [1])), {})
+    one = Evaluation(jnp.ones(3), jnp.ones(3, jnp.int32), jnp.ones(3, bool))
+    played = jax.tree.map(lambda x: jnp.stack([x, x]), one)
+    for evaluation in (played, None):
+        records.save(folder, records.append(1, 1.0, stats, alive, evaluation))
+    first = Records(2)
+    first.append(1, 1.0, stats, alive, played)
+    assert first.arrays()["eval_return"].dtype == np.float32 and records.arrays()["eval_return"].dtype == np.float64
+    again = Records.load(folder, 2, 1, first.fingerprint())
+    np.testing.assert_array_equal(again.arrays()["eval_return"], [[1.0, 1.0]])

@@ -24,7 +24,7 @@ class CheckpointError(ValueError):
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint, or the records that go with it, whose files are not what was written: an older one may be whole."""
+    """A file that is not what was written, such as one of a run folder: where it is a checkpoint's, an older may do."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:

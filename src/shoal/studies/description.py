@@ -1,6 +1,5 @@
 """What a run would do: sizes, shapes, memory, schedule and an estimate of time, without compiling anything."""
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ import jax
 from shoal.core.keys import make_key
 from shoal.tracking.progress import duration
 from shoal.training.plan import Plan
+from shoal.training.reading import read_json
+from shoal.training.shapes import FILES
 
 
 def describe(plans: list[Plan], root: Path) -> str:
@@ -73,10 +74,9 @@ def _time(plan: Plan, root: Path) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """A summary; nothing where the file is not one."""
     try:
-        found = json.loads(path.read_text())
+        return read_json(path, FILES["summary.json"])
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _words(fields: Any) -> str:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import numpy as np
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS
 from shoal.training.disk import flush, named_errors
+from shoal.training.reading import arrays_in, damaged, opened, read_json, size_of
+from shoal.training.shapes import FILES, misfit
 
 FORMAT = 3
 MANIFEST = "manifest.json"
@@ -40,11 +43,11 @@ def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, 
             _write(temporary, parts, spec, about)
             _move(temporary, directory)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # nothing, unless the disk is full
+        _remove(temporary)  # nothing, unless the disk is full
 
 
 def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
-    shutil.rmtree(temporary, ignore_errors=True)
+    _remove(temporary)
     temporary.mkdir(parents=True)
     manifest = {
         "format": FORMAT,
@@ -52,6 +55,7 @@ def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str
         "parts": {part: _write_part(file_of(temporary, part), tree) for part, tree in parts.items()},
         "about": about,
     }
+    manifest["sha256"] = hash_of_manifest(manifest)
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
     for written in (*temporary.iterdir(), temporary):
         flush(written)
@@ -62,22 +66,28 @@ def _write_part(path: Path, tree: Any) -> dict[str, Any]:
     arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
     with open(path, "wb") as file:
         np.savez(file, **arrays)
-    return {"sha256": _sha256(path), "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
+    return {"sha256": hash_of_file(path), "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
 
 
 def _move(temporary: Path, directory: Path) -> None:
     retired = _retired(directory)
     if directory.exists():
-        shutil.rmtree(retired, ignore_errors=True)
+        _remove(retired)
         os.rename(directory, retired)
     os.rename(temporary, directory)
     flush(directory.parent)
-    shutil.rmtree(retired, ignore_errors=True)
+    _remove(retired)
 
 
 def read_about(directory: Path) -> dict[str, Any]:
-    """The facts saved with a checkpoint. Raises CheckpointError if it is missing or damaged."""
-    return _read_manifest(_whole(directory))["about"]
+    """The facts saved with a checkpoint, for a run that goes on from it.
+
+    Raises CheckpointError if it is missing, DamagedError if it is damaged, or its manifest a link to another place.
+    """
+    directory = _whole(directory)
+    if (directory / MANIFEST).is_symlink():
+        raise damaged(directory / MANIFEST, "it is a link, and a run goes on from its own files only")
+    return _read_manifest(directory)["about"]
 
 
 def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = False) -> Any:
@@ -101,25 +111,45 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
         )
     arrays = _read_arrays(directory, part, entry)
     structure = jax.tree.structure(like)
-    return jax.tree.unflatten(structure, [_from_numpy(arrays[n], leaf) for n, leaf in leaves(like).items()])
+    expected = leaves(like)
+    for name in {**expected, **arrays}:
+        if name not in arrays or name not in expected or not _fits(arrays[name], expected[name]):
+            raise damaged(file_of(directory, part), f"its {name} is not what the manifest says")
+    return jax.tree.unflatten(structure, [_from_numpy(arrays[name], leaf) for name, leaf in expected.items()])
 
 
 def newest(directory: Path) -> Path | None:
-    """The latest complete checkpoint in a directory of them, or None."""
-    found = complete(directory)
+    """The latest checkpoint in a directory of them, or None."""
+    found = saved(directory)
     return found[0] if found else None
 
 
-def complete(directory: Path) -> list[Path]:
+def saved(directory: Path) -> list[Path]:
     """The checkpoints in a directory of them, the latest first. Whether they are whole is for `restore` to say."""
-    found = [p for p in directory.glob("step-*") if not p.suffix and (p / MANIFEST).is_file()]
-    return sorted(found, reverse=True)
+    return sorted((path for path in directory.glob("step-*") if not path.suffix), reverse=True)
 
 
 def keep_newest(directory: Path, count: int) -> None:
-    """Delete all but the latest `count` checkpoints of a directory, as far as the file system lets them go."""
-    for old in complete(directory)[count:]:
-        shutil.rmtree(old, ignore_errors=True)  # NFS keeps what a reader has open; the training goes on
+    """Delete all but the latest `count` checkpoints of a directory, as far as the file system lets them go.
+
+    Each is renamed first, so that one that is half deleted is never taken for a checkpoint.
+    """
+    for old in saved(directory)[count:]:
+        with suppress(OSError):
+            os.rename(old, _retired(old))
+    tidy(directory)
+
+
+def tidy(directory: Path) -> None:
+    """Remove what a process left that was stopped while it saved or deleted a checkpoint of a directory."""
+    for retired in directory.glob("*.retired"):
+        replaced = retired.with_suffix("")
+        if retired.name == "best.retired" and not replaced.exists():  # stopped between the two moves of `save`
+            os.rename(retired, replaced)
+        else:
+            _remove(retired)
+    for partial in directory.glob("*.partial"):
+        _remove(partial)
 
 
 def file_of(directory: Path, part: str) -> Path:
@@ -142,16 +172,26 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 def to_numpy(leaf: Any) -> np.ndarray:
     """A leaf as plain numbers; typed keys as their words."""
-    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if _is_key(leaf):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
+def _fits(array: np.ndarray, like: Any) -> bool:
+    """Whether an array has the shape of a leaf and numbers of its kind, in whatever precision."""
+    plain = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
+    return array.shape == plain.shape and array.dtype.kind == np.dtype(plain.dtype).kind
+
+
 def _from_numpy(array: np.ndarray, like: Any) -> Any:
-    if not jax.numpy.issubdtype(like.dtype, jax.dtypes.prng_key):
+    if not _is_key(like):
         return array.astype(like.dtype, copy=False)
     implementation = next(i for i in IMPLEMENTATIONS.values() if _key_dtype(i) == like.dtype)
     return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=implementation)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _key_dtype(implementation: Any) -> Any:
@@ -168,36 +208,51 @@ def _whole(directory: Path) -> Path:
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
-    if not directory.is_dir():
+    if not directory.exists():
         raise CheckpointError(f"checkpoint {directory} does not exist.")
+    path = directory / MANIFEST
     try:
-        manifest = json.loads((directory / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        manifest = read_json(path, {"format": int})
+    except FileNotFoundError as error:
+        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: it has no {MANIFEST}.") from error
+    if manifest["format"] != FORMAT:
         raise CheckpointError(f"{directory} is not a checkpoint of this version of shoal (format {FORMAT}).")
-    if missing := [name for name in ("spec", "parts", "about") if name not in manifest]:
-        raise CheckpointError(f"checkpoint {directory} is damaged: its manifest has no {missing[0]}.")
+    if reason := misfit(manifest, FILES[MANIFEST]):
+        raise damaged(path, reason)
+    if hash_of_manifest(manifest) != manifest["sha256"]:
+        raise damaged(path, "its content does not match its own hash")
     return manifest
+
+
+def hash_of_manifest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest without the entry for that hash, in whatever order its parts are."""
+    content = {name: part for name, part in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _read_arrays(directory: Path, part: str, entry: dict[str, Any]) -> dict[str, np.ndarray]:
     path = file_of(directory, part)
     try:
-        size = path.stat().st_size
-        if size != entry["bytes"]:
-            raise DamagedError(
-                f"checkpoint {directory} is damaged or incomplete: {path.name} has {size:,} bytes, and its manifest "
-                f"says {entry['bytes']:,}."
-            )
-        if _sha256(path) != entry["sha256"]:
-            raise DamagedError(
-                f"checkpoint {directory} is damaged: {path.name} does not match the hash in its manifest."
-            )
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except OSError as error:
-        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: {error}.") from error
+        with opened(path) as file:
+            if (size := size_of(file)) != entry["bytes"]:
+                raise DamagedError(
+                    f"checkpoint {directory} is damaged or incomplete: {path.name} has {size:,} bytes, and its "
+                    f"manifest says {entry['bytes']:,}."
+                )
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
+                raise DamagedError(
+                    f"checkpoint {directory} is damaged: {path.name} does not match the hash in its manifest."
+                )
+            return arrays_in(file, path, most=size)
+    except FileNotFoundError as error:
+        raise DamagedError(f"checkpoint {directory} is damaged or incomplete: it has no {path.name}.") from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)  # NFS keeps what a reader has open; the training goes on
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _doubled(saved: dict[str, list]) -> dict[str, list]:
@@ -217,6 +272,7 @@ def _say(entry: Any) -> str:
     return entry if isinstance(entry, str) else f"{entry[1]}{tuple(entry[0])}"
 
 
-def _sha256(path: Path) -> str:
+def hash_of_file(path: Path) -> str:
+    """SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,10 @@ def claimed(folder: Path) -> Iterator[None]:
 
     A process that is killed gives its lock back. File systems without locks keep nobody out.
     """
-    with open(folder / LOCK, "a+") as file:
+    lock = folder / LOCK
+    if os.path.lexists(lock) and not lock.is_file():
+        raise FileExistsError(f"{lock} is no file, and so cannot be locked: delete it.")
+    with open(lock, "a+") as file:
         if not _is_mine(file):
             raise FileExistsError(
                 f"{folder} is being written by another run ({_holder(file)}): wait for it to end, or stop it; "

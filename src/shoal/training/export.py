@@ -35,7 +35,7 @@ def export(
     result = Result(run)
     if opaque := opaque_fields(result.spec):
         raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
-    if not (result.folder / "summary.json").is_file():
+    if not RunFolder(run).has("summary.json"):
         raise FileNotFoundError(f"{run} is not finished: `shoal train --resume {run}` ends it, then export it.")
     chosen = result.number_of(member, which)
     if not 0 <= chosen < len(result.members):
@@ -56,7 +56,7 @@ def export(
     checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of(spec), about)
     np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
     made = RunFolder(run).read_json("provenance.json")
-    argv = [Path(made["argv"][0]).name, *made["argv"][1:]]  # what was called, not where it lay
+    argv = [*(Path(word).name for word in made["argv"][:1]), *made["argv"][1:]]  # what was called, not where it lay
     folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
     folder.write_json("summary.json", _summary_of(result, chosen))
     keep(folder.path, _spec_of(plan, chosen))

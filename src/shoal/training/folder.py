@@ -13,8 +13,6 @@ import platform
 import subprocess
 import sys
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import metadata
@@ -25,7 +23,9 @@ import jax
 import numpy as np
 
 from shoal.core.errors import did_you_mean
+from shoal.training import reading
 from shoal.training.disk import replace
+from shoal.training.shapes import FILES, misfit_of_curves
 from shoal.training.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -83,22 +83,46 @@ class RunFolder:
         self.replace(name, lambda path: path.write_text(text + "\n"))
 
     def read_json(self, name: str) -> Any:
-        """Read one JSON file. Raises FileNotFoundError naming the run if there is none, ValueError if it is damaged."""
-        path = self.path / name
-        if not path.is_file():
-            raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.")
-        try:
-            return json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
+        """Read one JSON file, of the shape that `shapes.FILES` has for it.
 
-    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Read one file of arrays. Raises FileNotFoundError if there is none, ValueError for a damaged one."""
-        return read_arrays(self.path / name)
+        Raises FileNotFoundError naming the run if there is none, DamagedError if it is not what was written.
+        """
+        path = self.path / name
+        try:
+            return reading.read_json(path, FILES.get(name, object), self._advice(name))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.") from error
+
+    def has(self, name: str) -> bool:
+        """Whether there is anything of a name, be it a file or not: reading it says what is wrong with it."""
+        return os.path.lexists(self.path / name)
 
     def read_spec(self) -> RunSpec:
         """What was asked for."""
-        return RunSpec.from_json(self.read_json("spec.json"))
+        data = self.read_json("spec.json")
+        try:
+            return RunSpec.from_json(data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise reading.damaged(self.path / "spec.json", str(error), self._advice("spec.json")) from error
+
+    def read_curves(self, members: int) -> dict[str, np.ndarray]:
+        """Every recorded quantity of M members: `env_steps` and `wall_seconds` [records], the rest [records, M].
+
+        Raises FileNotFoundError if nothing is recorded yet, DamagedError if the file is not what was written.
+        """
+        path, advice = self.path / "curves.npz", self._advice("curves.npz")
+        try:
+            curves = reading.read_arrays(path, advice=advice)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self.path} has no curves.npz: its first chunk was never finished.") from error
+        if reason := misfit_of_curves(curves, members):
+            raise reading.damaged(path, reason, advice)
+        return curves
+
+    def _advice(self, name: str) -> str:
+        if name == "summary.json" and not self.policy.is_dir():
+            return f"`shoal train --resume {self.path}` writes it anew."
+        return "Restore it from a copy."
 
     @cached_property
     def spec_hash(self) -> str:
@@ -117,15 +141,6 @@ class RunFolder:
     def replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file beside its place, then move it there."""
         replace(self.path / name, write)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz by name. Raises FileNotFoundError, and ValueError for a file that is damaged."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, TypeError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged or was not written by shoal: {error}.") from error
 
 
 def locate(path: Path | str) -> Path:

@@ -235,6 +235,7 @@ class Run:
             "updates": self.state.updates,
             "env_revision": self.plan.env.revision,
             "records": len(self.records),
+            "curves": self.records.fingerprint(),
             "train_seconds": self.state.train_seconds,
             "eval_seconds": self.state.eval_seconds,
             "best_return": json_ready(self.state.best_return),
@@ -280,23 +281,24 @@ class Run:
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""
-        kept = checkpoint.complete(self.folder.checkpoints)
-        for found in kept:
+        checkpoint.tidy(self.folder.checkpoints)
+        kept = checkpoint.saved(self.folder.checkpoints)
+        for number, found in enumerate(kept):
             try:
-                return self._restore_from(found)
+                self._restore_from(found)
             except DamagedError as error:
                 if found == kept[-1]:
                     raise
                 self.sinks.say(f"{error} Going on from the checkpoint before it")
         self._begin()
-        self.records = Records.load(self.folder, self.plan.members, 0)
+        self.records = Records.load(self.folder, self.plan.members, 0, {})
 
     def _restore_from(self, found: Path) -> None:
         about, spec = checkpoint.read_about(found), self.folder.spec_hash
         self._begin_state()
         members = checkpoint.restore(found, checkpoint.LEARNERS, self.population.shapes(), spec)
         arrays = checkpoint.restore(found, checkpoint.RUN, self.state.arrays(), spec)
-        self.records = Records.load(self.folder, self.plan.members, about["records"])
+        self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
         self.population.load(members, self.state.roster)
         self._restore_best(members)

@@ -8,7 +8,8 @@ import numpy as np
 from jax.tree_util import SequenceKey
 
 from shoal.rollouts.demonstrations import Demonstrations
-from shoal.training.folder import read_arrays
+from shoal.training.host import host_bytes
+from shoal.training.reading import read_arrays
 
 PARTS = ("obs", "action", "mask")
 
@@ -32,13 +33,13 @@ def save_demonstrations(path: Path | str, given: Demonstrations) -> Path:
 
 def load_demonstrations(path: Path | str) -> Demonstrations:
     """Read what `save_demonstrations` wrote. Raises FileNotFoundError, and ValueError for another kind of file."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} does not exist: `shoal record RUN --out {path}` writes one.")
     parts: dict[str, Any] = dict.fromkeys(PARTS)
     try:
-        for name, array in read_arrays(Path(path)).items():
+        for name, array in read_arrays(Path(path), host_bytes()).items():
             _put(parts, name.split("/"), array)
-    except (ValueError, AttributeError) as error:
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} does not exist: `shoal record RUN --out {path}` writes one.") from error
+    except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} holds no demonstrations: {error}") from error
     if parts["obs"] is None or parts["action"] is None or set(parts) != set(PARTS):
         raise ValueError(f"{path} holds no demonstrations: it has {', '.join(parts)}, not obs and action.")

@@ -1,7 +1,7 @@
 """Records: the curves of a run, kept in memory as [records, M] and on disk after every chunk."""
 
+import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.jsonl import as_line
-from shoal.training.folder import RunFolder, json_ready, read_arrays
+from shoal.training.folder import RunFolder, json_ready
+from shoal.training.reading import damaged
 
 WHO = ("occupant", "parent")  # columns that name members, of which a mean says nothing
 
@@ -59,6 +60,10 @@ class Records:
         evaluated, trained = self.columns["eval_return"][-1], self.columns["train_return"][-1]
         return np.where(np.isnan(evaluated), trained, evaluated)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint says of the curves that belong to it: dtype of each column, and SHA-256 of them all."""
+        return _fingerprint(self.arrays())
+
     def save(self, folder: RunFolder) -> None:
         """Write the curves."""
 
@@ -71,14 +76,15 @@ class Records:
         folder.replace("curves.npz", write)
 
     @classmethod
-    def load(cls, folder: RunFolder, members: int, records: int) -> "Records":
+    def load(cls, folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> "Records":
         """The first `records` rows of a run, for resuming; `metrics.jsonl` is written anew from them.
 
-        Raises DamagedError for curves that cannot be read, or have fewer rows.
+        Raises DamagedError for curves that cannot be read, or are not those of the `fingerprint`.
         """
         self = cls(members)
         if records:
-            self.columns = _read_columns(folder.path / "curves.npz", records)
+            columns = _read_columns(folder, members, records, fingerprint)
+            self.columns = {name: [np.asarray(row) for row in rows] for name, rows in columns.items()}
         rows = ({name: column[i] for name, column in self.columns.items()} for i in range(records))
         text = "".join(as_line(_line(row)) for row in rows)
         folder.replace("metrics.jsonl", lambda path: path.write_text(text))
@@ -141,15 +147,31 @@ def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.n
     }
 
 
-def _read_columns(path: Path, records: int) -> dict[str, list[np.ndarray]]:
+def _read_columns(folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> dict[str, np.ndarray]:
+    path = folder.path / "curves.npz"
     try:
-        columns = {name: [np.asarray(row) for row in rows[:records]] for name, rows in read_arrays(path).items()}
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"{path} is damaged or missing, and its run cannot go on without it: {error}.") from error
-    rows = min((len(column) for column in columns.values()), default=0)
-    if rows < records:
+        found = folder.read_curves(members)
+    except FileNotFoundError as error:
+        raise DamagedError(f"{path} is missing, and its run cannot go on without it.") from error
+    if (rows := len(found["env_steps"])) < records:
         raise DamagedError(f"{path} has {rows} records, and its run's checkpoint was made after {records}.")
+    columns = {name: column[:records] for name, column in found.items()}
+    if rows > records:  # a later row without an evaluation widens that column
+        for name, dtype in fingerprint["dtypes"].items():
+            if name in columns and np.dtype(dtype).kind == columns[name].dtype.kind == "f":
+                columns[name] = columns[name].astype(dtype)
+    if _fingerprint(columns) != fingerprint:
+        raise damaged(path, f"its first {records} records are not those that its run's checkpoint was made after")
     return columns
+
+
+def _fingerprint(columns: dict[str, np.ndarray]) -> dict[str, Any]:
+    names = sorted(columns)
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(f"{name} {columns[name].shape}".encode())
+        digest.update(np.ascontiguousarray(columns[name]).tobytes())
+    return {"dtypes": {name: columns[name].dtype.str for name in names}, "sha256": digest.hexdigest()}
 
 
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:

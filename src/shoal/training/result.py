@@ -12,6 +12,7 @@ from shoal.core.env import Env
 from shoal.core.errors import need
 from shoal.training.folder import RunFolder
 from shoal.training.policy import Policies, Policy, load_policies
+from shoal.training.reading import damaged
 from shoal.training.records import member_scores
 from shoal.training.spec import RunSpec
 
@@ -39,14 +40,17 @@ class Result:
     @property
     def summary(self) -> dict[str, Any]:
         """`summary.json`: scores overall, per setting and per member, and the time it took."""
-        return self._files.read_json("summary.json")
+        summary = self._files.read_json("summary.json")
+        members = len(self.settings) * self.spec.seeds
+        if (len(summary["settings"]), len(summary["per_member"])) != (len(self.settings), members):
+            reason = f"it is not of the {len(self.settings)} settings and {members} members of spec.json"
+            raise damaged(self.folder / "summary.json", reason)
+        return summary
 
     @cached_property
     def curves(self) -> dict[str, np.ndarray]:
         """Every recorded quantity: `env_steps` and `wall_seconds` [records], the rest [records, M]."""
-        if not (self.folder / "curves.npz").is_file():
-            raise FileNotFoundError(f"{self.folder} has no curves yet: its first chunk was never finished.")
-        return self._files.read_arrays("curves.npz")
+        return self._files.read_curves(len(self.settings) * self.spec.seeds)
 
     @property
     def exported(self) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class Result:
         return f"<Result {self.headline()}>"
 
     def _repr_html_(self) -> str:
-        if not (self.folder / "summary.json").is_file():
+        if not self._files.has("summary.json"):
             return f"<p>{self.headline()}</p>"
         rows = "".join(
             f"<tr><td>{_words(s['setting'])}</td><td>{s.get('mean', float('nan')):.4g}</td>"
@@ -132,7 +136,7 @@ class Result:
     def headline(self) -> str:
         """One line: what was trained, how well it did, where it lies."""
         what = f"{self.spec.agent} on {self.spec.world}"
-        if not (self.folder / "summary.json").is_file():
+        if not self._files.has("summary.json"):
             return f"{what}: not finished, in {self.folder}"
         last = self.summary["last"]
         score = f"mean return {last['mean']:.4g}" if last["members"] else "no evaluation"

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from shoal.ops.statistics import iqm_band
-from shoal.training.folder import RunFolder, locate, read_arrays
+from shoal.training.folder import RunFolder, locate
+from shoal.training.spec import RunSpec
 
 # Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")
@@ -119,8 +120,8 @@ def plot_sweep(folder: str | Path, out: str | Path | None = None) -> Path:
     Raises ValueError for a run that sweeps more or fewer than two.
     """
     folder = locate(folder)
-    spec, arrays = _spec(folder), _arrays(folder)
-    axes = _swept(spec)
+    spec = _spec(folder)
+    arrays, axes = _arrays(folder, spec), _swept(spec)
     if len(axes) != 2:
         raise ValueError(f"{folder} sweeps {len(axes)} hyperparameters ({', '.join(axes) or 'none'}); a map needs two.")
     evaluated = np.isfinite(arrays["eval_return"]).any(axis=1)
@@ -276,8 +277,8 @@ def _curves(folder: Path, x: str) -> list[Curve]:
     """The curves of a run folder, one a setting (members are setting-major)."""
     if x not in X_AXES:
         raise ValueError(f"x={x!r} is unknown. Choose 'steps' or 'wall'.")
-    spec, arrays = _spec(folder), _arrays(folder)
-    axes = _swept(spec)
+    spec = _spec(folder)
+    arrays, axes = _arrays(folder, spec), _swept(spec)
     settings = list(itertools.product(*axes.values()))
     labels = [", ".join(f"{name} {_short(v)}" for name, v in zip(axes, values, strict=True)) for values in settings]
     train, evaluation = (np.split(arrays[name], len(settings), axis=1) for name in ("train_return", "eval_return"))
@@ -286,26 +287,20 @@ def _curves(folder: Path, x: str) -> list[Curve]:
     return [Curve(label, arrays[X_AXES[x][0]], *both) for label, *both in zip(labels, train, evaluation, strict=True)]
 
 
-def _arrays(folder: Path) -> dict[str, np.ndarray]:
-    path = folder / "curves.npz"
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no curves.npz: it is not a run folder, or nothing is recorded yet.")
-    found = read_arrays(path)
-    if missing := [name for name in ("env_steps", "wall_seconds", "train_return", "eval_return") if name not in found]:
-        raise ValueError(f"{path} is damaged or was not written by shoal: it has no {missing[0]}.")
-    return found
+def _arrays(folder: Path, spec: RunSpec) -> dict[str, np.ndarray]:
+    return RunFolder(folder).read_curves(len(spec.settings()) * spec.seeds)
 
 
-def _spec(folder: Path) -> dict[str, Any]:
-    return RunFolder(folder).read_json("spec.json")
+def _spec(folder: Path) -> RunSpec:
+    return RunFolder(folder).read_spec()
 
 
-def _swept(spec: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {**spec.get("sweep", {}), **{f"env.{name}": values for name, values in spec.get("env_sweep", {}).items()}}
+def _swept(spec: RunSpec) -> dict[str, Any]:
+    return {**spec.sweep, **{f"env.{name}": values for name, values in spec.env_sweep.items()}}
 
 
-def _title(spec: Mapping[str, Any]) -> str:
-    return f"{spec['agent']} on {spec['env']}"
+def _title(spec: RunSpec) -> str:
+    return f"{spec.agent} on {spec.env}"
 
 
 def _short(value: Any) -> str:

@@ -1,0 +1,166 @@
+"""The shapes of the JSON files in a run folder: which names they must have, and of which types.
+
+A shape is a type or a union of types; a dict of shapes by name, where other names may be present too; a list with one
+shape for all its items; a tuple with a shape for each item of a list; or one of
+
+    Each(shape)    a dict with any names
+    Maybe(shape)   a value of a dict that may be absent
+"""
+
+from types import UnionType
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+
+class Each(NamedTuple):
+    """A dict of any names with values of one shape."""
+
+    shape: Any
+
+
+class Maybe(NamedTuple):
+    """A name that a dict may lack."""
+
+    shape: Any
+
+
+def misfit(data: Any, shape: Any, at: str = "") -> str | None:
+    """The first part of JSON data that has not its shape, as in `settings[0].members is a string, not an integer`.
+
+    None where all has.
+    """
+    if isinstance(shape, (type, UnionType)):
+        is_one = isinstance(data, shape) and (type(data) is not bool or shape in (bool, object))
+        return None if is_one else f"{at or 'it'} is {_kind(data)}, not {_words(shape)}"
+    if isinstance(shape, dict):
+        return misfit(data, dict, at) or _first(_at_name(data, name, part, at) for name, part in shape.items())
+    if isinstance(shape, Each):
+        return misfit(data, dict, at) or _first(misfit(x, shape.shape, _under(at, name)) for name, x in data.items())
+    if wrong := misfit(data, list, at):
+        return wrong
+    if isinstance(shape, tuple) and len(data) != len(shape):
+        return f"{at or 'it'} has {len(data)} items, not {len(shape)}"
+    shapes = shape if isinstance(shape, tuple) else shape * len(data)
+    return _first(misfit(x, part, f"{at}[{i}]") for i, (x, part) in enumerate(zip(data, shapes, strict=True)))
+
+
+def misfit_of_curves(curves: dict[str, np.ndarray], members: int) -> str | None:
+    """What is wrong with the curves of a run of M members; None where nothing is.
+
+    `env_steps` and `wall_seconds` are [records], the rest [records, M]; all are numbers.
+    """
+    for name, kinds in CURVES.items():
+        if name not in curves:
+            return f"it has no {name}"
+        if curves[name].dtype.kind not in kinds:
+            return f"{name} is of {curves[name].dtype}"
+    records = curves["env_steps"].shape[:1]
+    for name, column in curves.items():
+        expected = records if name in ("env_steps", "wall_seconds") else (*records, members)
+        if column.shape != expected or column.ndim == 0:
+            return f"{name} has the shape {list(column.shape)}, not {list(expected)}"
+        if column.dtype.kind not in "biuf":
+            return f"{name} is of {column.dtype}, which is no number"
+    return None
+
+
+def _at_name(data: dict, name: str, shape: Any, at: str) -> str | None:
+    is_optional = isinstance(shape, Maybe)
+    if name not in data:
+        return None if is_optional else f"{at or 'it'} has no {name}"
+    return misfit(data[name], shape.shape if is_optional else shape, _under(at, name))
+
+
+def _first(reasons: Any) -> str | None:
+    return next((reason for reason in reasons if reason), None)
+
+
+def _under(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else str(name)
+
+
+def _kind(data: Any) -> str:
+    return WORDS.get(type(data), type(data).__name__)
+
+
+def _words(shape: Any) -> str:
+    kinds = get_args(shape) or (shape,)
+    return " or ".join(WORDS.get(kind, str(kind)) for kind in kinds)
+
+
+WORDS: dict[Any, str] = {
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+# The files, by name.
+
+NUMBER = int | float
+UNKNOWN = int | float | None  # numbers that are not finite are null
+SCORE = {"members": int, **{name: Maybe(UNKNOWN) for name in ("mean", "min", "max", "percentile_5", "iqm")}}
+TIMES = ("steps_per_second", "compile_seconds", "train_seconds", "eval_seconds", "total_seconds")
+COUNTS = ("steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "block")
+
+FILES: dict[str, Any] = {
+    "spec.json": {
+        "agent": str,
+        "env": str,
+        **{name: Maybe(dict) for name in ("fields", "env_fields")},
+        **{name: Maybe(Each([object])) for name in ("sweep", "env_sweep", "points")},
+        **{name: Maybe(int) for name in COUNTS},
+        "prng": Maybe(str),
+    },
+    "provenance.json": {
+        "argv": [str],
+        "packages": Each(str),
+        "cpu": str,
+        "devices": [str],
+        "xla_flags": str,
+        "env_revision": Maybe(int),
+        "only_in_python": Maybe([str]),
+        "exported": Maybe({"run": str, "member": int, "name": str, "weights": str, "half": Maybe(bool)}),
+    },
+    "summary.json": {
+        "agent": str,
+        "env": str,
+        "steps_per_member": int,
+        "members": int,
+        "episodes_per_evaluation": int,
+        "last": SCORE,
+        "best": SCORE,
+        "settings": [{"setting": dict, **SCORE}],
+        "per_member": [{"member": int, "name": str, "last": UNKNOWN, "best": UNKNOWN, "alive": bool}],
+        **{name: Maybe(NUMBER) for name in TIMES},
+        "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
+    },
+    "bsuite.json": {"words": [str]},
+    "scores.json": {
+        "experiments": Each(
+            {
+                "score": UNKNOWN,
+                "finished": bool,
+                "ids": int,
+                "ids_of_bsuite": int,
+                "episodes": int,
+                "episodes_of_bsuite": int,
+                "steps": int,
+                "seconds": NUMBER,
+            }
+        ),
+        "tags": Each(UNKNOWN),
+    },
+    "manifest.json": {
+        "format": int,
+        "sha256": str,
+        "spec": str,
+        "parts": Each({"sha256": str, "bytes": int, "leaves": Each(([int], str))}),
+        "about": dict,
+    },
+}
+CURVES = {"env_steps": "iu", "wall_seconds": "f", "train_return": "f", "eval_return": "f"}
