@@ -13,13 +13,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from shoal.tracking.reporter import Reporter
 
 import shoal
 from shoal.core.errors import DamagedError
+from shoal.tracking.events import Message, Sink
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
-from shoal.training.loop import Programs, Run
+from shoal.training.population import Population, Programs
 from shoal.viz.curves import plot_run
 from tiny import SILENT
 
@@ -60,27 +60,32 @@ def _no_compiling(monkeypatch):
     def train(*_):
         raise Trained
 
-    monkeypatch.setattr(Run, "_compile", lambda self: Programs(train, train, train, 0.0))
+    def compile_nothing(self):
+        self.programs = Programs(train, train, train, 0.0)
+        return 0.0
+
+    monkeypatch.setattr(Population, "compile", compile_nothing)
 
 
 class Trained(Exception):
     """A resumed run went on."""
 
 
-class Listener(Reporter):
+class Listener(Sink):
     """Collects messages."""
 
     def __init__(self):
         self.heard = []
 
-    def message(self, text):
-        self.heard.append(text)
+    def hear(self, event):
+        if isinstance(event, Message):
+            self.heard.append(event.text)
 
 
 def resume(folder):
     listener = Listener()
     try:
-        shoal.train(resume=folder, progress=listener, figures=False, cache=False)
+        shoal.train(resume=folder, progress=False, sinks=[listener], figures=False, cache=False)
     except Trained:
         assert listener.heard, "went on from another place, and did not say so"
 
@@ -101,7 +106,7 @@ READERS = {
     "load": lambda folder: shoal.load(folder, 0),
     "restore": restore(NEWEST),
     "restore the best": restore(BEST),
-    "provenance": lambda folder: (RunFolder(folder).made_otherwise(PROVENANCE), RunFolder(folder).only_in_python()),
+    "provenance": lambda folder: RunFolder(folder).made_otherwise(PROVENANCE),
     "result": lambda folder: (shoal.load_result(folder)._repr_html_(), shoal.load_result(folder).ranking()),
     "plot": plot_run,
     "resume": resume,

@@ -20,15 +20,15 @@ def test_a_list_of_settings_is_planned():
     given = [{"learning_rate": 1e-3, "env.gravity": 5}, {"learning_rate": 1e-4, "env.gravity": 10}]
     plan = make_job("ppo", "CartPole-v1", settings=given, seeds=2, preset=None).plan()
     assert plan.settings == given
-    np.testing.assert_array_equal(plan.agent.learning_rate, np.float32([1e-3, 1e-3, 1e-4, 1e-4]))
-    np.testing.assert_array_equal(plan.env.gravity, np.float32([5, 5, 10, 10]))
+    np.testing.assert_array_equal(plan.batched().agent.learning_rate, np.float32([1e-3, 1e-3, 1e-4, 1e-4]))
+    np.testing.assert_array_equal(plan.batched().env.gravity, np.float32([5, 5, 10, 10]))
     assert plan.member_names()[3] == "learning_rate=0.0001 env.gravity=10 seed=1"
 
 
 def test_every_member_may_have_its_own_value():
     plan = make_job("ppo", "CartPole-v1", members={"clip": np.linspace(0.1, 0.3, 5)}, preset=None).plan()
-    assert plan.members == 5 and plan.seed_index.tolist() == [0] * 5
-    np.testing.assert_array_equal(plan.agent.clip, np.float32(np.linspace(0.1, 0.3, 5)))
+    assert plan.members == 5 and plan.roster.seed_index.tolist() == [0] * 5
+    np.testing.assert_array_equal(plan.batched().agent.clip, np.float32(np.linspace(0.1, 0.3, 5)))
 
 
 def test_random_settings_are_drawn_from_declared_ranges_and_written_down():

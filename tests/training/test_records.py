@@ -95,7 +95,8 @@ def test_a_later_record_that_widens_a_column_is_no_damage(tmp_path):
     one = Evaluation(jnp.ones(3), jnp.ones(3, jnp.int32), jnp.ones(3, bool))
     played = jax.tree.map(lambda x: jnp.stack([x, x]), one)
     for evaluation in (played, None):
-        records.save(folder, records.append(1, 1.0, stats, alive, evaluation))
+        records.append(1, 1.0, stats, alive, evaluation)
+        records.save(folder)
     first = Records(2)
     first.append(1, 1.0, stats, alive, played)
     assert first.arrays()["eval_return"].dtype == np.float32 and records.arrays()["eval_return"].dtype == np.float64

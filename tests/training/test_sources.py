@@ -54,7 +54,7 @@ def test_a_file_that_moved_or_changed_is_asked_for(change, folder, capsys):
         assert reason in capsys.readouterr().err
     job = job_to_resume(folder.path, None, None, {}, trust_source=True)
     assert job.spec.env == f"{folder.path / 'source' / 'mine.py'}:Mine"
-    assert job.plan().env.wind.tolist() == [0.5]
+    assert job.plan().env.wind == 0.5
 
 
 def test_a_copy_that_was_changed_is_never_run(folder):

@@ -59,6 +59,8 @@ class Agent(Actor):
     `init`, `update`, `act` and `value` raise ValueError.
     """
 
+    rollout: Any = None  # how a bound agent rolls out (`rollouts.rollout.Rollout`); None for one that does not
+
     def __init_subclass__(cls, **given: Any) -> None:
         """Let the hooks that need an environment say so."""
         super().__init_subclass__(**given)

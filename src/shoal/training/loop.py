@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shoal.core.agent import Metrics
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import make_key, stream
 from shoal.rollouts.evaluate import Evaluation
@@ -23,6 +24,7 @@ from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.plan import Plan
 from shoal.training.population import Population
 from shoal.training.records import Records, member_scores, score_summary
+from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, check_turnover
 from shoal.training.sources import keep
@@ -46,6 +48,7 @@ class Run:
         self.last_policy: Any = None  # [M], as evaluated last
         self.compile_seconds = 0.0
         self._known_dead: set[int] = set()
+        self._warned_of_reuse = False
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end and return the summary. Raises Stopped when asked to stop, with everything saved.
@@ -119,6 +122,7 @@ class Run:
         )
         self.records.save(self.folder)
         self._report_dead(alive)
+        self._report_reuse(metrics, until - done)
         turned = self._select(record, alive)
         self._save()
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
@@ -205,6 +209,15 @@ class Run:
                     f"the others go on."
                 )
 
+    def _report_reuse(self, metrics: Metrics, updates: int) -> None:
+        """Say once where many episodes began in a state of the reset bank that had been used before."""
+        rollout, episodes = self.plan.agent.rollout, metrics.episodes
+        if self._warned_of_reuse or rollout is None:
+            return
+        if warning := reuse_warning(episodes.count, episodes.resets_reused, updates, rollout, self.plan.env):
+            self._warned_of_reuse = True
+            self.sinks.say(warning)
+
     def _select(self, record: int, alive: np.ndarray) -> Turned | None:
         """Let the selector change the population, where there is one and it is its turn."""
         selector = self.plan.selector
@@ -290,6 +303,9 @@ class Run:
                 if found == kept[-1]:
                     raise
                 self.sinks.say(f"{error} Going on from the checkpoint before it")
+            else:
+                checkpoint.keep_newest(self.folder.checkpoints, max(2, number + 1))
+                return
         self._begin()
         self.records = Records.load(self.folder, self.plan.members, 0, {})
 

@@ -123,7 +123,6 @@ FILES: dict[str, Any] = {
         "devices": [str],
         "xla_flags": str,
         "env_revision": Maybe(int),
-        "only_in_python": Maybe([str]),
         "exported": Maybe({"run": str, "member": int, "name": str, "weights": str, "half": Maybe(bool)}),
     },
     "summary.json": {
