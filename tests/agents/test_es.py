@@ -421,3 +421,21 @@ def test_what_is_kept_is_enough_to_go_on_from(strategy):
         kept, _ = update(kept, env, jnp.int32(i))
     for straight, resumed in zip(jax.tree.leaves(state), jax.tree.leaves(kept), strict=True):
         assert jnp.array_equal(straight, resumed, equal_nan=not is_key(straight))
+
+
+@pytest.mark.long
+def test_sep_cma_es_climbs_the_mountain_where_most_returns_are_equal():
+    # A return is -200 until a candidate arrives.
+    agent, env = bound(
+        "MountainCar-v0", strategy="Sep_CMA_ES", population_size=32, sigma=0.3, episodes=2, normalize_observation=True
+    )
+
+    def train(key):
+        def generation(state, _):
+            state, metrics = agent.update(state, env, jnp.int32(0))
+            return state, metrics.losses["fitness_mean"]
+
+        return jax.lax.scan(generation, agent.init(key, env), None, length=50)[1][-5:]
+
+    returns = jax.jit(jax.vmap(train))(jax.random.split(make_key(1), 4))
+    assert returns.mean() > -150  # chance gets -200

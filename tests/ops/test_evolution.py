@@ -9,7 +9,7 @@ import pytest
 
 from shoal.core.errors import UnknownNameError
 from shoal.core.keys import make_key
-from shoal.ops.evolution import NOT_HERE, Evolution
+from shoal.ops.evolution import NOT_HERE, Evolution, tie_averaged
 
 TARGET = jnp.asarray([0.5, -0.3, 0.2, 0.1, 0.4, 0.0, -0.1, 0.3])
 SMALL = ["Open_ES", "SNES", "Sep_CMA_ES", "PGPE", "SimpleGA", "PSO", "DifferentialEvolution", "ARS", "LM_MA_ES"]
@@ -81,6 +81,101 @@ def test_shaped_costs_move_the_mean_as_in_numpy(shaping, shaped):
 def test_equal_costs_have_equal_ranks():
     _, mean = one_step("ranks", [2.0] * 6)
     np.testing.assert_allclose(mean, [1, 2, 3], rtol=1e-6)
+
+
+# Ties. Returns of episodes have them all the time.
+
+WEIGH_RANKS = [
+    "CMA_ES",  # with negative weights
+    "MA_ES",  # which is given candidates best first
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("Sep_CMA_ES", "LM_MA_ES", "DES", "SimpleES")),
+]
+
+
+def test_candidates_of_equal_cost_share_the_mean_of_their_weights():
+    weights = jnp.asarray([0.5, 0.3, 0.2, 0.0, -0.4])
+    costs = jnp.asarray([[7.0, 1.0, 3.0, 1.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0], [5.0, 1.0, 4.0, 2.0, 3.0]])
+    partly, flat, untied = jax.jit(jax.vmap(tie_averaged, (None, 0)))(weights, costs)
+    np.testing.assert_allclose(partly, [0.4, 0.4, 0.1, 0.1, -0.4], rtol=1e-6)  # (0.5 + 0.3) / 2, (0.2 + 0.0) / 2
+    np.testing.assert_allclose(flat, [0.12] * 5, rtol=1e-6)
+    np.testing.assert_array_equal(untied, weights)
+
+
+def test_candidates_that_share_positive_and_negative_weights_keep_the_positive_ones():
+    weights, costs = jnp.asarray([0.6, 0.4, -0.2, -0.4]), jnp.asarray([[3.0, 1.0, 3.0, 3.0], [3.0, 1.0, 2.0, 3.0]])
+    shared = jax.jit(jax.vmap(lambda cost: tie_averaged(weights, cost, positive_first=True)))(costs)
+    np.testing.assert_allclose(shared, [[0.6, 0.4 / 3, 0.4 / 3, 0.4 / 3], [0.6, 0.4, -0.3, -0.3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", WEIGH_RANKS)
+def test_costs_that_tell_nothing_leave_the_spread_of_candidates(name):
+    """Over 200 generations in which candidates are good by chance: none, a tenth, half, or nine tenths of them."""
+    evolution = Evolution.named(name, 16, 20)
+
+    def search(key, share):
+        def generation(i, carry):
+            state, _, first = carry
+            k_ask, k_tell, k_cost = jax.random.split(jax.random.fold_in(key, i), 3)
+            population, state = evolution.ask(k_ask, state, 0.1)
+            spread = jnp.mean(jnp.std(population, axis=0))
+            cost = jnp.where(jax.random.uniform(k_cost, (16,)) < share, 199.0, 200.0)
+            return evolution.tell(k_tell, population, cost, state, 0.1, 1.0), spread, jnp.where(i == 0, spread, first)
+
+        start = evolution.init(key, jnp.zeros(20), 0.1), jnp.float32(0), jnp.float32(0)
+        _, last, first = jax.lax.fori_loop(0, 200, generation, start)
+        return jnp.log(last / first)
+
+    over_shares = jax.vmap(search, (None, 0))
+    grown = jax.jit(jax.vmap(over_shares, (0, None)))(jax.random.split(make_key(3), 8), jnp.asarray([0, 0.1, 0.5, 0.9]))
+    flat, *partly = np.exp(grown.mean(axis=0))
+    assert 0.9 < flat < 1.1
+    assert min(partly) > 1 / 3 and max(partly) < 3  # without ties chance alone gives 0.4 (DES) to 1.1
+
+
+COSTS = jnp.asarray([3.0, 1.0, 3.0, 3.0, 0.0, 1.0, 3.0, 3.0])
+
+
+@pytest.mark.parametrize("name", WEIGH_RANKS)
+def test_the_order_of_candidates_does_not_matter_and_flat_generations_move_the_mean_alone(name):
+    evolution = Evolution.named(name, 8, 5)
+
+    def fields(state):
+        return {name: value for name, value in vars(state).items() if name != "z"}
+
+    @jax.jit
+    def generation(costs, orders):
+        start = evolution.init(make_key(0), jnp.zeros(5), 0.1)
+        population, asked = evolution.ask(make_key(1), start, 0.1)
+
+        def told(cost, order):
+            state = asked.replace(z=asked.z[order]) if hasattr(asked, "z") else asked
+            return fields(evolution.tell(make_key(2), population[order], cost[order], state, 0.1, 1.0))
+
+        return population, fields(asked), jax.vmap(told)(costs, orders)
+
+    orders = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 7], [5, 7, 2, 0, 4, 1, 6, 3], [0, 1, 2, 3, 4, 5, 6, 7]])
+    population, asked, told = generation(jnp.stack([COSTS, COSTS, jnp.full(8, 2.0)]), orders)
+    straight, turned, flat = (jax.tree.map(lambda x, i=i: x[i], told) for i in range(3))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), straight, turned)
+    assert not np.array_equal(straight["std"], asked["std"])
+    np.testing.assert_allclose(flat.pop("mean"), np.mean(population, axis=0), rtol=1e-5, atol=1e-6)
+    flat.pop("opt_state", None)  # which holds the rate of the call
+    jax.tree.map(np.testing.assert_array_equal, flat, {name: asked[name] for name in flat})
+
+
+@pytest.mark.long
+def test_without_ties_the_state_is_evosaxs_own():
+    evolution, cost = Evolution.named("CMA_ES", 8, 5), COSTS + 0.01 * jnp.arange(8.0)
+
+    @jax.jit
+    def both():
+        population, state = evolution.ask(make_key(1), evolution.init(make_key(0), jnp.zeros(5), 0.1), 0.1)
+        ours = evolution.tell(make_key(2), population, cost, state, 0.1, 1.0)
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            parameters = evolution.strategy.default_params.replace(std_init=0.1)
+            return ours, evolution.strategy.tell(make_key(2), population, cost, state, parameters)[0]
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *both())
 
 
 def test_candidates_come_in_mirrored_pairs_unless_told_otherwise():

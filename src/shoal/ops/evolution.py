@@ -7,6 +7,10 @@ and where a strategy adapts its step size itself, only the first one is given, t
 
 A strategy has the name that evosax's registry gives it; `NOT_HERE` says which do not fit, and why. evosax minimizes,
 and so does this: give costs, not returns.
+
+Returns of episodes are often equal, and evosax 0.3.2 gives all candidates of equal cost the weight of their middle
+rank, so that weights no longer add up and the step size shrinks or grows without a reason. Here each gets the mean of
+their weights, and a generation whose candidates all cost the same changes the mean of the search alone.
 """
 
 import contextlib
@@ -58,6 +62,8 @@ COMPARES_GENERATIONS = (
     "iAMaLGaM_Full",
     "iAMaLGaM_Univariate",
 )
+# They multiply weights of ranks with deviates in the order of candidates (in evosax 0.3.2): candidates come best first.
+WEIGH_IN_ORDER = ("MA_ES", "LM_MA_ES")
 FOR_ONE = ("GradientlessDescent", "HillClimbing", "SimulatedAnnealing")  # a single candidate is enough for them
 
 
@@ -179,18 +185,29 @@ class Evolution(Struct):
     def tell(
         self, key: Key, population: Float[Array, "P D"], cost: Float[Array, "P"], state: State, sigma: Any, rate: Any
     ) -> State:
-        """Learn from what the candidates cost (finite numbers; less is better). `key` is consumed."""
+        """Learn from what the candidates cost (finite numbers; less is better). `key` is consumed.
+
+        Where all cost the same, strategies that weigh ranks move their mean to that of the candidates (those whose
+        weights add up to 0 stay), and step size, covariance and paths stay as they were.
+        """
         if self.takes_rate:
             state = state.replace(opt_state=state.opt_state._replace(rate=jnp.asarray(rate, jnp.float32)))
         with _rules_of_evosax():
             k_tell, k_init = jax.random.split(key)
-            told = self.strategy.tell(k_tell, population, cost, state, self._parameters(sigma))[0]
+            parameters = self._parameters(sigma)
+            if self.name in WEIGH_IN_ORDER:
+                order = jnp.argsort(cost)
+                population, cost, state = population[order], cost[order], state.replace(z=state.z[order])
+            if hasattr(parameters, "weights"):
+                told = _tell_with_ties(self.strategy, k_tell, population, cost, state, parameters)
+            else:
+                told = self.strategy.tell(k_tell, population, cost, state, parameters)[0]
             if self.is_scheduled:
                 told = told.replace(std=state.std)
             if not self.has_population:
                 return to_arrays(told)
             # What the first candidates cost is where such a strategy begins; there is nothing to learn from yet.
-            begun = self.strategy.init(k_init, population, cost, self._parameters(sigma))
+            begun = self.strategy.init(k_init, population, cost, parameters)
             begun = begun.replace(generation_counter=told.generation_counter)
             if self.is_scheduled:
                 begun = begun.replace(std=state.std)
@@ -220,6 +237,27 @@ class Evolution(Struct):
         return parameters.replace(std_init=sigma) if hasattr(parameters, "std_init") else parameters
 
 
+def tie_averaged(
+    weights: Float[Array, "P"], cost: Float[Array, "P"], positive_first: bool = False
+) -> Float[Array, "P"]:
+    """The weights of ranks, best first, where candidates of equal cost share the mean of their weights.
+
+    With `positive_first` candidates that share ranks of positive and of negative weight get the mean of the positive
+    ones (the negative ones count as 0), so that the positive weights keep their sum.
+    """
+    ordered = jnp.sort(cost)
+    begin, end = (jnp.searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
+
+    def mean(of: Array) -> Array:
+        total = jnp.concatenate([jnp.zeros(1, of.dtype), jnp.cumsum(of)])
+        return (total[end] - total[begin]) / (end - begin).astype(of.dtype)
+
+    shared = mean(weights)
+    if positive_first:
+        shared = jnp.where(weights[begin] > 0, mean(jnp.maximum(weights, 0)), shared)
+    return jnp.where(end - begin > 1, shared, weights)
+
+
 def rated(direction: optax.GradientTransformation) -> optax.GradientTransformation:
     """Steps of `rate` along a direction, where `rate` is part of the state."""
 
@@ -238,6 +276,26 @@ def _rules_of_evosax() -> Iterator[None]:
     # Its arithmetic relies on JAX's standard promotion; a program around it may be stricter.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
+
+
+def _tell_with_ties(strategy: Any, key: Key, population: Array, cost: Array, state: State, parameters: Any) -> State:
+    # evosax looks weights up by a candidate's middle rank, where tied candidates find the weight that they share.
+    has_path = hasattr(parameters, "mu_eff")
+    weights = tie_averaged(parameters.weights, cost, positive_first=has_path)  # a path adds positive weights alone
+    shared = parameters.replace(weights=weights)
+    if has_path:
+        shared = shared.replace(mu_eff=_mu_eff(parameters, weights))
+    told = strategy.tell(key, population, cost, state, shared)[0]
+    is_flat = jnp.all(cost == cost[0])
+    return jax.tree.map(lambda old, new: jnp.where(is_flat, old, new), state.replace(mean=told.mean), told)
+
+
+def _mu_eff(parameters: Any, weights: Float[Array, "P"]) -> Float[Array, ""]:
+    # An evolution path is scaled by sqrt(mu_eff), so that its expected length is known where costs tell nothing; a
+    # shorter path makes sigma shrink. Weights that are shared are more even, and the mean that they give is shorter.
+    before, after = (jnp.sum(jnp.maximum(w, 0) ** 2) for w in (parameters.weights, weights))
+    is_tied = jnp.any(weights != parameters.weights)
+    return jnp.where(is_tied, parameters.mu_eff * before / after, parameters.mu_eff)
 
 
 def _optimizer_option(name: str, accepted: Any, optimizer: str) -> dict[str, Any]:
