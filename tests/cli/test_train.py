@@ -35,7 +35,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
 
 def test_resuming_with_changed_flags_says_what_changed(run, capsys):
     err = refused(capsys, "train", "--resume", run, "--steps", "512", "--clip", "0.3")
-    assert "cannot be resumed with changes (steps: 256 -> 512; clip: the default -> 0.3)" in err
+    assert "cannot be resumed with changes (steps: 256 -> 512; clip: 0.2 -> 0.3)" in err
 
 
 @pytest.mark.parametrize("option", ["--name", "--root", "--preset", "--suite"])
@@ -96,7 +96,7 @@ def test_a_list_on_a_field_that_shapes_the_program_is_one_run_each(capsys):
 def test_negative_numbers_and_tuples_are_values(capsys):
     words = "train ppo CartPole-v1 --env.reset-low -0.2,-1e-1 --hidden 32,16 --shared true --preset none --dry-run"
     _, out, _ = say(capsys, *words.split())
-    assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16) shared=True" in out
+    assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16)" in out and "shared=True" in out
 
 
 @pytest.mark.parametrize(("name", "runs"), [("classic", 5), ("minigrid-10", 10)])
@@ -125,8 +125,8 @@ def test_infinity_is_kept_and_read_back(capsys):
     status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, *words)
     assert status == 0 and "env.x_threshold=inf" in out, err
     spec = json.loads(Path("runs/r/spec.json").read_text())
-    assert spec["env_fields"] == {"theta_threshold": "inf"} and spec["env_sweep"] == {"x_threshold": ["inf", 2.4]}
-    assert shoal.load_result("runs/r").spec.env_fields == {"theta_threshold": float("inf")}
+    assert spec["env_fields"]["theta_threshold"] == "inf" and spec["env_sweep"] == {"x_threshold": ["inf", 2.4]}
+    assert shoal.load_result("runs/r").spec.env_fields["theta_threshold"] == float("inf")
     assert shoal.load_result("runs/r").settings == [{"env.x_threshold": float("inf")}, {"env.x_threshold": 2.4}]
     assert say(capsys, "eval", "runs/r", "--episodes", "2")[0] == 0
     assert say(capsys, "train", "--resume", "runs/r", *words[:4], "--no-figures", "--no-progress")[0] == 0

@@ -57,7 +57,8 @@ def train(
     `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
     environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
     `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
-    fields. `seed` to `block` are fields of `RunSpec`, with its defaults where they are None.
+    fields; one that shapes the program needs a run for each value (`shoal.train_all`). `seed` to `block` are fields of
+    `RunSpec`, with its defaults where they are None.
 
     `sinks` hear what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
     terminal.

@@ -27,7 +27,7 @@ from shoal.training.describe import (
 from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
-MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # beyond, a list or counter is too long
+MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # what lists and counters hold
 OPTIONAL = ("points", "sources")  # parts that the file leaves out where they are empty
 
 
