@@ -196,6 +196,17 @@ def test_a_selector_ends_a_run_that_has_no_fixed_end(train):
     assert np.diff([0, *made.records.arrays()["env_steps"]]).tolist() == [2 * STEPS] * 5
 
 
+def test_a_summary_names_occupants_and_scores_them_together(train):
+    made, _ = train(Scripted(script=((0, 0, REST),), rates=(0.1, 0.2, 0.3)))
+    summary = made.folder.read_json("summary.json")
+    assert [row["name"] for row in summary["per_member"]] == [
+        "occupant=0 learning_rate=0.1",
+        "occupant=3 learning_rate=0.2",
+        "occupant=-1 learning_rate=0.3",
+    ]
+    assert [row["setting"] for row in summary["settings"]] == [{}]
+
+
 def test_scores_belong_to_occupants(train):
     made, _ = train(Scripted(script=((0, FRESH, REST),)), evaluations=3)
     assert made.state.best_return[0] > -np.inf

@@ -136,8 +136,7 @@ class Run:
         """Scores of the last weights and of the best, overall, per setting and per member, and the time it took."""
         curves = self.records.arrays()
         last = member_scores(curves)
-        names, seeds = self.plan.member_names(), self.plan.spec.seeds
-        best = self.state.best_return
+        names, best = self.plan.names(self.state.roster), self.state.best_return
         return {
             "agent": self.plan.spec.agent,
             "env": self.plan.spec.env,
@@ -145,10 +144,7 @@ class Run:
             "members": self.plan.members,
             "last": score_summary(last),
             "best": score_summary(np.where(np.isfinite(best), best, np.nan)),
-            "settings": [
-                {"setting": plain(setting), **score_summary(last[i * seeds : (i + 1) * seeds])}
-                for i, setting in enumerate(self.plan.settings)
-            ],
+            "settings": self._scores_of_settings(last),
             "per_member": [
                 {"member": m, "name": names[m], "last": last[m], "best": best[m], "alive": bool(alive)}
                 for m, alive in enumerate(curves["alive"][-1])
@@ -160,6 +156,14 @@ class Run:
             "eval_seconds": self.state.eval_seconds,
             "total_seconds": time.perf_counter() - self.started,
         }
+
+    def _scores_of_settings(self, scores: np.ndarray) -> list[dict[str, Any]]:
+        """Scores [M] of each setting; of all members together where a selector has changed their settings."""
+        if self.plan.selector is not None:
+            return [{"setting": {}, **score_summary(scores)}]
+        groups = np.split(scores, len(self.plan.settings))  # setting-major
+        pairs = zip(self.plan.settings, groups, strict=True)
+        return [{"setting": plain(setting), **score_summary(group)} for setting, group in pairs]
 
     def policies(self) -> Any:
         """The policies of all members as they are now, on the host; evaluated or not."""
@@ -199,7 +203,8 @@ class Run:
         return {"occupant": roster.occupant, "parent": roster.parent, **numbers}
 
     def _report_dead(self, alive: np.ndarray) -> None:
-        names, roster = self.plan.member_names(), self.state.roster
+        roster = self.state.roster
+        names = self.plan.names(roster)
         for m in np.flatnonzero(~alive & ~roster.is_idle):
             occupant = int(roster.occupant[m])
             if occupant not in self._known_dead:

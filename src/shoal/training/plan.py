@@ -101,6 +101,16 @@ class Plan:
         evaluated = f", {made} evaluation{'s' * (made > 1)} (not {asked}: one a record)" if asked > made else ""
         return f"{rounded} on {self.placement.describe()}{waves}{evaluated}{self.warning}"
 
+    def names(self, roster: Roster) -> list[str]:
+        """`learning_rate=0.001 seed=3` for every slot; with a selector, occupants and their present numbers."""
+        if self.selector is None:
+            return self.member_names()
+        numbers = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
+        return [
+            " ".join([f"occupant={roster.occupant[m]}", *(f"{path}={v[m]:g}" for path, v in numbers.items())])
+            for m in range(self.members)
+        ]
+
     def member_names(self) -> list[str]:
         """`learning_rate=0.001 seed=3` for every member that the run begins with."""
         words = [_in_words(setting) for setting in self.settings]

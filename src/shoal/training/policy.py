@@ -135,11 +135,12 @@ def load_policies(
 def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
     """The policies of all members of a run, as `load_policies` gives them."""
     place, is_exported = _checkpoint_of(folder, which), folder.policy.is_dir()
-    agents, envs = plan.batched(_roster(plan, folder))
+    roster = _roster(plan, folder)
+    agents, envs = plan.batched(roster)
     members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
     like = jax.eval_shape(_policy_states, agents, members.state)
     weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
-    return Policies(agents, weights, envs, plan.member_names())
+    return Policies(agents, weights, envs, plan.names(roster))
 
 
 def _roster(plan: Plan, folder: RunFolder) -> Roster:
