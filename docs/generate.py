@@ -41,8 +41,8 @@ SUITES = {
     "minigrid-every": ("Every MiniGrid id", "Against EnvPool's C++ version of it."),
     "ppo": (
         "PPO on CartPole and Breakout",
-        "CartPole: 500,000 steps a seed, training alone, and the whole process from start to end. Products alone are "
-        "the matrix products of the gradient steps on all cores and nothing else: the rate that shoal could reach.",
+        "CartPole: 500,000 steps a seed, training alone, and the whole process from start to end. "
+        '`--only "PPO, 128 seeds, operations"` measures how near shoal comes to the cores\' peak.',
     ),
     "evidence": (
         "What agents reach",
@@ -54,8 +54,8 @@ SUITES = {
     ),
     "dqn": (
         "DQN on CartPole",
-        "Training alone, 32 seeds, as many gradient steps for each environment step on both sides. Products alone are "
-        "the matrix products of the gradient steps on all cores and nothing else: the rate that shoal could reach.",
+        "Training alone, 32 seeds, as many gradient steps for each environment step on both sides. "
+        '`--only "DQN, 32 seeds, operations"` measures how near shoal comes to the cores\' peak.',
     ),
     "tabular": (
         "Tabular Q-learning on GridWorld",

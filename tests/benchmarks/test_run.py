@@ -80,6 +80,29 @@ def test_every_worker_of_every_suite_exists(run):
         assert (BENCHMARKS / "workers" / f"{side.worker}.py").is_file()
 
 
+def test_operations_of_a_step_are_those_of_its_products(run):
+    # PPO: forward of 4-64-64-2 is 2 (256 + 4096 + 128) = 8,960 and of 4-64-64-1 8,832; a gradient is three times that
+    # less 2 x 256 for the inputs: 26,368 and 25,984. 8,960 + 8,832 + 4 (26,368 + 25,984) = 227,200.
+    assert run.operations_per_step("ppo") == 227_200
+    # DQN: forward of 4-120-84-2 is 2 (480 + 10,080 + 168) = 21,456, its gradient 63,408. 21,456 + 12.8 (84,864).
+    assert run.operations_per_step("dqn") == pytest.approx(21_456 + 12.8 * 84_864)
+
+
+def test_the_distance_to_the_peak_is_operations_over_seconds(run):
+    contest = run.peak_contest("PPO", run.Side("shoal", "ppo_shoal"), operations=200_000.0)
+    assert [side.worker for side in contest.sides] == ["peak", "ppo_shoal"]
+    assert contest.score({"gflops": 80.0}) == 80.0
+    assert contest.score({"steps": 500_000, "run_s": 5.0}) == 20.0  # 100,000 steps a second of 200,000 operations
+
+
+def test_the_peak_is_measured(run):
+    answer = run.ask(
+        run.Side("peak", "peak", ("--size", "64", "--products", "2", "--repeats", "2")), sys.executable, None
+    )
+    seconds = min(answer["fastest_s"].values())
+    assert answer["gflops"] == pytest.approx(2 * 64**3 * 2 * answer["cores"] / seconds / 1e9)
+
+
 def test_the_stepping_worker_answers_in_one_line(run):
     side = run.Side("shoal", "step_shoal", ("--envs", "4", "--steps", "200", "--repeats", "2"))
     answer = run.ask(side, sys.executable, None)
