@@ -3,16 +3,22 @@
 import errno
 import os
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from shoal.core.agent import Metrics
+from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
+from shoal.training.recording import save_demonstrations
 from shoal.training.records import Records
+from shoal.viz.curves import Curve, learning_curves
+from shoal.viz.gif import write_gif
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="flushes nothing there")
 
@@ -79,3 +85,42 @@ def test_a_full_disk_is_said_in_words_and_leaves_what_was_there(monkeypatch, tmp
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="summary.json"):
         RunFolder(tmp_path).write_json("summary.json", {})
+
+
+def half_then_full(*args, **kwargs):
+    """A write that meets a full disk midway."""
+    path = next(x for x in args if isinstance(x, Path) or hasattr(x, "write"))
+    with path.open("wb") if isinstance(path, Path) else nullcontext(path) as file:
+        file.write(b"half of a file")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def write_figure(path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda self, out, **_: half_then_full(out))
+    learning_curves([Curve("a", np.arange(3), np.ones((3, 2)))], path)
+
+
+def write_animation(path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr(Image.Image, "save", lambda self, out, **_: half_then_full(out))
+    write_gif([np.zeros((4, 4, 3), np.uint8)], path)
+
+
+def write_recording(path, monkeypatch):
+    monkeypatch.setattr(np, "savez_compressed", half_then_full)
+    save_demonstrations(path, Demonstrations(np.zeros((3, 2)), np.zeros(3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("a.png", write_figure), ("a.gif", write_animation), ("a.npz", write_recording)]
+)
+def test_what_is_drawn_or_recorded_on_a_full_disk_leaves_what_was_there(name, write, monkeypatch, tmp_path):
+    there = tmp_path / name
+    there.write_bytes(b"before")
+    with monkeypatch.context() as full, pytest.raises(OSError, match="could not be written: No space left") as error:
+        write(there, full)
+    assert error.value.filename == str(there) and error.value.errno == errno.ENOSPC
+    assert [path.name for path in tmp_path.iterdir()] == [name] and there.read_bytes() == b"before"

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -24,14 +24,21 @@ def named_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, f"could not be written: {error.strerror}", str(target)) from error
+        raise OSError(error.errno, f"could not be written: {error.strerror or error}", str(target)) from error
 
 
 def replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, then move it there: a reader, and the next start, meet the old one or the new."""
+    """Write a file beside its place, then move it there: a reader, and the next start, meet the old one or the new.
+
+    Where it cannot be written, nothing new is left behind.
+    """
     beside = target.with_name(f".{target.name}.partial")
-    with named_errors(target):
-        write(beside)
-        flush(beside)
-        os.replace(beside, target)
-        flush(target.parent)
+    try:
+        with named_errors(target):
+            write(beside)
+            flush(beside)
+            os.replace(beside, target)
+            flush(target.parent)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

@@ -54,7 +54,13 @@ def export(
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
     spec = _spec_of(plan, chosen).to_json()
     checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of(spec), about)
-    np.savez_compressed(folder.path / "curves.npz", **_curves_of(result, chosen))  # type: ignore[arg-type]
+    curves: dict[str, Any] = _curves_of(result, chosen)
+
+    def write_curves(path: Path) -> None:
+        with open(path, "wb") as file:
+            np.savez_compressed(file, **curves)
+
+    folder.replace("curves.npz", write_curves)
     made = RunFolder(run).read_json("provenance.json")
     argv = [*(Path(word).name for word in made["argv"][:1]), *made["argv"][1:]]  # what was called, not where it lay
     folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})

@@ -8,6 +8,7 @@ import numpy as np
 from jax.tree_util import SequenceKey
 
 from shoal.rollouts.demonstrations import Demonstrations
+from shoal.training.disk import replace
 from shoal.training.host import host_bytes
 from shoal.training.reading import read_arrays
 
@@ -27,7 +28,12 @@ def save_demonstrations(path: Path | str, given: Demonstrations) -> Path:
         for keys, leaf in jax.tree_util.tree_flatten_with_path(getattr(given, part))[0]:
             arrays["/".join([part, *map(_name, keys)])] = np.asarray(leaf)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+
+    def write(beside: Path) -> None:
+        with open(beside, "wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    replace(path, write)
     return path
 
 

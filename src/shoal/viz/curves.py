@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from shoal.ops.statistics import iqm_band
+from shoal.training.disk import replace
 from shoal.training.folder import RunFolder, locate
 from shoal.training.spec import RunSpec
 
@@ -269,7 +270,7 @@ def _save(figure: Any, out: str | Path) -> Path:
     if out.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
+    replace(out, lambda path: figure.savefig(path, format=out.suffix[1:].lower()))
     return out
 
 

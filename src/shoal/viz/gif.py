@@ -15,6 +15,7 @@ from jaxtyping import UInt8
 
 from shoal.canvas import Canvas
 from shoal.core.env import Env
+from shoal.training.disk import replace
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
 
@@ -85,7 +86,8 @@ def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30,
     hundredths = max(2, round(100 / fps))
     durations = [10 * hundredths] * (len(images) - 1) + [10 * hundredths + round(1000 * hold)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0)
+    options = {"save_all": True, "append_images": images[1:], "duration": durations, "loop": 0}
+    replace(path, lambda beside: images[0].save(beside, format="GIF", **options))
     return path
 
 

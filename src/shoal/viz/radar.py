@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shoal.training.disk import replace
 from shoal.viz.curves import INK, PALE_INK, PALETTE
 
 SMALLEST = 0.05  # drawn at least this far out, so that a polygon never collapses into the center
@@ -43,7 +44,7 @@ def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str
     if len(agents) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.05), frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
+    replace(out, lambda path: figure.savefig(path, format=out.suffix[1:].lower() or None))
     return out
 
 
