@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from shoal.agents.dqn import DQN
+from shoal.agents.replay_agent import Observed
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
-from shoal.rollouts.experience import Seen
 from shoal.training.plan import make_plan
 from shoal.training.program import Member, train_chunk
 from shoal.training.spec import RunSpec
@@ -49,7 +49,7 @@ def random_batch(agent, size=16, seed=0):
     action = random.integers(0, 2, size).astype(np.int32)
     reward = random.normal(size=size).astype(np.float32)
     bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
-    seen, next_seen = (Seen(jnp.asarray(x), None) for x in (obs, after))
+    seen, next_seen = (Observed(jnp.asarray(x), None) for x in (obs, after))
     return Transitions(seen, jnp.asarray(action), jnp.asarray(reward), jnp.asarray(bootstrap), next_seen)
 
 
@@ -171,7 +171,7 @@ def test_forbidden_actions_are_worth_nothing_to_come():
     weights, target = two_networks(agent)
     batch = random_batch(agent)
     only_left = jnp.broadcast_to(jnp.asarray([True, False]), (16, 2))
-    batch = batch.replace(next_seen=Seen(batch.next_seen.obs, only_left))
+    batch = batch.replace(next_seen=Observed(batch.next_seen.obs, only_left))
     after = agent._after(weights, target, batch, make_key(3))[:, 0]
     np.testing.assert_allclose(after, numpy_q(target, batch.next_seen.obs)[:, 0], rtol=1e-4, atol=1e-5)
 

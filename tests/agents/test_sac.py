@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shoal.agents.sac import SAC, Seen
+from shoal.agents.replay_agent import Observed
+from shoal.agents.sac import SAC
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -15,7 +16,6 @@ from shoal.core.struct import Number, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from shoal.rollouts.experience import practise
 from worlds import DialedHorizon, Tally
 
 # How it learns the probes of the contract within seconds. The temperature is fixed and small: what the probes promise
@@ -63,7 +63,7 @@ def transitions(random, obs, action, after, mask):
     reward = random.normal(size=len(obs)).astype(np.float32)
     bootstrap = np.where(random.random(len(obs)) < 0.3, 0, 0.99).astype(np.float32)
     arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
-    return Transitions(Seen(jnp.asarray(obs), mask), *arrays, Seen(jnp.asarray(after), mask))
+    return Transitions(Observed(jnp.asarray(obs), mask), *arrays, Observed(jnp.asarray(after), mask))
 
 
 def a_learner(agent, env):
@@ -263,7 +263,7 @@ def test_the_target_follows_by_its_share():
     agent, env = bound(num_steps=4, target_mix=0.25, learning_rate=0.0, learning_starts=0.0, policy_delay=100.0)
     state = agent.init(make_key(0), env)
     learner = state.learner.replace(target=jax.tree.map(lambda x: x + 1, state.learner.critics))
-    after, _, due = practise(agent, learner, state.replay, jnp.int32(1), jnp.int32(1), make_key(1))
+    after, _, due = agent.train_on_replay(agent.learn, learner, state.replay, jnp.int32(1), jnp.int32(1), make_key(1))
     assert due == 4
     for old, new in zip(jax.tree.leaves(learner.critics), jax.tree.leaves(after.target), strict=True):
         np.testing.assert_allclose(new, old + 0.75**4, rtol=1e-4)  # four gradient steps

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from shoal.agents.replay_agent import Observed
 from shoal.agents.td3 import TD3
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
@@ -15,7 +16,6 @@ from shoal.core.struct import static, struct, to_arrays
 from shoal.envs.probes import ContinuousAction
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from shoal.rollouts.experience import Seen
 from worlds import DialedHorizon
 
 # How the family learns the probes of the contract within seconds.
@@ -61,7 +61,7 @@ def random_batch(size=16, seed=0):
     reward = random.normal(size=size).astype(np.float32)
     bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
     arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
-    return Transitions(Seen(jnp.asarray(obs), None), *arrays, Seen(jnp.asarray(after), None))
+    return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))
 
 
 def a_learner(agent, env):

@@ -13,22 +13,22 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
+from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, steps_of
+from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
 from shoal.ops.gradients import adam, clip_norm, follow
 from shoal.ops.priorities import Priorities
-from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.replay import Replay, Transitions
 from shoal.ops.schedules import linear, passed, progress
-from shoal.rollouts.experience import Seen, batch_shares, check_buffer, empty_replay, gradient_steps_due, steps_of
-from shoal.rollouts.rollout import Rollout, Worlds, final_slots
+from shoal.rollouts.rollout import Worlds
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")
@@ -61,7 +61,7 @@ class DQNPolicy(Struct):
 @agent("dqn")
 @agent("c51", head="categorical")
 @struct
-class DQN(Agent):
+class DQN(ReplayAgent):
     """Deep Q-learning for discrete actions.
 
     An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
@@ -77,12 +77,10 @@ class DQN(Agent):
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     batch_size: Number = hyper(128.0, search=(16, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
     buffer_size: Number = hyper(1e4, search=(1e3, 1e5, "log"), valid=(1, 1e9), cap="max_buffer_size")
     learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="steps before the first gradient step")
     train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
     target_period: Number = hyper(
         500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies, made at the end of an update"
     )
@@ -94,7 +92,6 @@ class DQN(Agent):
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
     )
     optimizer: Choice = hyper(0, names=OPTIMIZERS)
-    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
     max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
     kappa: Number = hyper(1.0, valid=(1e-6, 1e6), help="where Huber losses become linear")
     v_min: Number = hyper(-100.0, valid=(-1e9, 1e9), help="least return of a categorical head")
@@ -102,10 +99,7 @@ class DQN(Agent):
     priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: all samples alike")
     importance_exponent: Number = hyper(0.4, valid=(0, 1), help="of prioritised samples, at first; 1 at the horizon")
 
-    num_envs: int = static(1)
     num_steps: int = static(10, help="steps of each environment in one update")
-    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
-    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     n_step: int = static(1, choices=(1, 2, 3, 5, 10))
     double: bool = static(False, choices=(False, True), help="van Hasselt et al. 2016")
     dueling: bool = static(False, choices=(False, True), help="Wang et al. 2016")
@@ -119,13 +113,6 @@ class DQN(Agent):
     layer_norm: bool = static(False, choices=(False, True), help="normalize layers before they activate")
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
-    reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
-
-    observation_space: Any = filled_by_bind()
-    action_space: Any = filled_by_bind()
-    rollout: Any = filled_by_bind()
-    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "DQN":
         """This agent for this environment. Raises Unsuited for actions that cannot be counted."""
@@ -147,36 +134,17 @@ class DQN(Agent):
             refuse_ignored(self, f"with head={self.head!r}", "loss")
         if np.all(np.asarray(self.optimizer) == SGD):
             refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
-        check_buffer(self, self.n_step)
         _check_support(self)
-        (full,) = fill_caps([self])
-        rollout = Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size)
         space = env.observation_space
-        return full.replace(
-            network=chosen_torso(self, space, layer_norm=self.layer_norm),
-            observation_space=space,
-            action_space=env.action_space,
-            rollout=rollout,
-            final_rows=final_slots(env, full._rows),
-        )
-
-    @property
-    def steps_per_update(self) -> int:
-        """Steps of all environments together."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def learns_from(self) -> Number:
-        """`learning_starts`."""
-        return self.learning_starts
+        return self.fitted(env, self.n_step).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
 
     def init(self, key: Key, env: Env) -> DQNState:
         """Fresh weights and worlds, and an empty buffer."""
         key, k_weights, k_worlds = jax.random.split(key, 3)
         worlds = self.rollout.init(env, k_worlds)
-        seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
+        seen = Observed(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
         weights = self._net.init(k_weights, seen.obs)
-        replay = empty_replay(self, seen, jnp.int32(0))
+        replay = self.empty_replay(seen, jnp.int32(0))
         return DQNState(
             age=jnp.int32(0),
             key=key,
@@ -196,7 +164,7 @@ class DQN(Agent):
         )
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
-        due = gradient_steps_due(self, state.age, self.n_step)
+        due = self.gradient_steps_due(state.age, self.n_step)
         state, losses = self._train(state, due, clock, k_train)
         state = state.replace(target=self._refreshed(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
@@ -359,10 +327,6 @@ class DQN(Agent):
     @property
     def _support(self) -> Float[Array, "Z"]:
         return jnp.linspace(self.v_min, self.v_max, self.atoms, dtype=jnp.float32)
-
-    @property
-    def _rows(self) -> int:
-        return rows_for(self.max_buffer_size, self.num_envs, self.num_steps)
 
     def _change(self, slope: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
         change, optimizer = self._adam.update(slope, optimizer)

@@ -12,23 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
+from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
+from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import Choice, Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked, uniform_action
+from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, follow
-from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.replay import Transitions
 from shoal.ops.schedules import whole
-from shoal.rollouts.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
-from shoal.rollouts.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 TEMPERATURES = ("tuned", "fixed")
@@ -50,17 +49,6 @@ class Learner(Struct):
 
 
 @struct
-class SACState(Struct):
-    """One member in training."""
-
-    age: Int[Array, ""]
-    key: Key
-    learner: Learner
-    worlds: Worlds
-    replay: Replay
-
-
-@struct
 class SACPolicy(Struct):
     """What acting and valuing need."""
 
@@ -71,7 +59,7 @@ class SACPolicy(Struct):
 
 @agent("sac")
 @struct
-class SAC(Agent):
+class SAC(ReplayActorCritic):
     """Soft actor-critic: return and entropy, weighed by a temperature that is tuned.
 
     An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
@@ -89,7 +77,6 @@ class SAC(Agent):
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
     policy_learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     alpha_learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
     temperature: Choice = hyper(0, names=TEMPERATURES)
     alpha: Number = hyper(1.0, search=(0.01, 1.0, "log"), valid=(1e-9, 1e6), help="temperature: at first, or for good")
@@ -100,31 +87,15 @@ class SAC(Agent):
         0.89, search=(0.1, 0.98), valid=(0, 1), help="of the entropy of uniform choice to aim for"
     )
     policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps between two visits of the policy")
-    batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
-    buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
     learning_starts: Number = hyper(
         5e3, valid=(0, 1e9), help="steps, of uniform actions, before the first gradient step"
     )
-    train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
-    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
 
-    num_envs: int = static(1)
-    num_steps: int = static(4, help="steps of each environment in one update")
     num_critics: int = static(2, help="the least of their values counts")
-    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
-    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
-    reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
-
-    observation_space: Any = filled_by_bind()
-    action_space: Any = filled_by_bind()
-    rollout: Any = filled_by_bind()
-    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "SAC":
         """This agent for this environment. Raises Unsuited for actions neither discrete nor in a bounded box."""
@@ -140,67 +111,28 @@ class SAC(Agent):
         if np.all(np.asarray(self.temperature) == FIXED):
             ignored = ("alpha_learning_rate", "entropy_ratio", "discrete_entropy_ratio")
             refuse_ignored(self, "with temperature='fixed'", *ignored)
-        check_buffer(self)
-        (full,) = fill_caps([self])
-        return full.replace(
-            network=chosen_torso(self, env.observation_space),
-            observation_space=env.observation_space,
-            action_space=env.action_space,
-            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
-            final_rows=final_slots(env, rows_for(full.max_buffer_size, self.num_envs, self.num_steps)),
-        )
-
-    @property
-    def steps_per_update(self) -> int:
-        """Steps of all environments together."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def learns_from(self) -> Number:
-        """`learning_starts`."""
-        return self.learning_starts
-
-    def init(self, key: Key, env: Env) -> SACState:
-        """Fresh weights and worlds, and an empty buffer."""
-        key, k_learner, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
-        seen = Seen(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
-        action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
-        replay = empty_replay(self, seen, action)
-        return SACState(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
-
-    def update(self, state: SACState, env: Env, clock: Int[Array, ""]) -> tuple[SACState, Metrics]:
-        """Roll out, store, and make the gradient steps that are due."""
-        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
-        worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), chances(self, state.age, k_noise), k_worlds
-        )
-        replay = state.replay.add(steps_of(trajectory), clock)
-        learner, losses, due = practise(self, state.learner, replay, state.age, clock, k_train)
-        return SACState(state.age + 1, key, learner, worlds, replay), Metrics(
-            trajectory.episodes(), losses, due.astype(jnp.float32)
-        )
+        return self.fitted(env).replace(network=chosen_torso(self, env.observation_space))
 
     def act(
-        self, state: SACState | SACPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+        self, state: ReplayState | SACPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The middle of the policy when greedy (its likeliest choice, for discrete actions), a draw otherwise."""
-        policy = self._policy(self.policy_state(state).actor, Seen(obs, mask))
+        policy = self._policy(self.policy_state(state).actor, Observed(obs, mask))
         action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
         return action.astype(self.action_space.dtype), carry
 
-    def value(self, state: SACState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
+    def value(self, state: ReplayState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
         """The soft value, were all actions allowed: return and entropy to come.
 
         In a box, of the middle of the policy, without the entropy of the next action.
         """
-        known, seen = self.policy_state(state), Seen(obs, None)
+        known, seen = self.policy_state(state), Observed(obs, None)
         if isinstance(self.action_space, Discrete):
             return self._soft_value(known.actor, known.critics, self._alpha(known), seen, None)[0]
         action = self._policy(known.actor, seen).mode()
         return jnp.min(self._critics(known.critics, obs, action), axis=0)
 
-    def policy_state(self, state: SACState | SACPolicy) -> SACPolicy:
+    def policy_state(self, state: ReplayState | SACPolicy) -> SACPolicy:
         """Weights and temperature."""
         if isinstance(state, SACPolicy):
             return state
@@ -208,14 +140,9 @@ class SAC(Agent):
 
     # What happens inside an update, in order.
 
-    def _behavior(self, state: SACState) -> Any:
-        def behave(obs, mask, noise, carry):
-            chance, is_uniform = noise
-            chosen = self._policy(state.learner.actor, Seen(obs, mask)).sample(chance)
-            action = jnp.where(is_uniform, uniform_action(self.action_space, chance, mask), chosen)
-            return action.astype(self.action_space.dtype), None, carry
-
-        return behave
+    def explore(self, learner: Learner, observed: Observed, noise: Array) -> Array:
+        """Draws of the policy."""
+        return self._policy(learner.actor, observed).sample(noise)
 
     def learn(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
@@ -242,7 +169,7 @@ class SAC(Agent):
         losses |= {"entropy": jnp.sum(share * entropy), "alpha": alpha}
         return learner.replace(critics=critics, critic_moments=moments), losses
 
-    def _learn_policy(self, learner: Learner, seen: Seen, share: Float[Array, "B"], key: Key) -> Learner:
+    def _learn_policy(self, learner: Learner, seen: Observed, share: Float[Array, "B"], key: Key) -> Learner:
         """`policy_delay` steps of policy and temperature when as many steps of the critics have passed, else none."""
 
         def step(i, learner):
@@ -272,7 +199,7 @@ class SAC(Agent):
         return learner.replace(log_alpha=log_alpha, alpha_moments=moments)
 
     def _soft_value(
-        self, actor: Weights, critics: Weights, alpha: Float[Array, ""], seen: Seen, noise: Any
+        self, actor: Weights, critics: Weights, alpha: Float[Array, ""], seen: Observed, noise: Any
     ) -> tuple[Float[Array, "*axes"], Float[Array, "*axes"]]:
         """(the value of a state with its entropy, the entropy): exact for discrete actions, else of one draw."""
         policy = self._policy(actor, seen)
@@ -295,7 +222,7 @@ class SAC(Agent):
     def _critics(self) -> Critics:
         return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
 
-    def _fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+    def fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
         k_actor, k_critics = jax.random.split(key)
         actor = self._actor.init(k_actor, obs)
         critics = self._critics.init(k_critics, obs, jnp.broadcast_to(action, (self.num_envs, *action.shape)))
@@ -310,7 +237,7 @@ class SAC(Agent):
             alpha_moments=adam().init(ravel_pytree(log_alpha)[0]),
         )
 
-    def _policy(self, actor: Weights, seen: Seen) -> Categorical | SquashedGaussian:
+    def _policy(self, actor: Weights, seen: Observed) -> Categorical | SquashedGaussian:
         out = self._actor(actor, seen.obs)
         if isinstance(self.action_space, Discrete):
             return Categorical(masked(out, seen.mask))
@@ -321,7 +248,7 @@ class SAC(Agent):
     def _alpha(self, known: Learner | SACPolicy) -> Float[Array, ""]:
         return jnp.where(self.temperature == FIXED, self.alpha, jnp.exp(known.log_alpha))
 
-    def _target_entropy(self, seen: Seen) -> Float[Array, "..."]:
+    def _target_entropy(self, seen: Observed) -> Float[Array, "..."]:
         """Nats to aim for in each state; in a box, of actions on a scale from -1 to 1."""
         if not isinstance(self.action_space, Discrete):
             return -self.entropy_ratio * self.action_space.shape[0]

@@ -13,21 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
+from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
+from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import check_bounded, draw_noise, from_unit, to_unit, uniform_action
+from shoal.nn.distributions import check_bounded, draw_noise, from_unit, to_unit
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, follow
-from shoal.ops.replay import Replay, Transitions, rows_for
+from shoal.ops.replay import Transitions
 from shoal.ops.schedules import whole
-from shoal.rollouts.experience import Seen, chances, check_buffer, critic_loss, empty_replay, practise, steps_of
-from shoal.rollouts.rollout import Rollout, Worlds, final_slots
 
 Weights = Any
 
@@ -50,21 +49,10 @@ class Learner(Struct):
     critic_moments: Any
 
 
-@struct
-class TD3State(Struct):
-    """One member in training."""
-
-    age: Int[Array, ""]
-    key: Key
-    learner: Learner
-    worlds: Worlds
-    replay: Replay
-
-
 @agent("td3")
 @agent("ddpg", num_critics=1, target_noise=0.0, policy_delay=1.0)
 @struct
-class TD3(Agent):
+class TD3(ReplayActorCritic):
     """A deterministic policy that climbs its critics, for actions in a box with finite bounds.
 
     An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
@@ -75,7 +63,6 @@ class TD3(Agent):
 
     learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
     policy_learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
     policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps for each step of the policy")
     exploration_noise: Number = hyper(
@@ -83,31 +70,15 @@ class TD3(Agent):
     )
     target_noise: Number = hyper(0.2, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="deviation, in targets")
     target_clip: Number = hyper(0.5, valid=(0, 1e3), help="largest noise in targets")
-    batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
-    buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
     learning_starts: Number = hyper(
         25e3, valid=(0, 1e9), help="steps, of uniform actions, before the first gradient step"
     )
-    train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
-    adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
 
-    num_envs: int = static(1)
-    num_steps: int = static(4, help="steps of each environment in one update")
     num_critics: int = static(2, help="the least of their values counts in targets; the policy climbs the first")
-    max_batch_size: int = static(0, help="0: the largest batch_size of the run")
-    max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
-    reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
-
-    observation_space: Any = filled_by_bind()
-    action_space: Any = filled_by_bind()
-    rollout: Any = filled_by_bind()
-    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
 
     def bind(self, env: Env) -> "TD3":
         """This agent for this environment. Raises Unsuited for actions that are not in a bounded box."""
@@ -116,49 +87,10 @@ class TD3(Agent):
         check_bounded(env.action_space)
         if not np.any(np.asarray(self.target_noise)):
             refuse_ignored(self, "without target_noise", "target_clip")
-        check_buffer(self)
-        (full,) = fill_caps([self])
-        return full.replace(
-            network=chosen_torso(self, env.observation_space),
-            observation_space=env.observation_space,
-            action_space=env.action_space,
-            rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
-            final_rows=final_slots(env, rows_for(full.max_buffer_size, self.num_envs, self.num_steps)),
-        )
-
-    @property
-    def steps_per_update(self) -> int:
-        """Steps of all environments together."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def learns_from(self) -> Number:
-        """`learning_starts`."""
-        return self.learning_starts
-
-    def init(self, key: Key, env: Env) -> TD3State:
-        """Fresh weights and worlds, and an empty buffer."""
-        key, k_learner, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
-        seen = Seen(jax.vmap(env.observe)(worlds.state), None)
-        action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
-        replay = empty_replay(self, seen, action)
-        return TD3State(jnp.int32(0), key, self._fresh_learner(k_learner, seen.obs, action), worlds, replay)
-
-    def update(self, state: TD3State, env: Env, clock: Int[Array, ""]) -> tuple[TD3State, Metrics]:
-        """Roll out, store, and make the gradient steps that are due."""
-        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
-        worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), chances(self, state.age, k_noise), k_worlds
-        )
-        replay = state.replay.add(steps_of(trajectory), clock)
-        learner, losses, due = practise(self, state.learner, replay, state.age, clock, k_train)
-        return TD3State(state.age + 1, key, learner, worlds, replay), Metrics(
-            trajectory.episodes(), losses, due.astype(jnp.float32)
-        )
+        return self.fitted(env).replace(network=chosen_torso(self, env.observation_space))
 
     def act(
-        self, state: TD3State | Networks, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+        self, state: ReplayState | Networks, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The policy's action; with the noise of exploration unless greedy."""
         del mask
@@ -167,25 +99,20 @@ class TD3(Agent):
             return self._choose(actor, obs), carry
         return self._explore(actor, obs, draw_noise(self.action_space, key, ())), carry
 
-    def value(self, state: TD3State | Networks, obs: Any) -> Float[Array, "*axes"]:
+    def value(self, state: ReplayState | Networks, obs: Any) -> Float[Array, "*axes"]:
         """What the critics agree that the policy's action is worth."""
         known = self.policy_state(state)
         return jnp.min(self._critics(known.critics, obs, self._choose(known.actor, obs)), axis=0)
 
-    def policy_state(self, state: TD3State | Networks) -> Networks:
+    def policy_state(self, state: ReplayState | Networks) -> Networks:
         """Weights."""
         return state if isinstance(state, Networks) else state.learner.weights
 
     # What happens inside an update, in order.
 
-    def _behavior(self, state: TD3State) -> Any:
-        def behave(obs, mask, noise, carry):
-            del mask
-            chance, is_uniform = noise
-            chosen = self._explore(state.learner.weights.actor, obs, chance)
-            return jnp.where(is_uniform, uniform_action(self.action_space, chance), chosen), None, carry
-
-        return behave
+    def explore(self, learner: Learner, observed: Observed, noise: Array) -> Array:
+        """The policy's actions with the noise of exploration."""
+        return self._explore(learner.weights.actor, observed.obs, noise)
 
     def learn(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
@@ -208,13 +135,13 @@ class TD3(Agent):
         critics, moments = descend(old.critics, slope, learner.critic_moments, self.learning_rate, self.adam_eps)
         return learner.replace(weights=old.replace(critics=critics), critic_moments=moments), losses
 
-    def _after(self, target: Networks, seen: Seen, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
+    def _after(self, target: Networks, seen: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
         """What the target critics agree that actions near the target policy's are worth."""
         smoothing = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
         action = self._nudge(self._choose(target.actor, seen.obs), smoothing)
         return jnp.min(self._critics(target.critics, seen.obs, action), axis=0)
 
-    def _learn_policy(self, learner: Learner, seen: Seen, share: Float[Array, "B"]) -> Learner:
+    def _learn_policy(self, learner: Learner, seen: Observed, share: Float[Array, "B"]) -> Learner:
         """A step of the policy and of all targets when it is time, else none."""
 
         def step(_, learner):
@@ -243,7 +170,7 @@ class TD3(Agent):
     def _critics(self) -> Critics:
         return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
 
-    def _fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+    def fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
         k_actor, k_critics = jax.random.split(key)
         actor = self._actor.init(k_actor, obs)
         critics = self._critics.init(k_critics, obs, jnp.broadcast_to(action, (self.num_envs, *action.shape)))

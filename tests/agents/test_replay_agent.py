@@ -1,35 +1,46 @@
 """What off-policy learners share, by hand."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, critic_loss, steps_of
 from shoal.core.keys import make_key
+from shoal.core.struct import struct
 from shoal.ops.replay import Steps
-from shoal.rollouts.experience import (
-    Seen,
-    batch_shares,
-    critic_loss,
-    empty_replay,
-    gradient_steps_due,
-    practise,
-    steps_of,
-)
 from shoal.rollouts.rollout import Rollout
 from worlds import Tally
 
 
-def learner(num_envs, num_steps, starts, frequency, iterations):
-    return SimpleNamespace(
+@struct
+class Sizes(ReplayAgent):
+    """A replay agent that has sizes and does nothing."""
+
+    def bind(self, env):
+        return self.fitted(env)
+
+    def init(self, key, env):
+        raise NotImplementedError
+
+    def update(self, state, env, clock):
+        raise NotImplementedError
+
+    def act(self, state, obs, carry, key, greedy, mask=None):
+        raise NotImplementedError
+
+    def policy_state(self, state):
+        raise NotImplementedError
+
+
+def learner(num_envs, num_steps, starts, frequency, iterations, **fields):
+    return Sizes(
         num_envs=num_envs,
         num_steps=num_steps,
-        steps_per_update=num_envs * num_steps,
         learning_starts=starts,
         train_frequency=frequency,
         train_iterations=iterations,
+        **fields,
     )
 
 
@@ -40,18 +51,18 @@ def learner(num_envs, num_steps, starts, frequency, iterations):
         (50, 25, 2, [0, 0, 0, 0, 0, 0, 0, 2]),
         (25, 5, 1, [0, 0, 2, 2, 2, 2, 2, 2]),
         (0, 10, 1.0, [1, 1, 1, 1, 1, 1, 1, 1]),
-        (0, 0.5, 1, [10, 10, 10, 10, 10, 10, 10, 10]),  # no more often than every step
+        (0, 1, 1, [10, 10, 10, 10, 10, 10, 10, 10]),
     ],
 )
 def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started(starts, frequency, iterations, expected):
     agent = learner(2, 5, *map(jnp.asarray, (starts, frequency, iterations)))
-    assert [int(gradient_steps_due(agent, jnp.int32(age))) for age in range(8)] == expected
+    assert [int(agent.gradient_steps_due(jnp.int32(age))) for age in range(8)] == expected
 
 
 def test_nothing_is_due_before_a_successor_is_there():
     agent = learner(4, 1, starts=0, frequency=1, iterations=1)
-    assert [int(gradient_steps_due(agent, jnp.int32(age))) for age in range(3)] == [0, 4, 4]
-    assert [int(gradient_steps_due(agent, jnp.int32(age), n_step=2)) for age in range(4)] == [0, 0, 4, 4]
+    assert [int(agent.gradient_steps_due(jnp.int32(age))) for age in range(3)] == [0, 4, 4]
+    assert [int(agent.gradient_steps_due(jnp.int32(age), n_step=2)) for age in range(4)] == [0, 0, 4, 4]
 
 
 def test_samples_beyond_the_effective_batch_weigh_nothing():
@@ -62,7 +73,7 @@ def test_samples_beyond_the_effective_batch_weigh_nothing():
 
 def test_learning_goes_on_beyond_32_bits():
     agent = learner(4096, 64, starts=1e4, frequency=64.0, iterations=2.6)
-    assert int(gradient_steps_due(agent, jnp.int32(2**20))) == 4096 * 3
+    assert int(agent.gradient_steps_due(jnp.int32(2**20))) == 4096 * 3
 
 
 def test_a_rollout_is_stored_with_its_masks_and_true_ends():
@@ -91,32 +102,29 @@ def test_a_rollout_is_stored_with_its_masks_and_true_ends():
 
 def test_batches_come_from_the_effective_buffer_alone():
     # Ten rows of two environments fit, six of the newest rows count, and of them the newest has no successor yet.
-    agent = SimpleNamespace(
-        **vars(learner(2, 2, starts=0, frequency=1, iterations=1)),
-        max_buffer_size=20,
-        buffer_size=12,
-        max_batch_size=64,
-        batch_size=64,
-        discount=0.9,
-        final_rows=0,
-        learn=lambda learner, batch, share, key: (learner.at[batch.seen.obs.astype(jnp.int32)].set(True), {}),
-    )
-    replay = empty_replay(agent, Seen(jnp.zeros(2), None), jnp.int32(0))
-    drawn = jnp.zeros(20, bool)
+    sizes = {"max_buffer_size": 20, "buffer_size": 12, "max_batch_size": 64, "batch_size": 64, "final_rows": 0}
+    agent = learner(2, 2, starts=0, frequency=1, iterations=1, **sizes)
+
+    def note(drawn, batch, share, key):
+        del share, key
+        return drawn.at[batch.seen.obs.astype(jnp.int32)].set(True), {}
+
+    replay, drawn, due = agent.empty_replay(Observed(jnp.zeros(2), None), jnp.int32(0)), jnp.zeros(20, bool), 0
     for clock in range(7):  # numbered by row; at clock 6 rows 10 to 13 have taken the place of the first
         row = jnp.broadcast_to(jnp.arange(2 * clock, 2 * clock + 2, dtype=jnp.float32)[:, None], (2, 2))
         nothing = jnp.zeros((2, 2))
         steps = Steps(
-            Seen(row, None),
+            Observed(row, None),
             nothing.astype(jnp.int32),
             nothing,
             *[nothing.astype(bool)] * 2,
-            Seen(row[:0], None),
+            Observed(row[:0], None),
             nothing.astype(jnp.int32),
         )
         replay = replay.add(steps, jnp.int32(clock))
         drawn = jnp.zeros(20, bool)
-        drawn, _, due = practise(agent, drawn, replay, jnp.int32(clock), jnp.int32(clock), make_key(clock))
+        time = jnp.int32(clock)
+        drawn, _, due = agent.train_on_replay(note, drawn, replay, time, time, make_key(clock))
     assert int(due) == 4
     assert np.flatnonzero(drawn).tolist() == [8, 9, 10, 11, 12]
 
