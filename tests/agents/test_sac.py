@@ -154,7 +154,7 @@ def test_forbidden_actions_have_no_part_in_expectations():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
     # The entropy to aim for counts what is allowed: two actions, or one.
     aims = agent._target_entropy(batch.seen)
-    np.testing.assert_allclose(aims[:2], [0.89 * np.log(2), 0], rtol=1e-6)
+    np.testing.assert_allclose(aims[:2], [0.5 * np.log(2), 0], rtol=1e-6)
 
 
 def test_the_policy_climbs_the_soft_value():

@@ -67,7 +67,9 @@ class SAC(ReplayActorCritic):
     actions are uniform. Each is a step of the critics; every `policy_delay` of them come as many steps of the policy.
 
     Actions in a box are a Gaussian pressed through tanh into its bounds, which must be finite. Discrete actions have
-    a categorical policy and critics that value all of them, so that expectations are exact.
+    a categorical policy and critics that value all of them, so that expectations are exact. Where no policy has the
+    entropy to aim for without ending the episode early, the temperature grows without end: lower
+    `discrete_entropy_ratio`, or fix the temperature. CleanRL's 0.89, for Atari, is too high for CartPole's two actions.
 
     Entropies are in nats. In a box they are those of actions on a scale from -1 to 1, as in Haarnoja et al. and
     Stable-Baselines3, so that results do not depend on the units of actions. In the units of the box they are larger by
@@ -84,7 +86,7 @@ class SAC(ReplayActorCritic):
         1.0, valid=(-0.69, 1e3), help="in a box, of minus the number of components to aim for; uniform actions: -log 2"
     )
     discrete_entropy_ratio: Number = hyper(
-        0.89, search=(0.1, 0.98), valid=(0, 1), help="of the entropy of uniform choice to aim for"
+        0.5, search=(0.1, 0.7), valid=(0, 1), help="of the entropy of uniform choice to aim for"
     )
     policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps between two visits of the policy")
     learning_starts: Number = hyper(
