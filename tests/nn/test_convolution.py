@@ -33,13 +33,11 @@ def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding, monkey
 
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
-def test_accelerators_compute_the_same_in_their_way(padding, monkeypatch):
-    images = jax.random.normal(make_key(1), (2, 6, 5, 3))
-    net = Conv(4, padding)
-    weights = net.init(make_key(0), images)
-    here = net.apply(weights, images)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    np.testing.assert_allclose(net.apply(weights, images), here, atol=1e-5)
+def test_the_platform_that_a_program_is_for_decides_how_it_convolves(padding):
+    images, kernel = jnp.zeros((2, 6, 5, 3)), jnp.zeros((3, 3, 3, 4))
+    slopes = jax.jit(jax.grad(lambda *x: jnp.sum(convolve(*x, padding) ** 2), (0, 1))).trace(images, kernel)
+    for platform, count in (("cpu", 0), ("cuda", 3), ("tpu", 3)):  # forward, and for each of two gradients
+        assert slopes.lower(lowering_platforms=(platform,)).as_text().count("stablehlo.convolution") == count
 
 
 def test_weights_are_orthogonal_and_named_as_flaxs():

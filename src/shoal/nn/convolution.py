@@ -6,6 +6,7 @@ times an image's memory, so many images go by turns. Accelerators have kernels o
 """
 
 import math
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -42,9 +43,27 @@ class Conv(nn.Module):
 def convolve(
     images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"], padding: str
 ) -> Float[Array, "N height width F"]:
-    """What `jax.lax.conv_general_dilated` computes for images with channels last."""
-    if jax.default_backend() != "cpu":
-        return jax.lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    """What `jax.lax.conv_general_dilated` computes for images with channels last.
+
+    The platform that a program is compiled for decides the way, not the one where it is traced.
+    """
+    return jax.lax.platform_dependent(
+        images,
+        kernel,
+        cpu=partial(_in_turns, padding=padding),
+        default=partial(_by_library, padding=padding),
+    )
+
+
+def _by_library(
+    images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"], padding: str
+) -> Float[Array, "N height width F"]:
+    return jax.lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def _in_turns(
+    images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"], padding: str
+) -> Float[Array, "N height width F"]:
     if padding == "SAME":
         images = jnp.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
     at_once = max(1, PATCHES // (len(OFFSETS) * math.prod(images.shape[1:])))
