@@ -110,6 +110,14 @@ def test_members_in_blocks_agree_to_rounding(train, alone):
             np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
 
 
+def test_a_member_of_a_block_does_not_depend_on_how_many_members_fill_it(train):
+    # A block has the size that was asked for, be it larger than the population: all run the same program.
+    plan, few, _ = train(seeds=2, devices=1, block=3)
+    assert (plan.placement.block, plan.placement.padded) == (3, 3)
+    _, many, _ = train(seeds=4, devices=1, block=3)
+    assert_same(many, few, 2)
+
+
 def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone):
     plan, members, _ = train(seeds=3, on_mesh=True)
     assert plan.placement.mesh.size == 2 and plan.placement.padded == 4
@@ -122,10 +130,12 @@ def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone)
 @pytest.mark.parametrize(("agent", "seeds"), [("q-learning", 3), ("q-learning", 70), ("double-q", 40), ("sarsa", 40)])
 def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
     table = {**TABLE, "agent": agent, "steps": 60 * 32}
-    plan, members, _ = train(**table, seeds=seeds, devices=1)
+    plan, members, curves = train(**table, seeds=seeds, devices=1)
     assert plan.placement.block == (seeds if seeds >= SMALLEST_BLOCK else 1)
-    _, alone, _ = train(**table, seeds=2, devices=1, block=1)
+    _, alone, curves_alone = train(**table, seeds=2, devices=1, block=1)
     assert_same(members, alone, 2)
+    for name in curves.keys() - {"env_steps", "wall_seconds"}:
+        np.testing.assert_array_equal(curves[name][:, :2], curves_alone[name], err_msg=name)
     _, in_waves, _ = train(**table, seeds=seeds, devices=2, memory_limit=(seeds - 1) * plan.member_bytes)
     assert_same(in_waves, members, seeds)
 

@@ -186,7 +186,10 @@ class QTable(Agent):
         walk, ends = jax.lax.scan(step, self._start(state, env, k_coin), (steps, supply.noise, luck))
         q = write(walk.q, *walk.pending).reshape(self._shape)
         visits = None if walk.visits is None else walk.visits.reshape(self._shape)
-        losses = {"td_error": walk.error / self.num_steps, "epsilon": jnp.mean(luck.epsilon)}
+        losses = {
+            "td_error": walk.error / self.num_steps,
+            "epsilon": luck.epsilon[-1],
+        }  # a mean would have other bits in a block
         state = QTableState(state.age + 1, key, q, visits, walk.worlds, walk.action, self._snapshots(state, q))
         return state, Metrics(self._episodes(*ends), losses)
 

@@ -25,11 +25,13 @@ import numpy as np
 from shoal.core.errors import did_you_mean
 from shoal.training import reading
 from shoal.training.disk import replace
+from shoal.training.host import usable_cores
 from shoal.training.shapes import FILES, misfit_of_curves
 from shoal.training.spec import RunSpec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
-DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags")  # parts of a provenance; the block size is in the spec
+# Parts of a provenance; the block size is in the spec. Threads and cores decide how XLA splits large kernels.
+DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags", "threads", "cores")
 
 
 ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
@@ -133,7 +135,7 @@ class RunFolder:
         """In what the run's provenance differs from one taken `here`, where it can change the last bits of a result."""
         there = self.read_json("provenance.json")
         changed = []
-        for part in DECIDES_BITS:
+        for part in (part for part in DECIDES_BITS if part in there and part in here):  # older folders hold fewer
             was, now = (p[part] if isinstance(p[part], dict) else {part: p[part]} for p in (there, here))
             changed += [f"{name} {was.get(name)!r}, now {now[name]!r}" for name in now if was.get(name) != now[name]]
         return changed
@@ -196,6 +198,8 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
         "workers": workers,
         "commit": _commit(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "threads": os.environ.get("NPROC", ""),
+        "cores": usable_cores(),
     }
 
 

@@ -3,7 +3,8 @@
 On a CPU a population is trained block by block, each block one call of the same compiled program; as many calls run at
 a time as there are cores. A block is one member: its weights, optimizer and minibatch stay in the core's cache, and
 small matrix products run as fast alone as in a batch (docs/how-it-is-fast.md). Because everyone runs the same program,
-a member's bits do not depend on how many others there are, nor on the number of cores. An agent whose update is next to
+a member's bits do not depend on how many others there are. Nor do they on the number of cores, unless kernels are so
+large that XLA splits them over its threads (docs/correctness.md). An agent whose update is next to
 nothing may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
 
 On accelerators, where only wide kernels are fast, all members run in one call: side by side on each device, and sharded
@@ -195,7 +196,7 @@ def place(
     if not on_mesh:
         share = math.ceil(members / count)
         together = min(members_per_call, share)
-        block = min(block or (together if together >= SMALLEST_BLOCK else 1), members)
+        block = block or (together if together >= SMALLEST_BLOCK else 1)
         has_large_loops = 4 * weights_per_step > SMALL_LOOP
         return Placement(members, block, min(count, math.ceil(members / block)), has_large_loops=has_large_loops)
     mesh = Mesh(np.asarray(seen[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
