@@ -186,10 +186,8 @@ class QTable(Agent):
         walk, ends = jax.lax.scan(step, self._start(state, env, k_coin), (steps, supply.noise, luck))
         q = write(walk.q, *walk.pending).reshape(self._shape)
         visits = None if walk.visits is None else walk.visits.reshape(self._shape)
-        losses = {
-            "td_error": walk.error / self.num_steps,
-            "epsilon": luck.epsilon[-1],
-        }  # a mean would have other bits in a block
+        # Epsilon at the end of the update: a mean over it would have other last bits in a block of members.
+        losses = {"td_error": walk.error / self.num_steps, "epsilon": luck.epsilon[-1]}
         state = QTableState(state.age + 1, key, q, visits, walk.worlds, walk.action, self._snapshots(state, q))
         return state, Metrics(self._episodes(*ends), losses)
 

@@ -122,6 +122,8 @@ FILES: dict[str, Any] = {
         "cpu": str,
         "devices": [str],
         "xla_flags": str,
+        "threads": Maybe(str),
+        "cores": Maybe(int),
         "env_revision": Maybe(int),
         "exported": Maybe({"run": str, "member": int, "name": str, "weights": str, "half": Maybe(bool)}),
     },
