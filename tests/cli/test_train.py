@@ -145,3 +145,17 @@ def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsy
 def test_evaluations_that_records_have_no_room_for_are_said(capsys):
     words = ["train", "ppo", "CartPole-v1", "--evaluations", "50", "--records", "3", "--dry-run"]
     assert "3, 3 (not 50) of them evaluated" in say(capsys, *words)[1]
+
+
+def test_a_spec_is_repeated_elsewhere(run, capsys):
+    status, out, err = say(capsys, "train", "--spec", run, "--seeds", "3", "--dry-run")
+    assert status == 0 and "members     6 = 2 setting(s) x 3 seed(s)" in out, err
+    assert say(capsys, "train", "--spec", run / "spec.json", "--dry-run")[0] == 0
+    assert "leave ppo out" in refused(capsys, "train", "ppo", "--spec", run)
+    assert "unknown flag --clip" in refused(capsys, "train", "--spec", run, "--clip", "0.1")
+    assert "--spec is for a new run" in refused(capsys, "train", "--resume", run, "--spec", run)
+
+
+def test_random_settings_are_drawn_from_the_declared_ranges(capsys):
+    status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--random", "5", "--dry-run")
+    assert status == 0 and "members     5 = 5 setting(s) x 1 seed(s)" in out, err

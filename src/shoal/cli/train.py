@@ -16,8 +16,19 @@ EXAMPLES = """  shoal train ppo CartPole-v1
 
 `shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment.
 """
-ONLY_NEW = ("name", "root", "preset", "suite")  # options that mean nothing to a run that exists
-SPEC_OPTIONS = ("steps", "seed", "seeds", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng", "block")
+ONLY_NEW = ("name", "root", "preset", "suite", "random", "spec")  # options that mean nothing to a run that exists
+SPEC_OPTIONS = (
+    "steps",
+    "seed",
+    "seeds",
+    "records",
+    "evaluations",
+    "eval_episodes",
+    "eval_max_steps",
+    "prng",
+    "block",
+    "random",
+)
 MOST_THREADS = 1024
 
 
@@ -43,7 +54,14 @@ def train_parser() -> Parser:
     what.add_argument("--seed", type=whole_number, metavar="N", help="the base of every random number (default 0)")
     what.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
+    what.add_argument(
+        "--random", type=whole_number, metavar="N", help="settings drawn from the hyperparameters' ranges"
+    )
+    what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
     what.add_argument("--resume", metavar="RUN", help="continue a run folder, bit for bit")
+    what.add_argument(
+        "--trust-source", action="store_true", help="run the copies of the user's own files that a run folder keeps"
+    )
     what.add_argument("--dry-run", action="store_true", help="print sizes, memory and schedule; compile nothing")
     out = parser.add_argument_group("what to write")
     out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
@@ -75,6 +93,9 @@ def train(line: Line) -> None:
     if options.resume:
         _resume(line)
         return
+    if options.spec:
+        _repeat(line)
+        return
     if not options.agent or not (options.env or options.suite):
         raise ValueError("train needs an agent and an environment, as in `shoal train ppo CartPole-v1`.")
     if options.env and options.suite:
@@ -85,18 +106,18 @@ def train(line: Line) -> None:
 def _named(options: argparse.Namespace) -> Named:
     """The agent and the environment whose fields are flags: those of the run that is resumed, or those named."""
     agent, env = options.agent, options.env
+    if options.spec and not options.resume:
+        return {}  # it says what every field is
     if options.resume:
         from shoal.training.folder import RunFolder
         from shoal.training.policy import check_complete
 
-        folder = RunFolder(options.resume)
-        spec = check_complete(folder)
+        spec = check_complete(RunFolder(options.resume), trust_source=options.trust_source)
         agent, env = agent or spec.agent, env or spec.env
     return {"agent": agent, "env": env}
 
 
 def _train(line: Line) -> None:
-    from shoal.studies.description import describe
     from shoal.studies.sweeps import plan_all, suite_of
 
     options = line.options
@@ -111,6 +132,27 @@ def _train(line: Line) -> None:
         **_fields("env_", line.env),
         **_spec_options(options),
     )
+    _run(options, batch)
+
+
+def _repeat(line: Line) -> None:
+    """The run of a spec, with other steps, seeds or records where they are given."""
+    from shoal.studies.sweeps import Batch, Task
+    from shoal.training.jobs import job_from_spec
+
+    options = line.options
+    for name in ("agent", "env", "suite", "preset", "random"):
+        if getattr(options, name):
+            what = f"--{name}" if name in ("suite", "preset", "random") else getattr(options, name)
+            raise ValueError(f"--spec {options.spec} says what to run: leave {what} out.")
+    job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
+    plan = job.plan(options.devices, options.memory_limit_gb)
+    _run(options, Batch([Task("", job, plan)], job.spec.stem))
+
+
+def _run(options: argparse.Namespace, batch: Any) -> None:
+    from shoal.studies.description import describe
+
     root = Path(options.root or "runs")
     if options.name:
         batch.folders(root / options.name)  # a folder that is in use is a mistake, also in a dry run
@@ -137,7 +179,8 @@ def _resume(line: Line) -> None:
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
     asked = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
     asked = {name: value for name, value in asked.items() if value != {}}
-    job = job_to_resume(options.resume, options.agent or None, options.env or None, asked)
+    names = (options.agent or None, options.env or None)
+    job = job_to_resume(options.resume, *names, asked, trust_source=options.trust_source)
     plan = job.plan(options.devices, options.memory_limit_gb, resume=True)
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))

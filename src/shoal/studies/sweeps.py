@@ -34,6 +34,10 @@ class Options(TypedDict, total=False):
     sweep: Mapping[str, Sequence[Any]]
     env_fields: Mapping[str, Any]
     env_sweep: Mapping[str, Sequence[Any]]
+    settings: Sequence[Mapping[str, Any]]
+    random: int
+    search: Mapping[str, Sequence[Any] | None] | Sequence[str]
+    members: Mapping[str, Any]
     preset: str | None
     seed: int
     records: int
