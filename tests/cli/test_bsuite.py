@@ -55,7 +55,7 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
 def test_a_stopped_run_goes_on_to_the_same_logs(tmp_path, capsys, monkeypatch):
     words = ["bsuite", "ppo", "--experiments", "bandit,bandit_noise", "--quick", "--episodes-scale", "0.01", *TINY]
     assert main([*words, "--no-figures", "--name", "whole"]) == 0
-    chunks, chunk = [], Run._chunk
+    chunks, step = [], Run.step
 
     def stops_in_the_sixth(run):
         chunks.append(run)
@@ -63,7 +63,7 @@ def test_a_stopped_run_goes_on_to_the_same_logs(tmp_path, capsys, monkeypatch):
             raise Stopped
         chunk(run)
 
-    monkeypatch.setattr(Run, "_chunk", stops_in_the_sixth)
+    monkeypatch.setattr(Run, "step", stops_in_the_sixth)
     capsys.readouterr()
     assert main([*words, "--no-figures", "--name", "parts"]) == 130
     assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().err

@@ -186,8 +186,8 @@ def _dotted(path: tuple) -> str:
 def _walk(value: Any, prefix: str = "", static: bool = False) -> Iterator[tuple[str, Hyperparameter]]:
     for name, field in user_fields(value).items():
         given = getattr(value, name)
-        if is_filled_in(field, given):
-            continue
+        if is_filled_in(field, given) or field.metadata.get("stacked"):
+            continue  # a stack of values holds several of each number, which is no sweep
         shapes = static or _is_static(value, name)
         if user_fields(given):
             yield from _walk(given, f"{prefix}{name}.", shapes)

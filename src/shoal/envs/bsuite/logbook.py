@@ -3,6 +3,7 @@
 Source: bsuite 0.3.6 `utils/wrappers.py`, Logging, row for row.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class Logbook(StatefulWrapper):
     this one plays number `setting`, a traced number: so a whole sweep is one population, `env_sweep={"setting": ...}`.
     """
 
+    env: Env = dataclasses.field(metadata={"stacked": True})
     setting: Number = 0
     episodes: int = static(10_000)
 
