@@ -1,5 +1,7 @@
 """Jobs: runs of wrapped worlds and networks from start to end, repeated, resumed and made to go on."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,10 @@ from shoal.agents.ppo import PPO
 from shoal.cli.main import main
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.nn.torsos import MLP
+from shoal.tracking.events import Message, Sink
+from shoal.training.extension import extend
 from shoal.training.folder import RunFolder
+from shoal.training.jobs import job_to_resume
 from tiny import OPTIONS, SILENT
 
 
@@ -66,3 +71,43 @@ def _export(run, out):
     from shoal.training.export import export
 
     return export(run, out, 1)
+
+
+class Listener(Sink):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def hear(self, event):
+        if isinstance(event, Message):
+            self.heard.append(event.text)
+
+
+def test_a_run_that_goes_on_equals_a_longer_one(tmp_path):
+    """Where no schedule depends on its length: same weights, curves and scores."""
+    agent, listener = PPO(num_envs=4, num_steps=16, hidden=(8,), horizon=384), Listener()
+    short = shoal.train(agent, "CartPole-v1", folder=tmp_path / "a", **{**OPTIONS, "evaluations": 4}, **SILENT)
+    more = shoal.train(resume=short.folder, steps=350, sinks=[listener], **SILENT)  # rounded up to 384
+    options = {**OPTIONS, "steps": 384, "records": 6, "evaluations": 6}
+    straight = shoal.train(agent, "CartPole-v1", folder=tmp_path / "b", **options, **SILENT)
+    for name, curve in straight.curves.items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(more.curves[name], curve, err_msg=name)
+    for mine, theirs in zip(*(jax.tree.leaves(run.policies.weights) for run in (more, straight)), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert listener.heard == ["goes on from 256 to 350 steps"] and more.summary["steps_per_member"] == 384
+    assert shoal.load_result(short.folder).spec.first_steps == 256
+    shoal.train(resume=short.folder, **SILENT)  # and is resumed as such
+
+
+def test_schedules_that_change_are_named(wrapped, tmp_path):
+    folder = RunFolder(shutil.copytree(wrapped.folder, tmp_path / "copy"))
+    spec = job_to_resume(folder.path, None, None, {"steps": 1000}).spec
+    told = extend(folder, spec, PPO())
+    assert told.startswith(
+        "goes on from 256 to 1,000 steps; horizon was as long as the run, so what it schedules spans"
+    )
+    assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
+    assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
+    assert extend(folder, spec, PPO()) == ""

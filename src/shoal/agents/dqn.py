@@ -188,6 +188,10 @@ class DQN(ReplayAgent):
         """The expected return of the best action, were all allowed."""
         return jnp.max(self.worth(state.weights, obs), axis=-1)
 
+    def with_policy(self, state: DQNState, policy: DQNPolicy) -> DQNState:
+        """A fresh member that begins with these weights, in its targets too."""
+        return state.replace(weights=policy.weights, target=policy.weights)
+
     def policy_state(self, state: DQNState) -> DQNPolicy:
         """Weights and age."""
         return DQNPolicy(state.age, state.weights)

@@ -134,6 +134,13 @@ class SAC(ReplayActorCritic):
         action = self._policy(known.actor, seen).mode()
         return jnp.min(self._critics(known.critics, obs, action), axis=0)
 
+    def with_policy(self, state: ReplayState, policy: SACPolicy) -> ReplayState:
+        """A fresh member that begins with this actor, these critics, also as targets, and this temperature."""
+        learner = state.learner.replace(
+            actor=policy.actor, critics=policy.critics, target=policy.critics, log_alpha=policy.log_alpha
+        )
+        return state.replace(learner=learner)
+
     def policy_state(self, state: ReplayState | SACPolicy) -> SACPolicy:
         """Weights and temperature."""
         if isinstance(state, SACPolicy):

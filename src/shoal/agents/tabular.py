@@ -208,6 +208,10 @@ class QTable(Agent):
         """That of the best action, whatever a mask would say. `obs` may have leading axes."""
         return jnp.max(self._policy(state).q[index_of(self.observation_space, obs)], axis=-1)
 
+    def with_policy(self, state: QTableState, policy: QTablePolicy) -> QTableState:
+        """A fresh member that begins with this table."""
+        return state.replace(q=jnp.broadcast_to(policy.q, state.q.shape))
+
     def policy_state(self, state: QTableState) -> QTablePolicy:
         """The table, what epsilon is by now, and the snapshots."""
         return QTablePolicy(jnp.mean(state.q, axis=0), self._epsilon(state.age, jnp.int32(0)), state.snapshots)

@@ -104,6 +104,10 @@ class TD3(ReplayActorCritic):
         known = self.policy_state(state)
         return jnp.min(self._critics(known.critics, obs, self._choose(known.actor, obs)), axis=0)
 
+    def with_policy(self, state: ReplayState, policy: Networks) -> ReplayState:
+        """A fresh member that begins with these networks, also as targets."""
+        return state.replace(learner=state.learner.replace(weights=policy, target=policy))
+
     def policy_state(self, state: ReplayState | Networks) -> Networks:
         """Weights."""
         return state if isinstance(state, Networks) else state.learner.weights

@@ -16,7 +16,15 @@ EXAMPLES = """  shoal train ppo CartPole-v1
 
 `shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment.
 """
-ONLY_NEW = ("name", "root", "preset", "suite", "random", "spec")  # options that mean nothing to a run that exists
+ONLY_NEW = (
+    "name",
+    "root",
+    "preset",
+    "suite",
+    "random",
+    "init",
+    "spec",
+)  # for no run that exists
 SPEC_OPTIONS = (
     "steps",
     "seed",
@@ -28,6 +36,7 @@ SPEC_OPTIONS = (
     "prng",
     "block",
     "random",
+    "init",
 )
 MOST_THREADS = 1024
 
@@ -57,8 +66,9 @@ def train_parser() -> Parser:
     what.add_argument(
         "--random", type=whole_number, metavar="N", help="settings drawn from the hyperparameters' ranges"
     )
+    what.add_argument("--init", metavar="RUN", help="begin with the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
-    what.add_argument("--resume", metavar="RUN", help="continue a run folder, bit for bit")
+    what.add_argument("--resume", metavar="RUN", help="continue a run folder, bit for bit; --steps N beyond its end")
     what.add_argument(
         "--trust-source", action="store_true", help="run the copies of the user's own files that a run folder keeps"
     )

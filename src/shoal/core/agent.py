@@ -4,6 +4,7 @@ One member is written, the runner vmaps: over members (settings x seeds) inside,
 """
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -87,6 +88,17 @@ class Agent(Actor):
     @abc.abstractmethod
     def policy_state(self, state: AgentState) -> Any:
         """The part of a state that `act` reads, small enough to share; `act` accepts it in place of a state."""
+
+    def with_policy(self, state: AgentState, policy: Any) -> AgentState:
+        """A fresh member that begins with what a policy has learned: `policy` is what `policy_state` gave for another.
+
+        By default the fields of the policy replace those of the same name, but `age`, which schedules run by.
+        Raises TypeError where a state does not hold them under these names: then an agent writes this itself.
+        """
+        learned = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.name != "age"}
+        if missing := [name for name in learned if not hasattr(state, name)]:
+            raise TypeError(f"{type(self).__name__} cannot begin with a policy: its state has no {missing[0]}.")
+        return state.replace(**learned)
 
     @property
     @abc.abstractmethod

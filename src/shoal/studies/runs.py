@@ -32,6 +32,7 @@ def train(
     random: int | None = None,
     search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
+    init: Path | str | Mapping[str, Any] | None = None,
     preset: str | None = "",
     name: str = "",
     root: Path | str | None = None,
@@ -68,6 +69,10 @@ def train(
     value for each member. `random=64` draws as many from the ranges that hyperparameters declare, or from those in
     `search={"learning_rate": (1e-4, 1e-2, "log")}`.
 
+    `init="runs/x"` or `"zoo:ppo/CartPole-v1"` begins every member with the best policy of another run;
+    `init={"run": "runs/x", "member": 3}` with another one, `"member": "all"` with that of the same number. Optimizers,
+    schedules and replay begin anew.
+
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; anything else that is given must then agree with it. Where a file of your own that it was made with is
     gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C, SIGTERM and SIGHUP finish the
@@ -100,6 +105,7 @@ def train(
             random=random,
             search=search,
             members=members,
+            init=init,
             name=name or None,
             root=root,
             folder=folder,
@@ -117,6 +123,7 @@ def train(
             random=random,
             search=search,
             members=members,
+            init=init,
             **given,
         )
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made

@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     random: int
     search: Mapping[str, Sequence[Any] | None] | Sequence[str]
     members: Mapping[str, Any]
+    init: Path | str | Mapping[str, Any]
     preset: str | None
     seed: int
     records: int

@@ -27,7 +27,7 @@ from shoal.training import reading
 from shoal.training.disk import replace
 from shoal.training.host import usable_cores
 from shoal.training.shapes import FILES, misfit_of_curves
-from shoal.training.spec import RunSpec
+from shoal.training.spec import RunSpec, as_begun
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
 # Parts of a provenance; the block size is in the spec. Threads and cores decide how XLA splits large kernels.
@@ -128,8 +128,11 @@ class RunFolder:
 
     @cached_property
     def spec_hash(self) -> str:
-        """What tells the checkpoints of this run from those of a run that was asked for something else."""
-        return hash_of(self.read_json("spec.json"))
+        """What tells the checkpoints of this run from those of a run that was asked for something else.
+
+        A run that was made to go on keeps that of the run as it was begun.
+        """
+        return hash_of(as_begun(self.read_json("spec.json")))
 
     def made_otherwise(self, here: Mapping[str, Any]) -> list[str]:
         """In what the run's provenance differs from one taken `here`, where it can change the last bits of a result."""

@@ -11,6 +11,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS
 from shoal.training.describe import name_of
+from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_draws, from_members, from_settings
@@ -33,6 +34,8 @@ class Job(NamedTuple):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is no size; 0 means all there is.")
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
+        if self.spec.init and not resume:
+            first_policies(plan)  # whether they fit
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
             raise ValueError(
                 f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
@@ -54,6 +57,7 @@ def make_job(
     random: int | None = None,
     search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
+    init: Path | str | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Job:
     """The run that `train` would start with the same arguments."""
@@ -77,6 +81,8 @@ def make_job(
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_unless_name(agent), _unless_name(env))
     spec = spec_for(agent, env, **changes, **options)
+    if init is not None:
+        spec = dataclasses.replace(spec, init=described_init(init))
     if settings is not None:
         spec = dataclasses.replace(spec, points=from_settings(settings))
     if members is not None:
@@ -101,6 +107,8 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     spec = RunSpec.from_json(folder.read_json(name))
     check_whole(spec, str(path))
     spec = runnable(spec, folder.path, trust_source=trust_source)
+    if "init" in changes:
+        changes["init"] = described_init(changes["init"])
     return Job(with_sources(resolved(dataclasses.replace(spec, **changes))))
 
 
@@ -114,12 +122,17 @@ def check_points(points: Mapping[str, Any], search: Any = None) -> None:
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any], *, trust_source: bool = False) -> Job:
-    """The job in a folder. Raises ValueError listing what was given and differs from it."""
+    """The job in a folder. More `steps` than it has make it go on beyond its end.
+
+    Raises ValueError listing what else was given and differs from it.
+    """
     folder = RunFolder(path)
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_unless_name(agent), _unless_name(env))
     old = resolved(check_complete(folder, *values, trust_source=trust_source), *values)
+    if given.get("steps", 0) > old.steps:
+        old, given = old.longer(given["steps"]), {name: value for name, value in given.items() if name != "steps"}
     if changed := differences(old, _as_asked(old, agent, env, given)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "

@@ -20,6 +20,8 @@ from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, 
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
 from shoal.training.claim import claimed
+from shoal.training.extension import extend
+from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.plan import Plan
 from shoal.training.population import Population
@@ -87,6 +89,8 @@ class Run:
         if resume:
             self._restore()
             self._report_revision()
+            if more := extend(self.folder, plan.spec, plan.agent):
+                self.sinks.say(more)
             if changed := self.folder.made_otherwise(self._provenance()):
                 self.sinks.say(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
         else:
@@ -296,6 +300,9 @@ class Run:
             self.state = RunState.first(roster).replace(selector=memory)
             self.population.apply(np.arange(self.plan.members), roster)
         self.population.begin()
+        if self.plan.spec.init:
+            members = with_policies(self.plan, self.population.to_host(), first_policies(self.plan))
+            self.population.load(members, self.state.roster)
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""

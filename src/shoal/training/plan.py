@@ -48,7 +48,8 @@ class Plan:
     settings: list[dict[str, Any]]  # one per setting; member m begins with settings[m // seeds]
     selector: Selector | None
     updates_per_member: int  # that schedules run over, and that a member without a selector is trained for
-    records: int  # in these updates
+    first_updates: int  # as many, or fewer where the run was made to go on beyond them
+    records: int  # in these first updates
     eval_records: list[int]  # which of these evaluate
     horizon: int  # of an evaluation episode
     member_bytes: int
@@ -74,11 +75,16 @@ class Plan:
     def boundary(self, record: int) -> int:
         """Updates that are done at the end of a record. Beyond the planned ones, records go on at the same spacing."""
         rounds, rest = divmod(record + 1, self.records)
-        return rounds * self.updates_per_member + round(self.updates_per_member * rest / self.records)
+        until = rounds * self.first_updates + round(self.first_updates * rest / self.records)
+        return until if self.updates is None else min(until, self.updates)
 
     def evaluates(self, record: int) -> bool:
         """Whether the members are evaluated at the end of a record."""
-        return record % self.records in self.eval_records
+        return record % self.records in self.eval_records or self._is_last(record)
+
+    def _is_last(self, record: int) -> bool:
+        is_longer = self.first_updates < self.updates_per_member
+        return is_longer and bool(self.eval_records) and self.boundary(record) == self.updates
 
     def batched(self, roster: Roster | None = None) -> Setting:
         """Agent and environment of every slot of a roster, by default the first: leaves lead with [M]."""
@@ -153,7 +159,9 @@ def make_plan(
     member_bytes = 2 * state + given + rollout_bytes(*one)  # its state before and after an update
     _check_host(len(settings) * spec.seeds, state)  # first: the waves of members beyond number take long to list
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
-    records = _records(updates, spec.records, bound.steps_per_update)
+    first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
+    _check_count(updates, bound.steps_per_update)
+    records = _records(first_updates, spec.records, bound.steps_per_update)
     return Plan(
         spec=spec,
         agent=one.agent,
@@ -162,6 +170,7 @@ def make_plan(
         settings=settings,
         selector=selector,
         updates_per_member=updates,
+        first_updates=first_updates,
         records=records,
         eval_records=_eval_records(records, spec.evaluations),
         horizon=spec.eval_max_steps or default_horizon([env for _, env in [*pairs, *ends]]),
@@ -293,15 +302,18 @@ def _with_limits(world: Env, limits: np.ndarray) -> Env:
     return world.replace(max_steps=limits)
 
 
-def _records(updates: int, records: int, steps_per_update: int) -> int:
-    """How many records these updates have: more than asked for where a member's counters, of 32 bits, would not hold
-    the steps between two. Raises ValueError for more updates than they count.
-    """
+def _check_count(updates: int, steps_per_update: int) -> None:
     if updates >= COUNTED:
         raise ValueError(
             f"{updates * steps_per_update:,} steps are {updates:,} updates of {steps_per_update:,} steps, and a member "
             f"counts {COUNTED - 1:,} at most: take more steps in an update."
         )
+
+
+def _records(updates: int, records: int, steps_per_update: int) -> int:
+    """How many records these updates have: more than asked for where a member's counters, of 32 bits, would not hold
+    the steps between two.
+    """
     return min(max(records, updates * steps_per_update // COUNTED + 1), updates)
 
 

@@ -105,7 +105,7 @@ NUMBER = int | float
 UNKNOWN = int | float | None  # numbers that are not finite are null
 SCORE = {"members": int, **{name: Maybe(UNKNOWN) for name in ("mean", "min", "max", "percentile_5", "iqm")}}
 TIMES = ("steps_per_second", "compile_seconds", "train_seconds", "eval_seconds", "total_seconds")
-COUNTS = ("steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "block")
+COUNTS = ("steps", "first_steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "block")
 
 FILES: dict[str, Any] = {
     "spec.json": {
@@ -115,6 +115,8 @@ FILES: dict[str, Any] = {
         **{name: Maybe(Each([object])) for name in ("sweep", "env_sweep", "points")},
         **{name: Maybe(int) for name in COUNTS},
         "prng": Maybe(str),
+        "init": Maybe({"run": str, "member": int | str, "which": str, "spec": str}),
+        "sources": Maybe(Each(str)),
     },
     "provenance.json": {
         "argv": [str],

@@ -28,7 +28,7 @@ from shoal.training.settings import Setting, apply, join, replaced, split, trace
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # what lists and counters hold
-OPTIONAL = ("points", "sources")  # parts that the file leaves out where they are empty
+OPTIONAL = ("points", "first_steps", "init", "sources")  # parts that the file leaves out where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +53,7 @@ class RunSpec:
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
+    first_steps: int = 0  # of a run that was made to go on: the steps that it was begun with
     seeds: int = 1  # members per setting
     seed: int = 0  # the base that every random number of the run derives from
     records: int = 20  # points on the curves; a checkpoint is written at each
@@ -61,6 +62,7 @@ class RunSpec:
     eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the longest one, or 1,000 where nobody says
     prng: str = "mix32"
     block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
+    init: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run, member and weights that members begin with
     sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class RunSpec:
             if getattr(self, name) > most:
                 raise ValueError(f"{name}={getattr(self, name)} must be at most {most:,}.")
         check_seed(self.seed)
-        for name in ("evaluations", "eval_max_steps", "block"):
+        for name in ("first_steps", "evaluations", "eval_max_steps", "block"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
         if self.prng not in IMPLEMENTATIONS:
@@ -107,6 +109,10 @@ class RunSpec:
         lists = ("sweep", "env_sweep", "points")
         swept = {k: {n: list(from_json(v)) for n, v in data[k].items()} for k in lists if k in data}
         return cls(**{**data, **nested, **swept})
+
+    def longer(self, steps: int) -> "RunSpec":
+        """The spec of this run, made to go on to more steps."""
+        return dataclasses.replace(self, steps=steps, first_steps=self.first_steps or self.steps)
 
     def settings(self) -> list[dict[str, Any]]:
         """The values that every setting has of its own, by path: every combination of the sweeps at every point."""
@@ -135,6 +141,12 @@ class RunSpec:
         """Every description in it with its path, such as `network` or `env.env`."""
         for path, described in join(self.fields, self.env_fields).items():
             yield from inside(described, path)
+
+
+def as_begun(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec as JSON as it was when the run began, which a run that was made to go on keeps as its identity."""
+    begun = {name: part for name, part in data.items() if name != "first_steps"}
+    return {**begun, "steps": data["first_steps"]} if data.get("first_steps") else begun
 
 
 def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> Setting:
