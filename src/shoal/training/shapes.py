@@ -142,7 +142,14 @@ FILES: dict[str, Any] = {
         **{name: Maybe(NUMBER) for name in TIMES},
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },
-    "bsuite.json": {"words": [str]},
+    "bsuite.json": {
+        "agent": str,
+        "fields": dict,
+        "experiments": [str],
+        "episodes_scale": NUMBER,
+        "quick": bool,
+        "seed": int,
+    },
     "scores.json": {
         "experiments": Each(
             {
