@@ -40,11 +40,32 @@ if TYPE_CHECKING:
     from shoal.core.struct import hyper as hyper
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
+    from shoal.core.wrappers import ClipReward as ClipReward
     from shoal.core.wrappers import FlattenObservation as FlattenObservation
+    from shoal.core.wrappers import FrameStack as FrameStack
+    from shoal.core.wrappers import Randomize as Randomize
     from shoal.core.wrappers import ScaleReward as ScaleReward
+    from shoal.core.wrappers import StickyActions as StickyActions
+    from shoal.core.wrappers import TimeLimit as TimeLimit
+    from shoal.core.wrappers import TransformObservation as TransformObservation
     from shoal.core.wrappers import TransformReward as TransformReward
+    from shoal.core.wrappers import Trials as Trials
     from shoal.grid.checks import check_level as check_level
     from shoal.grid.wrappers import ActionBonus as ActionBonus
+    from shoal.grid.wrappers import DictObservationSpace as DictObservationSpace
+    from shoal.grid.wrappers import DirectionObs as DirectionObs
+    from shoal.grid.wrappers import FlatObs as FlatObs
+    from shoal.grid.wrappers import FullyObs as FullyObs
+    from shoal.grid.wrappers import ImgObs as ImgObs
+    from shoal.grid.wrappers import NoDeath as NoDeath
+    from shoal.grid.wrappers import OneHotPartialObs as OneHotPartialObs
+    from shoal.grid.wrappers import PositionBonus as PositionBonus
+    from shoal.grid.wrappers import Reseed as Reseed
+    from shoal.grid.wrappers import RGBImgObs as RGBImgObs
+    from shoal.grid.wrappers import RGBImgPartialObs as RGBImgPartialObs
+    from shoal.grid.wrappers import StochasticAction as StochasticAction
+    from shoal.grid.wrappers import SymbolicObs as SymbolicObs
+    from shoal.grid.wrappers import ViewSize as ViewSize
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
     from shoal.studies.runs import train as train
@@ -53,6 +74,7 @@ if TYPE_CHECKING:
     from shoal.studies.sweeps import train_suite as train_suite
     from shoal.studies.throughput import Throughput as Throughput
     from shoal.studies.throughput import throughput as throughput
+    from shoal.tracking.events import Sink as Sink
     from shoal.training.comparison import compare as compare
     from shoal.training.export import export as export
     from shoal.training.host import prepare as prepare
@@ -66,6 +88,11 @@ if TYPE_CHECKING:
     from shoal.training.result import Result as Result
     from shoal.training.result import load as load
     from shoal.training.result import load_result as load_result
+    from shoal.training.selector import FRESH as FRESH
+    from shoal.training.selector import REST as REST
+    from shoal.training.selector import Selector as Selector
+    from shoal.training.selector import Standing as Standing
+    from shoal.training.selector import Turnover as Turnover
     from shoal.training.stopping import Stopped as Stopped
     from shoal.viz.gif import animate as animate
     from shoal.viz.videos import render as render
@@ -108,12 +135,35 @@ _HOME = {
         "struct",
     ),
     "shoal.core.wrappers": (
+        "ClipReward",
         "FlattenObservation",
+        "FrameStack",
+        "Randomize",
         "ScaleReward",
+        "StickyActions",
+        "TimeLimit",
+        "TransformObservation",
         "TransformReward",
+        "Trials",
     ),
     "shoal.grid.checks": ("check_level",),
-    "shoal.grid.wrappers": ("ActionBonus",),
+    "shoal.grid.wrappers": (
+        "ActionBonus",
+        "DictObservationSpace",
+        "DirectionObs",
+        "FlatObs",
+        "FullyObs",
+        "ImgObs",
+        "NoDeath",
+        "OneHotPartialObs",
+        "PositionBonus",
+        "RGBImgObs",
+        "RGBImgPartialObs",
+        "Reseed",
+        "StochasticAction",
+        "SymbolicObs",
+        "ViewSize",
+    ),
     "shoal.studies.bsuite": (
         "BsuiteResult",
         "bsuite",
@@ -124,6 +174,7 @@ _HOME = {
         "train_all",
         "train_suite",
     ),
+    "shoal.tracking.events": ("Sink",),
     "shoal.studies.throughput": (
         "Throughput",
         "throughput",
@@ -148,6 +199,13 @@ _HOME = {
         "Result",
         "load",
         "load_result",
+    ),
+    "shoal.training.selector": (
+        "FRESH",
+        "REST",
+        "Selector",
+        "Standing",
+        "Turnover",
     ),
     "shoal.training.stopping": ("Stopped",),
     "shoal.viz.gif": ("animate",),

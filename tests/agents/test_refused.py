@@ -54,7 +54,7 @@ IGNORED = [
     ("sac", CHOICES, {"alpha_learning_rate": 0.1, "temperature": "fixed"}, {"temperature": "tuned"}, CHOICES),
     ("ddpg", NUMBERS, {"target_clip": 0.1}, {"target_noise": 0.1}, NUMBERS),
     ("sac", CHOICES, {"entropy_ratio": 0.5}, {}, NUMBERS),
-    ("sac", NUMBERS, {"discrete_entropy_ratio": 0.5}, {}, CHOICES),
+    ("sac", NUMBERS, {"discrete_entropy_ratio": 0.7}, {}, CHOICES),
     ("q-learning", "FrozenLake-v1", {"visit_power": 0.6}, {"count_visits": True}, "FrozenLake-v1"),
     ("es", CHOICES, {"squash": "clip"}, {}, NUMBERS),
     ("es", NUMBERS, {"sample_actions": True}, {}, CHOICES),

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import shoal
 from shoal.core.struct import static, struct
 from shoal.tracking.events import Sink, Turned
 from shoal.training import checkpoint
@@ -17,6 +18,7 @@ from shoal.training.placement import place
 from shoal.training.plan import make_plan
 from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover
 from shoal.training.spec import RunSpec
+from tiny import SILENT
 
 STEPS = 32  # of an update
 SPEC = {
@@ -212,6 +214,57 @@ def test_scores_belong_to_occupants(train):
     assert made.state.best_return[0] > -np.inf
     made, _ = train(Scripted(script=((0, FRESH, REST),), ends=1), evaluations=3)
     assert (made.state.best_return > -np.inf).tolist() == [True, False, False]
+
+
+OF_A_USER = """
+import numpy as np
+from shoal import Selector, Turnover, static, struct
+
+@struct
+class TakeTheBest(Selector):
+    every: int = static(1)
+
+    def ranges(self, agent, env):
+        return {"learning_rate": (0.01, 1.0)}
+
+    def begin(self, roster, key):
+        return None, {}
+
+    def select(self, state, standing, key):
+        best = int(np.argmax(np.nan_to_num(standing.score, nan=-np.inf)))
+        rates = standing.roster.hyperparameters["learning_rate"] * np.float32(0.5)
+        source = np.where(standing.score < np.median(standing.score), best, np.arange(len(standing.score)))
+        return None, Turnover(source, {"learning_rate": rates}, standing.roster.seed_index)
+"""
+
+
+def test_a_user_s_selector_is_kept_in_the_spec_and_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "of_a_user.py").write_text(OF_A_USER)
+    monkeypatch.syspath_prepend(tmp_path)
+    from of_a_user import TakeTheBest  # type: ignore[import-not-found]  # written above
+
+    options = {name: value for name, value in SPEC.items() if name not in ("agent", "env")}
+    with jax.numpy_dtype_promotion("standard"):
+        whole = shoal.train(
+            "q-learning", SPEC["env"], selector=TakeTheBest(), seeds=3, folder=tmp_path / "a", **options, **SILENT
+        )
+        cut = RunFolder(shutil.copytree(whole.folder, tmp_path / "b"))
+        shutil.rmtree(checkpoint.newest(cut.checkpoints))
+        (cut.path / "summary.json").unlink()
+        shoal.train(resume=cut.path, **SILENT)
+    assert_same(learners(cut), learners(RunFolder(whole.folder)))
+    assert [policy.actor.learning_rate for policy in whole.policies] == [np.float32(0.125) * 0.1] * 3
+    exported = shoal.export(whole.folder, tmp_path / "policy", member=0)
+    assert shoal.load_result(exported).spec.fields["learning_rate"] == pytest.approx(0.0125)
+
+
+def test_a_selector_that_no_file_can_hold_is_refused(tmp_path):
+    @struct
+    class Local(Scripted):
+        """Of this function alone."""
+
+    with pytest.raises(ValueError, match="selector cannot be written to a file"):
+        shoal.train("q-learning", SPEC["env"], selector=Local(), steps=32, folder=tmp_path / "a", **SILENT)
 
 
 @pytest.mark.parametrize(

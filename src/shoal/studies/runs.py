@@ -14,6 +14,7 @@ from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
 from shoal.training.plan import Plan
 from shoal.training.result import Result
+from shoal.training.selector import Selector
 from shoal.training.spec import RunSpec
 from shoal.viz.studio import Studio
 
@@ -33,6 +34,7 @@ def train(
     search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
+    selector: Selector | None = None,
     preset: str | None = "",
     name: str = "",
     root: Path | str | None = None,
@@ -73,6 +75,9 @@ def train(
     `init={"run": "runs/x", "member": 3}` with another one, `"member": "all"` with that of the same number. Optimizers,
     schedules and replay begin anew.
 
+    A `selector` may change the population between chunks: copy members, begin others, give them other hyperparameters
+    (`shoal.Selector`).
+
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; anything else that is given must then agree with it. Where a file of your own that it was made with is
     gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C, SIGTERM and SIGHUP finish the
@@ -84,6 +89,7 @@ def train(
     if folder is not None and (name or root is not None):
         raise ValueError(f"folder={str(folder)!r} says where the run goes: leave name and root out.")
     options = {
+        "selector": selector,
         "steps": steps,
         "seeds": seeds,
         "seed": seed,

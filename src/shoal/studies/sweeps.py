@@ -23,6 +23,7 @@ from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.plan import Plan
 from shoal.training.result import Result
+from shoal.training.selector import Selector
 
 
 class Options(TypedDict, total=False):
@@ -39,6 +40,7 @@ class Options(TypedDict, total=False):
     search: Mapping[str, Sequence[Any] | None] | Sequence[str]
     members: Mapping[str, Any]
     init: Path | str | Mapping[str, Any]
+    selector: Selector
     preset: str | None
     seed: int
     records: int

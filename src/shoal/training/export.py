@@ -15,9 +15,9 @@ from shoal.ops.running import RunningStats
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder, hash_of
 from shoal.training.plan import Plan
-from shoal.training.policy import load_policies
+from shoal.training.policy import Policies, load_policies
 from shoal.training.result import Result
-from shoal.training.settings import split
+from shoal.training.settings import Setting, get, split
 from shoal.training.sources import keep
 from shoal.training.spec import RunSpec, opaque_fields
 
@@ -52,7 +52,8 @@ def export(
     }
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
-    spec = _spec_of(plan, chosen).to_json()
+    own = _spec_of(plan, policies, chosen)
+    spec = own.to_json()
     checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of(spec), about)
     curves: dict[str, Any] = _curves_of(result, chosen)
 
@@ -65,7 +66,7 @@ def export(
     argv = [*(Path(word).name for word in made["argv"][:1]), *made["argv"][1:]]  # what was called, not where it lay
     folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
     folder.write_json("summary.json", _summary_of(result, chosen))
-    keep(folder.path, _spec_of(plan, chosen))
+    keep(folder.path, own)
     folder.write_json("spec.json", spec)  # last: with it the folder holds a policy
     return folder.path
 
@@ -81,9 +82,12 @@ def _halved(part: Any) -> Any:
     return part.astype(np.float16)
 
 
-def _spec_of(plan: Plan, member: int) -> RunSpec:
+def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
     """The spec of a run with this member's setting alone. Its seed index is in the provenance."""
     spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
+    if plan.selector is not None:  # which changed it
+        own = Setting(policies[member].actor, policies[member].env)
+        setting = {**setting, **{path: get(own, path) for path in plan.roster.hyperparameters}}
     fields, env_fields = split(setting)
     return dataclasses.replace(
         spec,
@@ -92,6 +96,7 @@ def _spec_of(plan: Plan, member: int) -> RunSpec:
         sweep={},
         env_sweep={},
         points={},
+        selector=None,
         seeds=1,
     )
 
@@ -104,7 +109,8 @@ def _summary_of(result: Result, member: int) -> dict[str, Any]:
     whole = result.summary
     one = {**whole["per_member"][member], "member": 0}
     score = _score(one["last"])
-    setting = whole["settings"][member // result.spec.seeds]["setting"]
+    settings = whole["settings"]  # one for all where a selector changed them
+    setting = settings[member * len(settings) // whole["members"]]["setting"]
     kept = ("agent", "env", "steps_per_member", "episodes_per_evaluation")
     return {
         **{name: whole[name] for name in kept},

@@ -18,7 +18,7 @@ from shoal.training.points import from_draws, from_members, from_settings
 from shoal.training.policy import check_complete, check_whole
 from shoal.training.settings import join
 from shoal.training.sources import runnable, with_sources
-from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
+from shoal.training.spec import RunSpec, changes_of, differences, opaque_fields, resolved, spec_for, template
 
 
 class Job(NamedTuple):
@@ -81,6 +81,11 @@ def make_job(
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_unless_name(agent), _unless_name(env))
     spec = spec_for(agent, env, **changes, **options)
+    if only_in_python := [path for path in opaque_fields(spec) if path.partition(".")[0] == "selector"]:
+        raise ValueError(
+            f"{', '.join(only_in_python)} cannot be written to a file, so the run could not be resumed: define the "
+            "selector's class at the top of a module or of a Python file that can be imported."
+        )
     if init is not None:
         spec = dataclasses.replace(spec, init=described_init(init))
     if settings is not None:

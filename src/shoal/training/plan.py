@@ -21,6 +21,7 @@ from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
 from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
+from shoal.training.describe import build
 from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, place
 from shoal.training.program import Member, begin
@@ -143,6 +144,7 @@ def make_plan(
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
     common = _with_files(template(spec, agent, env))
     _check_traced(common, spec)
+    selector = build(spec.selector) if selector is None else selector
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     pairs = [apply(common, setting) for setting in settings]

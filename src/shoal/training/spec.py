@@ -28,7 +28,13 @@ from shoal.training.settings import Setting, apply, join, replaced, split, trace
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # what lists and counters hold
-OPTIONAL = ("points", "first_steps", "init", "sources")  # parts that the file leaves out where they are empty
+OPTIONAL = (
+    "selector",
+    "points",
+    "first_steps",
+    "init",
+    "sources",
+)  # parts that the file leaves out where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +58,7 @@ class RunSpec:
     sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # lists of values, or arrays
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    selector: Any = None  # what may change the population between chunks (`training.selector`), or its description
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
     first_steps: int = 0  # of a run that was made to go on: the steps that it was begun with
     seeds: int = 1  # members per setting
@@ -74,6 +81,7 @@ class RunSpec:
                 object.__setattr__(self, field.name, {name: _python(values) for name, values in given.items()})
             elif field.name in ("fields", "env_fields"):
                 object.__setattr__(self, field.name, {name: describe(value) for name, value in given.items()})
+        object.__setattr__(self, "selector", describe(self.selector))
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
@@ -108,7 +116,7 @@ class RunSpec:
         nested = {k: {n: from_json(v) for n, v in data[k].items()} for k in ("fields", "env_fields") if k in data}
         lists = ("sweep", "env_sweep", "points")
         swept = {k: {n: list(from_json(v)) for n, v in data[k].items()} for k in lists if k in data}
-        return cls(**{**data, **nested, **swept})
+        return cls(**{**data, **nested, **swept, "selector": from_json(data.get("selector"))})
 
     def longer(self, steps: int) -> "RunSpec":
         """The spec of this run, made to go on to more steps."""
@@ -139,7 +147,7 @@ class RunSpec:
 
     def parts(self) -> Iterator[tuple[str, Described]]:
         """Every description in it with its path, such as `network` or `env.env`."""
-        for path, described in join(self.fields, self.env_fields).items():
+        for path, described in {**join(self.fields, self.env_fields), "selector": self.selector}.items():
             yield from inside(described, path)
 
 
