@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.agents.bc import BC
 from shoal.agents.ppo import PPO
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_reward import TransformReward
 from shoal.nn.torsos import MLP
+from shoal.rollouts.demonstrations import Demonstrations
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec, differences, opaque_fields, resolved, spec_for, template
 
@@ -109,3 +111,10 @@ def test_a_run_is_named_by_what_it_is_made_of():
     assert spec_for("ppo", env).stem == "ppo-TimeLimit-FrameStack-CartPole-v1"
     assert RunSpec("ppo", "bsuite/catch/0").stem == "ppo-bsuite-catch-0"
     assert RunSpec("ppo", "/home/me/my_env.py:MyEnv").stem == "ppo-MyEnv"
+
+
+def test_recorded_steps_inside_an_agent_are_no_sweep():
+    steps = Demonstrations(obs=np.zeros((3, 4), np.float32), mask=None, action=np.asarray([0, 1, 1], np.int32))
+    spec = resolved(spec_for(BC(demonstrations=steps), "CartPole-v1", steps=64))
+    assert not spec.varying
+    assert make_plan(spec).agent.demonstrations.action.dtype == np.int32

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.struct import Range, Struct, leaf_dtypes
+from shoal.core.struct import NUMBERS, Range, Struct, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
 
@@ -133,8 +133,13 @@ def static_paths(setting: Setting) -> list[str]:
 
 
 def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The traced fields of an agent or an environment, with the paths that lead to them from there."""
-    return ((path, found.value) for path, found in _walk(value) if not found.static)
+    """The traced fields of an agent or an environment, with the paths that lead to them from there.
+
+    Of values inside it those that are declared as numbers: arrays of another kind, such as recorded steps, are data.
+    """
+    for path, found in _walk(value):
+        if not found.static and ("." not in path or found.field.type in NUMBERS):
+            yield path, found.value
 
 
 def is_static(setting: Setting, path: str) -> bool:
