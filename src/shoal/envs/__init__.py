@@ -1,1 +1,1 @@
-"""Worlds. Each family is a package, each environment a file that registers itself."""
+"""Environments. Each family is a package, each environment a file that registers itself."""

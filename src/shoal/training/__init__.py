@@ -1,1 +1,1 @@
-"""Runs: specification, plan, loop, records, checkpoints. Writes data; draws nothing."""
+"""One run: what it is (spec), what is compiled (plan), who is trained (roster, population), the loop, and its folder."""

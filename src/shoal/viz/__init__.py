@@ -1,1 +1,1 @@
-"""Figures and animations, made from files and states."""
+"""Figures and animations, made from the files of a run and from environment states."""
