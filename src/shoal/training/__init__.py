@@ -1,1 +1,1 @@
-"""One run: what it is (spec), what is compiled (plan), who is trained (roster, population), the loop, and its folder."""
+"""One run: what it is (spec), what is compiled (plan), who is trained (roster, population), the loop, its folder."""
