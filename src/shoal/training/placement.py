@@ -8,7 +8,7 @@ large that XLA splits them over its threads (docs/correctness.md). An agent whos
 nothing may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
 
 On accelerators, where only wide kernels are fast, all members run in one call: side by side on each device, and sharded
-over devices with nothing to exchange.
+over devices, which exchange nothing while they train; between chunks a turnover may copy members from one to another.
 """
 
 import math
