@@ -10,7 +10,7 @@ DEMO = runs/demo
 # Small tests gain nothing from many threads, and lose much to waiting for each other.
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
 
-.PHONY: help setup demo test test-newest lint docs lock peers clean
+.PHONY: help setup demo test test-all test-newest lint docs lock peers clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -26,12 +26,15 @@ demo: setup  ## train 16 agents on CartPole and draw them, in about a minute
 	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
-test: setup  ## the tests, without those marked long
+test: setup  ## the tests, without those marked slow or long
+	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+
+test-all: setup  ## those marked slow too: before a release
 	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-test-newest:  ## the same tests under Python 3.13 and the newest JAX it gets
+test-newest:  ## the tests of `make test` under Python 3.13 and the newest JAX it gets
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
-	@$(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not long"
+	@$(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 lint: setup  ## ruff, formatting, types
 	@$(BIN)/ruff check
