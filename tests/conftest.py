@@ -5,6 +5,7 @@ other processes find them too.
 """
 
 import atexit
+import collections
 import contextlib
 import os
 import shutil
@@ -36,6 +37,21 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # These run optimizers, which are optax's, and optax relies on JAX's standard promotion of dtypes.
 WITH_OPTIMIZERS = {"agents", "rollouts", "training", "studies", "cli", "viz", "test_api.py", "test_docs.py"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m "not slow"` chooses
+def pytest_collection_modifyitems(items):
+    """Mark as slow what `sampled(N)` leaves out: of a test's cases N stay, the first and others evenly spread."""
+    tests = collections.defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") and not {"slow", "long"} & {mark.name for mark in item.iter_markers()}:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        wanted = (cases[0].get_closest_marker("sampled").args or (1,))[0]
+        stay = {i * (len(cases) - 1) // max(wanted - 1, 1) for i in range(min(wanted, len(cases)))}
+        for i, item in enumerate(cases):
+            if i not in stay:
+                item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

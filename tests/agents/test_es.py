@@ -209,6 +209,7 @@ def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
     assert (told["fitness_mean"], told["fitness_best"], told["fitness_std"], told["failed"]) == (0.5, 3, 2.5, 0.5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("strategy", ["Open_ES", "SNES", "SimpleGA"])
 @pytest.mark.parametrize("shaping", ["default", "none"])
 def test_failures_do_not_poison_the_search(strategy, shaping):

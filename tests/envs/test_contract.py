@@ -30,6 +30,7 @@ ONE_OF_EACH_FAMILY = (
 NAMES = [name for members in ranges(ENVS).values() for name in sorted({members[0], members[-1]})]
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("names", names_of_each_class())
 def test_a_registered_environment_keeps_the_contract(names):
     check_env(smallest(names))
@@ -42,6 +43,7 @@ def float64():
         yield
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_one_environment_of_each_family_keeps_the_contract_in_float64(name, float64):
     check_env(make(name))

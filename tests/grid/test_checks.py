@@ -28,6 +28,7 @@ class Room(Level):
         return GridState(**begin(grid, *choose(key, grid != grid[0, 0]), 0))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", LEVELS)
 def test_levels_are_whole(names):
     check_level(smallest(names), layouts=1)

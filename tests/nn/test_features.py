@@ -46,6 +46,7 @@ def test_the_scale_of_uint8_is_its_bound_and_what_was_normalized_keeps_its_own()
     assert flat_features(Box(0, 255, (2,), np.uint8), normalized).tolist() == [-1.5, 2.0]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_accept_any_observation_with_any_leading_axes(space, shared):

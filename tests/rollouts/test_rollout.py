@@ -221,6 +221,7 @@ def test_banks_that_make_no_sense_are_refused(reset, bank_size, says):
         Rollout.for_env(Counter(), 2, 8, reset, bank_size)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("names", names_of_each_class("Probe-"))
 def test_a_random_policy_hardly_ever_empties_the_bank(names):
     env = smallest(names)

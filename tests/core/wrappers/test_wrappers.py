@@ -76,6 +76,7 @@ NEUTRAL = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", WRAPPED)
 def test_a_wrapped_environment_keeps_the_contract(name):
     check_env(WRAPPED[name], steps=16)

@@ -13,6 +13,8 @@ from shoal.envs.bsuite.cartpole import BsuiteCartpole, steps_to_pass
 from shoal.envs.bsuite.cartpole_swingup import CartpoleSwingup
 from shoal.envs.bsuite.mountain_car import BsuiteMountainCar
 
+pytestmark = pytest.mark.sampled
+
 SWINGUP = {"height_threshold": 0.3, "x_reward_threshold": 0.7, "move_cost": 0.2}
 PAIRS = {
     "cartpole": (lambda: BsuiteCartpole(), lambda: cartpole.Cartpole(), 0.0),

@@ -19,6 +19,8 @@ from shoal.envs.bsuite.reward_noise import RewardNoise
 from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.umbrella_chain import UmbrellaChain
 
+pytestmark = pytest.mark.sampled
+
 STEPS = 20_000
 ULP = 1.2e-7  # XLA divides by a constant through its reciprocal, so shares of time may be off by the last bit
 

@@ -16,6 +16,8 @@ from parity.classic.replay import (
 )
 from shoal.envs.classic.acrobot import Acrobot, AcrobotState
 
+pytestmark = pytest.mark.sampled
+
 make_state = state_maker(AcrobotState)
 OPTIONS = {
     "book": ({}, {}),

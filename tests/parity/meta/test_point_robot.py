@@ -7,6 +7,8 @@ import pytest
 from parity.replay import first_states, noise_of, play
 from shoal.envs.meta.point_robot import PointRobot
 
+pytestmark = pytest.mark.sampled
+
 
 def steps_of_the_reference(env, state, actions, noise):
     """Rewards and positions after each step, and how clear it was whether the goal was reached; all in float64."""

@@ -10,6 +10,8 @@ from shoal.core.keys import make_key
 from shoal.envs.minatar.asterix import Asterix
 from shoal.rollouts.rollout import draw_noise
 
+pytestmark = pytest.mark.sampled
+
 TIMERS = ("spawn_timer", "spawn_speed", "move_timer", "move_speed", "ramp_timer", "ramp_index")
 
 

@@ -10,6 +10,8 @@ from parity.minatar.replay import Adapter, changed, compare, openings_of, refere
 from shoal.core.keys import make_key
 from shoal.envs.minatar.breakout import WALL, Breakout
 
+pytestmark = pytest.mark.sampled
+
 DIRECTIONS = [(False, False), (True, False), (True, True), (False, True)]  # MinAtar's 0 to 3: (goes right, goes down)
 
 

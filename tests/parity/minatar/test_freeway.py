@@ -10,6 +10,8 @@ from shoal.core.keys import make_key
 from shoal.envs.minatar.freeway import Freeway
 from shoal.rollouts.rollout import draw_noise
 
+pytestmark = pytest.mark.sampled
+
 
 def numbers(word):
     return [int(word) >> 4 * i & 15 for i in range(8)]

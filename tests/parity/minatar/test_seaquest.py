@@ -12,6 +12,8 @@ from shoal.core.keys import make_key
 from shoal.envs.minatar.seaquest import Seaquest
 from shoal.envs.minatar.slots import written
 
+pytestmark = pytest.mark.sampled
+
 SAME = {
     "sub_x": "x",
     "sub_y": "y",

@@ -9,6 +9,8 @@ from parity.minatar.replay import Adapter, changed, compare, openings_of, refere
 from shoal.core.keys import make_key
 from shoal.envs.minatar.space_invaders import WAVE, SpaceInvaders
 
+pytestmark = pytest.mark.sampled
+
 TIMERS = ("alien_move_timer", "enemy_move_interval", "alien_shot_timer", "shot_timer", "ramp_index")
 OUR_TIMERS = ("move_timer", "move_interval", "bomb_timer", "shot_timer", "ramp_index")
 

@@ -8,6 +8,8 @@ import pytest
 from parity.minigrid import harness, walker
 from shoal.grid.cells import EMPTY, GOAL, LAVA
 
+pytestmark = pytest.mark.sampled
+
 LAVA_IDS = [f"MiniGrid-LavaCrossing{size}-v0" for size in ("S9N1", "S9N2", "S9N3", "S11N5")]
 WALL_IDS = [f"MiniGrid-SimpleCrossing{size}-v0" for size in ("S9N1", "S9N2", "S9N3", "S11N5")]
 FAMILIES = {

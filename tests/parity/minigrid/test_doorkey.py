@@ -7,6 +7,8 @@ from parity.minigrid import harness, walker
 from parity.minigrid.reference import WALL
 from shoal.grid.cells import cell
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(scripts=(walker.fetch_key_and_reach_goal,))
 IDS = [f"MiniGrid-DoorKey-{size}x{size}-v0" for size in (5, 6, 8, 16)]
 

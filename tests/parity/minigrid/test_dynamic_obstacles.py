@@ -7,6 +7,8 @@ from parity.minigrid import harness, walker
 from parity.minigrid.reference import ObjectAt
 from shoal.grid.cells import cell
 
+pytestmark = pytest.mark.sampled
+
 IDS = [
     "MiniGrid-Dynamic-Obstacles-5x5-v0", "MiniGrid-Dynamic-Obstacles-Random-5x5-v0",
     "MiniGrid-Dynamic-Obstacles-6x6-v0", "MiniGrid-Dynamic-Obstacles-Random-6x6-v0",

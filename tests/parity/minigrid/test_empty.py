@@ -4,6 +4,8 @@ import pytest
 
 from parity.minigrid import harness
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family()
 IDS = [
     "MiniGrid-Empty-5x5-v0", "MiniGrid-Empty-6x6-v0", "MiniGrid-Empty-8x8-v0", "MiniGrid-Empty-16x16-v0",

@@ -7,6 +7,8 @@ from parity.minigrid import harness, walker
 from shoal.envs.minigrid.fetch import WAYS_TO_SAY
 from shoal.grid.cells import COLORS, OBJECTS, cell, color_of, object_of
 
+pytestmark = pytest.mark.sampled
+
 IDS = [f"MiniGrid-Fetch-{name}-v0" for name in ("5x5-N2", "6x6-N2", "8x8-N3")]
 
 

@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness
 from shoal.grid.cells import EMPTY, GOAL
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family()
 ENV_ID = "MiniGrid-FourRooms-v0"
 

@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, walker
 from shoal.grid.cells import WALL, cell
 
+pytestmark = pytest.mark.sampled
+
 IDS = [f"MiniGrid-GoToDoor-{size}x{size}-v0" for size in (5, 6, 8)]
 
 

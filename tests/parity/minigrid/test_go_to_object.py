@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, walker
 from shoal.grid.cells import cell
 
+pytestmark = pytest.mark.sampled
+
 IDS = [f"MiniGrid-GoToObject-{size}x{size}-N2-v0" for size in (6, 8)]
 
 

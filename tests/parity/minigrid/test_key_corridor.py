@@ -7,6 +7,8 @@ from parity.minigrid import harness, pick_up
 from shoal.core.registry import make
 from shoal.grid.cells import LOCKED, OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(task_of=pick_up.task_of, fields_of=pick_up.fields_of, scripts=(pick_up.take_target,))
 IDS = [f"MiniGrid-KeyCorridor{size}-v0" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")]
 KEY, BALL, DOOR = (OBJECTS.index(name) for name in ("key", "ball", "door"))

@@ -4,6 +4,8 @@ import pytest
 
 from parity.minigrid import harness, walker
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(scripts=(walker.reach_goal, walker.reach_lava), fails=True)
 IDS = ["MiniGrid-LavaGapS5-v0", "MiniGrid-LavaGapS6-v0", "MiniGrid-LavaGapS7-v0"]
 

@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, pick_up, walker
 from shoal.grid.cells import COLORS, GOAL, OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 ENV_ID = "MiniGrid-LockedRoom-v0"
 KEY, GOAL_KIND, DOOR = (OBJECTS.index(name) for name in ("key", "goal", "door"))
 

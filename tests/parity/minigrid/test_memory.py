@@ -4,6 +4,8 @@ import pytest
 
 from parity.minigrid import harness, walker
 
+pytestmark = pytest.mark.sampled
+
 IDS = [f"MiniGrid-Memory{name}-v0" for name in ("S7", "S9", "S11", "S13", "S13Random", "S17Random")]
 
 

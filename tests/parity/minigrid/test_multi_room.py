@@ -11,6 +11,8 @@ from parity.minigrid.reference import make_reference
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 
+pytestmark = pytest.mark.sampled
+
 IDS = [f"MiniGrid-MultiRoom-{name}" for name in ("N2-S4-v0", "N4-S5-v0", "N4-S5-v1", "N6-v0")]
 FAMILY = harness.Family()
 

@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, pick_up
 from shoal.grid.cells import OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(task_of=pick_up.task_of, fields_of=pick_up.fields_of, scripts=(pick_up.take_target,))
 COVERED = [f"MiniGrid-ObstructedMaze-{name}-v0" for name in ("2Dlhb", "1Q", "2Q", "Full")]
 SOUND = [

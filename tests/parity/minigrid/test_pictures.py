@@ -14,6 +14,8 @@ from shoal.grid.cells import COLORS, OBJECTS, STATES
 from shoal.grid.level import GridState, begin
 from shoal.grid.tiles import atlas
 
+pytestmark = pytest.mark.sampled
+
 ALL_COLORS, NOBODY_AND_DIRECTIONS = range(6), (None, 0, 1, 2, 3)
 LEVELS = ("MiniGrid-Empty-8x8-v0", "MiniGrid-DoorKey-6x6-v0", "MiniGrid-RedBlueDoors-6x6-v0")  # one is oblong
 

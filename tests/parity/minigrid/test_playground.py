@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness
 from shoal.grid.cells import OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(scripts=(), succeeds=False)
 ENV_ID = "MiniGrid-Playground-v0"
 KEY, BALL, BOX, DOOR = (OBJECTS.index(name) for name in ("key", "ball", "box", "door"))

@@ -7,6 +7,8 @@ from parity.minigrid import harness, walker
 from parity.minigrid.reference import find
 from shoal.grid.cells import COLORS, OBJECTS, cell, color_of, object_of
 
+pytestmark = pytest.mark.sampled
+
 IDS = ["MiniGrid-PutNear-6x6-N2-v0", "MiniGrid-PutNear-8x8-N3-v0"]
 AROUND = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy]
 

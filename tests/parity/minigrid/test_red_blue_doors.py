@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, walker
 from parity.minigrid.reference import ObjectAt, position_of
 
+pytestmark = pytest.mark.sampled
+
 IDS = ["MiniGrid-RedBlueDoors-6x6-v0", "MiniGrid-RedBlueDoors-8x8-v0"]
 RED_DOOR, BLUE_DOOR = 4, 4 | 2 << 4  # object and color, whatever the state
 

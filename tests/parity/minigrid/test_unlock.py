@@ -7,6 +7,8 @@ from parity.minigrid import harness, walker
 from parity.minigrid.reference import ObjectAt
 from shoal.grid.cells import OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 ENV_ID = "MiniGrid-Unlock-v0"
 KEY, DOOR = OBJECTS.index("key"), OBJECTS.index("door")
 

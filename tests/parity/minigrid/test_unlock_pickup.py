@@ -6,6 +6,8 @@ import pytest
 from parity.minigrid import harness, pick_up
 from shoal.grid.cells import OBJECTS
 
+pytestmark = pytest.mark.sampled
+
 FAMILY = harness.Family(
     task_of=pick_up.task_of,
     fields_of=pick_up.fields_of,

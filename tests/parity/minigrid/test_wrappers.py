@@ -104,6 +104,7 @@ def same_observation(mine, other):
             np.testing.assert_allclose(mine[part], value, rtol=1e-6)  # of integers, equality
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_observations_are_minigrids(kind):
     met = play(*OBSERVATIONS[kind], DOORKEY, 4, 40, same_observation)
@@ -114,6 +115,7 @@ def oblong(kind):
     return DISTSHIFT if kind.startswith("DirectionObs") else DOORS  # which has no goal
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_observations_of_an_oblong_grid_are_minigrids(kind):
     met = play(*OBSERVATIONS[kind], oblong(kind), 4, 40, same_observation)
@@ -139,6 +141,7 @@ def ignore_observations(mine, other):
     del mine, other
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [DOORKEY, DOORS])
 def test_action_bonus_is_minigrids_over_episodes(name):
     met = play(ours.ActionBonus, theirs.ActionBonus, name, 4, 60, ignore_observations)
@@ -146,6 +149,7 @@ def test_action_bonus_is_minigrids_over_episodes(name):
     assert {1.0, round(1 / np.sqrt(2), 6), 0.5} <= bonuses  # the first, second and fourth time
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [DOORKEY, DOORS])
 def test_position_bonus_is_minigrids_over_episodes(name):
     scaled = partial(ours.PositionBonus, scale=0.3), partial(theirs.PositionBonus, scale=0.3)

@@ -8,6 +8,8 @@ import pytest
 from parity.replay import first_states, noise_of, play
 from shoal.envs.planar.pong import PixelPong
 
+pytestmark = pytest.mark.sampled
+
 
 class Game:
     """The reference, in float64."""

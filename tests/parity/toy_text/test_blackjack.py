@@ -12,6 +12,8 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.toy_text.blackjack import CARDS_A_WORD, MOST_DRAWN, RANKS, WORDS, Blackjack, cards_of, deal
 
+pytestmark = pytest.mark.sampled
+
 RULES = [{"sab": True}, {"sab": False}, {"sab": False, "natural": True}]
 EPISODES, LONGEST = 6_000, 12
 

@@ -17,6 +17,8 @@ from parity.toy_text.tables import (
 from shoal.core.registry import make
 from shoal.envs.toy_text.taxi import TaxiState, decode, encode
 
+pytestmark = pytest.mark.sampled
+
 WEATHER = [{}, {"is_rainy": True}, {"is_rainy": True, "rainy_probability": 0.6}]
 
 
