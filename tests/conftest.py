@@ -1,7 +1,7 @@
 """Test environment: a CPU seen as two devices, strict promotion, threads pinned. Set before JAX is imported.
 
-Programs worth a moment of compiling are kept for the session, apart from the user's own; commands that tests start in
-other processes find them too.
+Compiled programs are kept on disk for the session, apart from the user's: `forgetfulness` drops those in memory after
+each file, and the next file, the other worker, and commands that tests start in processes of their own find them there.
 """
 
 import atexit
@@ -14,10 +14,12 @@ import tempfile
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.setdefault("NPROC", "2")
-os.environ["SHOAL_MNIST"] = tempfile.mkdtemp(prefix="shoal-test-mnist-")
+is_worker = "PYTEST_XDIST_WORKER" in os.environ  # then the process that started it has made the folders
+if not is_worker:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
+    os.environ["SHOAL_MNIST"] = tempfile.mkdtemp(prefix="shoal-test-mnist-")
 
 import mnist_files  # noqa: E402
 from shoal.training.host import with_small_loops  # noqa: E402
@@ -25,9 +27,10 @@ from shoal.training.host import with_small_loops  # noqa: E402
 # As the command line compiles, so that runs that tests start there and here are equal to the last bit.
 os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=2"))
 
-for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST"):
-    atexit.register(shutil.rmtree, os.environ[folder], ignore_errors=True)
-mnist_files.write(os.environ["SHOAL_MNIST"])
+if not is_worker:
+    for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST"):
+        atexit.register(shutil.rmtree, os.environ[folder], ignore_errors=True)
+    mnist_files.write(os.environ["SHOAL_MNIST"])
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -67,7 +67,7 @@ def test_the_loss_is_the_likelihood_of_the_recorded_actions():
     agent, env = bound()
     rows = agent.demonstrations
     weights = jax.tree.map(lambda x: x + 0.3, agent.init(make_key(0), env).weights)
-    loss, parts = agent._loss(weights, rows)
+    loss, parts = jax.jit(agent._loss)(weights, rows)
     torso = weights["actor"]["params"]["Dense_0"]
     hidden = np.tanh(np.asarray(rows.obs) @ np.asarray(torso["kernel"], np.float64) + np.asarray(torso["bias"]))
     logits = hidden @ np.asarray(weights["policy"]["kernel"], np.float64) + np.asarray(weights["policy"]["bias"])
@@ -79,7 +79,7 @@ def test_the_loss_is_the_likelihood_of_the_recorded_actions():
 def test_how_near_clones_come_is_told_in_the_terms_of_their_actions():
     agent, env = bound("Pendulum-v1", demonstrations=of_a_pendulum())
     weights = agent.init(make_key(0), env).weights
-    parts = agent._loss(weights, agent.demonstrations)[1]
+    parts = jax.jit(agent._loss)(weights, agent.demonstrations)[1]
     middle = agent._policy(weights, agent.demonstrations.obs, None).mode()
     np.testing.assert_allclose(parts["distance"], np.abs(middle - agent.demonstrations.action).mean(), rtol=1e-5)
     assert "agreement" not in parts
@@ -106,7 +106,7 @@ def test_weight_decay_shrinks_weights_beside_the_gradient():
     agent, env = bound(num_batches=1, learning_rate=0.1, horizon=1e9)
     decayed = agent.replace(weight_decay=jnp.float32(0.5))
     state = agent.init(make_key(0), env)
-    plain, less = (a.update(state, env, jnp.int32(0))[0].weights for a in (agent, decayed))
+    plain, less = (jax.jit(a.update)(state, env, jnp.int32(0))[0].weights for a in (agent, decayed))
     for start, one, other in zip(*map(jax.tree.leaves, (state.weights, plain, less)), strict=True):
         np.testing.assert_allclose(one - other, 0.1 * 0.5 * start, atol=1e-6)
 

@@ -71,7 +71,7 @@ def test_the_loss_equals_a_numpy_version(double):
     weights, target = two_networks(agent)
     batch = random_batch(agent)
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    loss, (error, losses) = agent._loss(weights, target, batch, share, make_key(2))
+    loss, (error, losses) = jax.jit(agent._loss)(weights, target, batch, share, make_key(2))
 
     now, later = numpy_q(weights, batch.seen.obs), numpy_q(target, batch.next_seen.obs)
     judge = numpy_q(weights, batch.next_seen.obs) if double else later
@@ -116,7 +116,7 @@ def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
     agent, _ = bound(head=head, double=double, atoms=6, **bounds)
     weights, target = two_networks(agent)
     batch = random_batch(agent)
-    loss, (surprise, _) = agent._loss(weights, target, batch, jnp.full(16, 1 / 16), make_key(2))
+    loss, (surprise, _) = jax.jit(agent._loss)(weights, target, batch, jnp.full(16, 1 / 16), make_key(2))
 
     support = np.linspace(-3, 2, 6)
     now, online, later = (
@@ -137,7 +137,7 @@ def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
 def test_a_huber_loss_is_linear_beyond_kappa():
     agent, _ = bound(loss="huber", kappa=0.5)
     weights, target = two_networks(agent)
-    loss, (error, _) = agent._loss(weights, target, random_batch(agent), jnp.full(16, 1 / 16), make_key(2))
+    loss, (error, _) = jax.jit(agent._loss)(weights, target, random_batch(agent), jnp.full(16, 1 / 16), make_key(2))
     size = np.abs(np.asarray(error, np.float64))
     assert (size < 0.5).any() and (size > 0.5).any()
     np.testing.assert_allclose(loss, np.where(size < 0.5, size**2 / 2, 0.5 * (size - 0.25)).mean(), rtol=1e-4)
@@ -162,7 +162,7 @@ def test_no_gradient_flows_through_the_target():
     agent, _ = bound(double=True)
     weights, target = two_networks(agent)
     share = jnp.full(16, 1 / 16)
-    slope = jax.grad(lambda t: agent._loss(weights, t, random_batch(agent), share, make_key(2))[0])(target)
+    slope = jax.jit(jax.grad(lambda t: agent._loss(weights, t, random_batch(agent), share, make_key(2))[0]))(target)
     assert all(not x.any() for x in jax.tree.leaves(slope))
 
 
@@ -172,7 +172,7 @@ def test_forbidden_actions_are_worth_nothing_to_come():
     batch = random_batch(agent)
     only_left = jnp.broadcast_to(jnp.asarray([True, False]), (16, 2))
     batch = batch.replace(next_seen=Observed(batch.next_seen.obs, only_left))
-    after = agent._after(weights, target, batch, make_key(3))[:, 0]
+    after = jax.jit(agent._after)(weights, target, batch, make_key(3))[:, 0]
     np.testing.assert_allclose(after, numpy_q(target, batch.next_seen.obs)[:, 0], rtol=1e-4, atol=1e-5)
 
 
@@ -259,7 +259,7 @@ def test_an_effective_batch_learns_as_a_small_one_does():
     share_small = jnp.full(8, 1 / 8)
     _, share = roomy._draw(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))
     slopes = [
-        jax.grad(lambda w, a=a, b=b, s=s: a._loss(w, target, b, s, make_key(2))[0])(weights)
+        jax.jit(jax.grad(lambda w, a=a, b=b, s=s: a._loss(w, target, b, s, make_key(2))[0]))(weights)
         for a, b, s in ((small, first, share_small), (roomy, batch, share))
     ]
     for one, other in zip(*map(jax.tree.leaves, slopes), strict=True):

@@ -71,7 +71,7 @@ def test_the_loss_equals_a_numpy_version():
         jnp.asarray(action, jnp.int32),
         *map(jnp.asarray, (old_log_prob, old_value, advantage, target)),
     )
-    loss, parts = agent._loss(weights, rows)
+    loss, parts = jax.jit(agent._loss)(weights, rows)
 
     logits = numpy_forward(weights, obs, "policy")
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -99,7 +99,7 @@ def test_the_learning_rate_falls_linearly_to_its_share():
 
 def test_first_epoch_ratios_are_one():
     agent, env = bound(num_epochs=1, num_minibatches=1, learning_rate=0.0)
-    _, metrics = agent.update(agent.init(make_key(0), env), env, jnp.int32(0))
+    _, metrics = jax.jit(agent.update)(jax.jit(agent.init)(make_key(0), env), env, jnp.int32(0))
     np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-7)
     assert metrics.losses["clip_fraction"] == 0
 
@@ -123,7 +123,7 @@ def test_advantages_that_are_all_alike_teach_nothing_and_break_nothing():
     weights = agent.init(make_key(0), env).weights
     half = jnp.full(32, 0.5)  # whose sums are exact in any order
     rows = Batch(jax.random.normal(make_key(1), (32, 4)), None, jnp.zeros(32, jnp.int32), -half, half, half, half)
-    loss, slope = jax.value_and_grad(lambda weights: agent._loss(weights, rows)[0])(weights)
+    loss, slope = jax.jit(jax.value_and_grad(lambda weights: agent._loss(weights, rows)[0]))(weights)
     assert loss == 0 and all((x == 0).all() for x in jax.tree.leaves(slope))
 
 
@@ -143,8 +143,9 @@ def test_observation_statistics_do_not_change_within_an_update():
     state = agent.init(make_key(0), env)
     shaken = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), state.weights)
     state = state.replace(weights=shaken)  # policies that differ from place to place
+    update = jax.jit(agent.update)
     for i in range(3):
-        state, metrics = agent.update(state, env, jnp.int32(i))
+        state, metrics = update(state, env, jnp.int32(i))
         np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-6)
     assert state.obs_stats.count == 3 * agent.steps_per_update
 
@@ -192,7 +193,7 @@ def test_a_policy_never_takes_a_masked_action():
 
     agent, env = bound(Half(), num_steps=32)
     state = agent.init(make_key(0), env)
-    state, metrics = agent.update(state, env, jnp.int32(0))
+    state, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
     assert metrics.episodes.return_max == -1.0 and all(np.isfinite(x) for x in metrics.losses.values())
     assert agent.act(state, jnp.zeros(1), None, make_key(0), True, jnp.asarray([False, True]))[0] == 1
 
@@ -244,7 +245,7 @@ def test_a_network_and_losses_of_your_own_plug_in():
     agent, env = bound(network=Wide(), surrogate=surrogate, shared=True)
     state = agent.init(make_key(0), env)
     assert state.weights["actor"]["params"]["Dense_0"]["kernel"].shape == (4, 7) and "critic" not in state.weights
-    _, metrics = agent.update(state, env, jnp.int32(0))
+    _, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
     assert np.isfinite(metrics.losses["loss"])
 
 
@@ -282,7 +283,7 @@ def test_the_gradient_of_a2c_is_the_policy_gradient():
         log_p = jax.nn.log_softmax(agent._nets.policy(weights, batch.obs).logits)
         return -jnp.mean(jnp.take_along_axis(log_p, batch.action[..., None], axis=-1)[..., 0] * batch.advantage)
 
-    found = jax.grad(lambda w: agent._loss(w, batch)[0])(state.weights)
+    found = jax.jit(jax.grad(lambda w: agent._loss(w, batch)[0]))(state.weights)
     expected = jax.grad(by_hand)(state.weights)
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)

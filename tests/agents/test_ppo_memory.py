@@ -30,7 +30,7 @@ QUICK = {
     "entropy_coef": 0.0,
     "value_loss": "squared",
 }
-CELLS = ["gru", "lstm"]
+CELLS = ["lstm", "gru"]
 
 
 def bound(env, **fields):
@@ -86,6 +86,7 @@ class Dividends(Env):
         return jnp.where(state.time == 0, state.sign, 0.0)[None]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
 def test_memory_answers_what_was_shown_before(memory):
     agent, env = bound("Probe-Memory-v0", memory=memory)
@@ -99,6 +100,7 @@ def test_without_memory_the_answer_is_a_guess():
     assert abs(result.episode_return.mean()) < 0.5
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
 def test_a_time_limit_is_valued_with_the_memory_of_its_own_episode(memory):
     # 1 in every step for ever: 1 / (1 - 0.9) = 10. A final observation valued without its memory, or with that of the
@@ -163,10 +165,11 @@ def rolled(agent, env, state):
     return collect(state)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
 def test_first_ratios_are_one_also_in_mid_episode(memory):
     agent, env = bound("Probe-Memory-v0", memory=memory, num_epochs=1, num_minibatches=1, num_steps=8)
-    state, update = agent.init(make_key(0), env), jax.jit(agent.update)
+    state, update = jax.jit(agent.init)(make_key(0), env), jax.jit(agent.update)
     for i in range(4):
         state, metrics = update(state, env, jnp.int32(i))
         np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-7)
@@ -177,7 +180,7 @@ def test_first_ratios_are_one_also_in_mid_episode(memory):
 @pytest.mark.parametrize(("num_steps", "at_the_end"), [(6, True), (7, False)])  # of episodes of 3 steps
 def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else(num_steps, at_the_end):
     agent, env = bound("Probe-Memory-v0", memory="gru", num_steps=num_steps)
-    worlds, trajectory, carry = rolled(agent, env, agent.init(make_key(0), env))
+    worlds, trajectory, carry = rolled(agent, env, jax.jit(agent.init)(make_key(0), env))
     assert (worlds.state.time == 0).all() == trajectory.done[-1].all() == at_the_end
     np.testing.assert_array_equal((np.asarray(carry) == 0).all(axis=1), at_the_end)
 

@@ -82,7 +82,7 @@ def test_the_loss_is_the_squared_error_of_the_chosen_actions():
     agent, env = bound(num_minibatches=1)
     state, story = collected(agent, env)
     rows = agent._batch(state, story)
-    loss, _ = agent._loss(state.weights, rows)
+    loss, _ = jax.jit(agent._loss)(state.weights, rows)
     worth = np.asarray(agent.worth(state.weights, rows.obs), np.float64)
     chosen = worth[np.arange(len(worth)), rows.action]
     np.testing.assert_allclose(loss, ((chosen - rows.target) ** 2).mean(), rtol=1e-4)

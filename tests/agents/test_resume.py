@@ -17,7 +17,12 @@ VARIANTS = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
-CASES = [(name, fields) for name in sorted(AGENTS) for fields in ({}, *VARIANTS.get(name, []))]
+NEAR_RELATIVES = {"a2c", "c51", "ddpg", "double-q", "expected-sarsa", "rl2", "sarsa"}  # of others
+CASES = [
+    pytest.param(name, fields, marks=[pytest.mark.slow] if name in NEAR_RELATIVES or other else [])
+    for name in sorted(AGENTS)
+    for fields, other in [*[(fields, False) for fields in VARIANTS.get(name, [])], ({}, name in VARIANTS)]
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -113,7 +113,7 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
     agent, env = bound(learning_rate=0.0)
     learner, batch = a_learner(agent, env), continuous_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = agent._learn_critics(learner, batch, share, make_key(3))
+    _, losses = jax.jit(agent._learn_critics)(learner, batch, share, make_key(3))
 
     noise = draw_noise(env.action_space, make_key(3), (16,))
     action, log_prob = numpy_draw(learner.actor, batch.next_seen.obs, noise)
@@ -129,7 +129,7 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
 def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     agent, env = bound("CartPole-v1", learning_rate=0.0)
     learner, batch = a_learner(agent, env), discrete_batch()
-    _, losses = agent._learn_critics(learner, batch, jnp.full(16, 1 / 16), make_key(3))
+    _, losses = jax.jit(agent._learn_critics)(learner, batch, jnp.full(16, 1 / 16), make_key(3))
     value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_seen.obs)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * (value + 0.3 * entropy)
     rows = np.arange(16)
@@ -161,7 +161,7 @@ def test_the_policy_climbs_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
     learner, seen, share = a_learner(agent, env), continuous_batch().seen, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = agent._learn_policy(counted, seen, share, make_key(4))
+    after = jax.jit(agent._learn_policy)(counted, seen, share, make_key(4))
     noise = np.asarray(draw_noise(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
 
     def loss(actor):
@@ -186,8 +186,8 @@ def test_a_delayed_policy_catches_up(delay, visits):
     learner, batch, share = a_learner(agent, env), continuous_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
-        learner, _ = agent._learn_critics(learner, batch, share, make_key(i))
-        learner = agent._learn_policy(learner, batch.seen, share, make_key(10 + i))
+        learner, _ = jax.jit(agent._learn_critics)(learner, batch, share, make_key(i))
+        learner = jax.jit(agent._learn_policy)(learner, batch.seen, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
         assert learner.alpha_moments.count == learner.actor_moments.count
     assert made == visits
@@ -198,7 +198,7 @@ def test_the_temperature_moves_towards_the_entropy_it_aims_for(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
     learner, seen, share = a_learner(agent, env), continuous_batch().seen, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = agent._learn_policy(counted, seen, share, make_key(4))
+    after = jax.jit(agent._learn_policy)(counted, seen, share, make_key(4))
     noise = draw_noise(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
     entropy = -numpy_draw(learner.actor, seen.obs, noise)[1].mean()
     # Too little entropy makes it dearer. Adam's first step is as long as the rate.
@@ -277,7 +277,7 @@ def test_actions_are_uniform_until_learning_starts(env):
     certain["head"]["bias"] = certain["head"]["bias"].at[0].set(100.0)
     state = state.replace(learner=state.learner.replace(actor=certain))
     for clock in range(2):
-        state, _ = agent.update(state, env, jnp.int32(clock))
+        state, _ = jax.jit(agent.update)(state, env, jnp.int32(clock))
     action = np.asarray(state.replay.action[:8]).reshape(8, 50)
     if isinstance(env.action_space, Box):
         assert stats.kstest(action[:6].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3

@@ -99,7 +99,7 @@ def test_the_critics_loss_equals_a_numpy_version(name):
     agent, env = bound(name=name, learning_rate=0.0)
     learner, batch = a_learner(agent, env), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = agent._learn_critics(learner, batch, share, make_key(3))
+    _, losses = jax.jit(agent._learn_critics)(learner, batch, share, make_key(3))
 
     after = batch.next_seen.obs
     noise = np.asarray(draw_noise(env.action_space, make_key(3), (16,)), np.float64)
@@ -118,7 +118,7 @@ def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
     learner, batch = a_learner(agent, env), random_batch()
     noise = jnp.ones((16, 1))
-    value = agent._after(learner.target, batch.next_seen, noise)
+    value = jax.jit(agent._after)(learner.target, batch.next_seen, noise)
     unit = np.minimum(numpy_policy(learner.target, batch.next_seen.obs) + 0.25, 1)
     expected = numpy_worth(learner.target, batch.next_seen.obs, unit).min(axis=0)
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
@@ -127,7 +127,7 @@ def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
 def test_the_policy_climbs_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
     learner, seen = a_learner(agent, env), random_batch().seen
-    after = agent._learn_policy(learner, seen, jnp.full(16, 1 / 16))
+    after = jax.jit(agent._learn_policy)(learner, seen, jnp.full(16, 1 / 16))
 
     def worth(bias):
         head = {**learner.weights.actor["head"], "bias": bias}
@@ -148,8 +148,8 @@ def test_policy_and_targets_wait_for_the_critics(delay, visits):
     made = []
     for i in range(6):
         before = learner.target
-        learner, _ = agent._learn_critics(learner, batch, share, make_key(i))
-        learner = agent._learn_policy(learner, batch.seen, share)
+        learner, _ = jax.jit(agent._learn_critics)(learner, batch, share, make_key(i))
+        learner = jax.jit(agent._learn_policy)(learner, batch.seen, share)
         moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
         made.append(int(learner.actor_moments.count))
         expected = jax.tree.map(lambda t, w, m=moves: t + 0.25 * m * (w - t), before, learner.weights)
@@ -164,7 +164,7 @@ def test_actions_are_uniform_until_learning_starts_and_then_near_the_policys():
     actor = jax.tree.map(jnp.zeros_like, state.learner.weights.actor)  # always 0
     state = state.replace(learner=state.learner.replace(weights=state.learner.weights.replace(actor=actor)))
     for clock in range(2):
-        state, _ = agent.update(state, env, jnp.int32(clock))
+        state, _ = jax.jit(agent.update)(state, env, jnp.int32(clock))
     action = np.asarray(state.replay.action[:8]).reshape(8, 50)
     assert stats.kstest(action[:6].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
     assert stats.kstest(action[6:].ravel(), stats.norm(0, 0.2).cdf).pvalue > 1e-3  # a tenth of half the width
