@@ -14,6 +14,7 @@ over devices, which exchange nothing while they train; between chunks a turnover
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -106,8 +107,7 @@ class Placement(NamedTuple):
         count = len(source)
         if self.mesh:
             rows = np.concatenate([source, np.full(self.padded - count, source[-1])])
-            take = jax.jit(lambda tree: jax.tree.map(lambda x: x[rows], tree), out_shardings=self._sharding)
-            return [take(parts[0])]
+            return [_take(self._sharding)(parts[0], rows)]
         if self.block == 1:
             copies = {m: jax.tree.map(jax.numpy.copy, parts[of]) for m, of in enumerate(source) if of != m}
             return [copies.get(m, part) for m, part in enumerate(parts)]
@@ -133,22 +133,13 @@ class Placement(NamedTuple):
         return NamedSharding(self.mesh, MEMBERS)
 
     def over_members(self, function: Callable, per_member: int) -> Callable:
-        """A function of one member as the function that one call runs; its first `per_member` arguments are its own."""
+        """A function of one member as the function that one call runs; its first `per_member` arguments are its own.
+
+        The same function each time it is asked for, so that JAX compiles it once a process.
+        """
         if self.block == 1 and not self.mesh:
             return function
-
-        def together(*args: Any) -> Any:
-            mine, shared = args[:per_member], args[per_member:]
-            return jax.vmap(lambda *one: function(*one, *shared))(*mine)
-
-        if not self.mesh or self.mesh.size == 1:
-            return together
-
-        def everywhere(*args: Any) -> Any:
-            specs = tuple(MEMBERS if i < per_member else SAME for i in range(len(args)))
-            return jax.shard_map(together, mesh=self.mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
-
-        return everywhere
+        return _over_members(function, per_member, self.mesh)
 
     def call(
         self, program: Any, mine: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
@@ -221,6 +212,24 @@ def key_words(x: Any) -> np.ndarray:
 
 def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
     return jax.random.wrap_key_data(jax.numpy.asarray(words), impl=impl)
+
+
+@lru_cache(maxsize=64)
+def _over_members(function: Callable, per_member: int, mesh: Mesh | None) -> Callable:
+    def together(*args: Any) -> Any:
+        mine, shared = args[:per_member], args[per_member:]
+        return jax.vmap(lambda *one: function(*one, *shared))(*mine)
+
+    def everywhere(*args: Any) -> Any:
+        specs = tuple(MEMBERS if i < per_member else SAME for i in range(len(args)))
+        return jax.shard_map(together, mesh=mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
+
+    return everywhere if mesh and mesh.size > 1 else together
+
+
+@lru_cache(maxsize=8)
+def _take(sharding: NamedSharding) -> Callable:
+    return jax.jit(lambda tree, rows: jax.tree.map(lambda x: x[rows], tree), out_shardings=sharding)
 
 
 @jax.jit

@@ -1,6 +1,7 @@
 """The compiled programs of a run: begin, train a chunk, evaluate. Pure functions of one member, placed on everyone."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -74,8 +75,12 @@ def _where(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
     return jax.tree.map(choose, new, old, is_leaf=lambda x: isinstance(x, Buffer))
 
 
+@lru_cache(maxsize=64)
 def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[Evaluation, Any]]:
-    """An evaluation of one member under its own stream of random numbers, which training never touches."""
+    """An evaluation of one member under its own stream of random numbers, which training never touches.
+
+    The same function for the same settings, so that JAX compiles it once a process.
+    """
 
     def run(member: Member, agent: Agent, env: Env, seed_index: Int[Array, ""], key: Key) -> tuple[Evaluation, Any]:
         policy = agent.policy_state(member.state)
