@@ -1,4 +1,4 @@
-"""Test environment: a CPU seen as two devices, strict promotion, threads pinned. Set before JAX is imported.
+"""Test environment: a CPU seen as four devices, strict promotion, threads pinned. Set before JAX is imported.
 
 Compiled programs are kept on disk for the session, apart from the user's: `forgetfulness` drops those in memory after
 each file, and the next file, the other worker, and commands that tests start in processes of their own find them there.
@@ -25,7 +25,7 @@ import mnist_files  # noqa: E402
 from shoal.training.host import with_small_loops  # noqa: E402
 
 # As the command line compiles, so that runs that tests start there and here are equal to the last bit.
-os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=2"))
+os.environ.setdefault("XLA_FLAGS", with_small_loops("--xla_force_host_platform_device_count=4"))
 
 if not is_worker:
     for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST"):

@@ -1,23 +1,17 @@
 """A member's numbers belong to it: not to its neighbors, the devices, the memory or how often it is evaluated."""
 
 import dataclasses
-import os
 
 import jax
 import numpy as np
 import pytest
 
-from shoal.core.registry import make
-from shoal.core.spaces import Box
-from shoal.core.struct import Number, struct
-from shoal.envs.bounds import highest
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import SMALLEST_BLOCK, place
-from shoal.training.plan import available_bytes, make_plan
+from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
-from worlds import DialedHorizon
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
 SPEC = {
@@ -119,12 +113,13 @@ def test_a_member_of_a_block_does_not_depend_on_how_many_members_fill_it(train):
 
 
 def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone):
-    plan, members, _ = train(seeds=3, on_mesh=True)
-    assert plan.placement.mesh.size == 2 and plan.placement.padded == 4
-    np.testing.assert_array_equal(members["state/key"], alone[1]["state/key"])
+    plan, members, _ = train(seeds=5, on_mesh=True)
+    assert plan.placement.mesh.size == 4 and plan.placement.padded == 8
+    np.testing.assert_array_equal(members["state/key"][:3], alone[1]["state/key"])
     for name in members:
+        assert len(members[name]) == 5
         if "weights" in name:
-            np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
+            np.testing.assert_allclose(members[name][:3], alone[1][name], atol=1e-4)
 
 
 @pytest.mark.parametrize(("agent", "seeds"), [("q-learning", 3), ("q-learning", 70), ("double-q", 40), ("sarsa", 40)])
@@ -138,15 +133,6 @@ def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
         np.testing.assert_array_equal(curves[name][:, :2], curves_alone[name], err_msg=name)
     _, in_waves, _ = train(**table, seeds=seeds, devices=2, memory_limit=(seeds - 1) * plan.member_bytes)
     assert_same(in_waves, members, seeds)
-
-
-def test_members_per_call_are_of_large_populations_and_on_a_cpu_only():
-    def block(members, **options):
-        return place(members, devices=2, members_per_call=100, **options).block
-
-    assert [block(m) for m in (1, 30, 2 * SMALLEST_BLOCK - 2)] == [1, 1, 1]
-    assert [block(m) for m in (2 * SMALLEST_BLOCK, 199, 200, 5000)] == [SMALLEST_BLOCK, 100, 100, 100]
-    assert block(5000, block=3) == 3 and block(5000, on_mesh=True) == 5000
 
 
 def test_seeds_and_generators_change_everything(train, alone):
@@ -168,81 +154,3 @@ def test_a_world_of_no_numbers_is_trained_like_any_other(train):
     plan, _, curves = train(env="Blackjack-v1", seeds=3)
     assert jax.tree.leaves(plan.env) == []
     assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()
-
-
-def test_a_system_that_does_not_say_its_memory_is_planned_for_all_the_same(monkeypatch):
-    monkeypatch.delattr(os, "sysconf")
-    assert available_bytes() == int(0.8 * 8 * 2**30)
-
-
-def test_one_member_too_large_for_memory_is_refused():
-    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB at hand"):
-        make_plan(RunSpec(**SPEC), memory_limit=1000)
-
-
-def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
-    from shoal.training import plan as plans
-
-    plan = make_plan(RunSpec(**SPEC, seeds=8))
-    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, plan.env)) // 2
-    monkeypatch.setattr(plans, "host_bytes", lambda: 2 * 6 * state)
-    make_plan(RunSpec(**{**SPEC, "seeds": 6}), memory_limit=2**30)
-    with pytest.raises(ValueError, match="8 members of .* MiB each and a copy .* 6 members fit"):
-        make_plan(RunSpec(**{**SPEC, "seeds": 8}), memory_limit=2**30)
-
-
-def test_more_devices_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="devices=64 were asked for, but JAX sees"):
-        make_plan(RunSpec(**SPEC), devices=64)
-
-
-def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
-    plan = make_plan(RunSpec(**{**SPEC, "steps": 33}))
-    assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon == 64.0
-    assert make_plan(RunSpec(**{**SPEC, "steps": 10**10})).steps == 10**10
-
-
-@struct
-class Dial(DialedHorizon):
-    """A dial with a field that its action space follows from."""
-
-    reach: Number = 1.0
-
-    @property
-    def action_space(self):
-        return Box(-highest(self.reach), highest(self.reach), (1,))
-
-
-def test_a_sweep_over_what_an_action_space_follows_from_is_refused():
-    # Seeds of one setting share its space, and so do settings that only bounds of observations tell apart.
-    def members(env, **env_sweep):
-        return make_plan(RunSpec(**{**SPEC, "env": "", "seeds": 2}, env_sweep=env_sweep), env=env).members
-
-    said = r"env.reach=1.0 and env.reach=2.0 have different action spaces, Box\(-1.0, 1.0, .* and Box\(-2.0, 2.0, "
-    with pytest.raises(ValueError, match=said):
-        members(Dial(), reach=[1.0, 1.0, 2.0])
-    assert members(Dial(), reach=[2.0], max_steps=[3, 4]) == 4
-    assert members(make("CartPole-v1"), x_threshold=[2.4, 5.0]) == 4
-
-
-def test_time_limits_of_a_sweep_are_all_respected():
-    plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
-    assert plan.agent.rollout.final_slots == 2 and plan.batched().env.max_steps.tolist() == [500, 8]
-
-
-def test_a_record_holds_no_more_steps_than_32_bits_count():
-    # Sizes alone: nothing of this is compiled.
-    plan = make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 256, "num_steps": 256}}))
-    ends = [plan.boundary(record) for record in range(plan.records)]
-    assert plan.updates == ends[-1] == 2**20
-    assert np.diff([0, *ends]).max() * 2**16 < 2**31
-
-
-def test_more_updates_than_32_bits_count_are_refused():
-    with pytest.raises(ValueError, match="2,147,483,647 at most: take more steps in an update"):
-        make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 4, "num_steps": 8}}))
-
-
-def test_what_changes_nothing_is_refused_wherever_it_stands_in_a_sweep():
-    with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are choices"):
-        make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))

@@ -31,7 +31,7 @@ SPEC = {
     "eval_episodes": 2,
     "eval_max_steps": 10,
 }
-SAME = (0, 1, 2)
+SAME = (0, 1, 2, 3, 4)  # on four devices the last of which has no member of its own
 
 
 @struct
@@ -40,7 +40,7 @@ class Scripted(Selector):
 
     every: int = static(1)
     script: tuple = static(())  # sources of every record
-    seeds: tuple = static((0, 1, 2))
+    seeds: tuple = static(SAME)
     rates: tuple = static(())  # learning rates from the first turnover on
     ends: int = static(0)  # record after which the run ends; 0: none
 
@@ -76,12 +76,12 @@ class Turns(Sink):
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
-    """Train three members, or those of the changes: (the run, its learners by name)."""
+    """Train five members, or those of the changes: (the run, its learners by name)."""
 
     def run(selector=None, on_mesh=False, memory_limit=0, sinks=(), **changes):
         folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
         folder.create()
-        spec = RunSpec(**{"seeds": 3, **SPEC, **changes})
+        spec = RunSpec(**{"seeds": len(SAME), **SPEC, **changes})
         with jax.numpy_dtype_promotion("standard"):
             plan = make_plan(spec, selector=selector, memory_limit=memory_limit, devices=1 if memory_limit else 0)
             if on_mesh:
@@ -120,51 +120,53 @@ def test_a_turnover_that_changes_nothing_changes_no_bit(where, train):
 @PLACES
 def test_a_member_that_enters_late_equals_one_that_was_there_from_the_start(where, train):
     _, expected = train(steps=4 * STEPS, records=2, fields={**SPEC["fields"], "horizon": 6.0 * STEPS}, **where)
-    # Slots 0 and 2 begin again after the first of three records, with the seeds of two others; slot 1 goes on.
-    made, found = train(Scripted(script=((FRESH, 1, FRESH),), seeds=(2, 1, 1)), **where)
-    assert found["state/age"].tolist() == [4, 6, 4] and found["alive"].all()
-    assert_same(found, expected, slice(0, 1), slice(2, 3))
-    assert_same(found, expected, slice(2, 3), slice(1, 2))
+    # Slots 0, 2 and 4 begin again after the first of three records, with the seeds of others; 1 and 3 go on.
+    made, found = train(Scripted(script=((FRESH, 1, FRESH, 3, FRESH),), seeds=(2, 1, 1, 3, 0)), **where)
+    assert found["state/age"].tolist() == [4, 6, 4, 6, 4] and found["alive"].all()
+    assert_same(found, expected, [0, 2, 4], [2, 1, 0])
     roster = made.state.roster
-    assert roster.occupant.tolist() == [3, 1, 4] and roster.parent.tolist() == [-1, -1, -1]
-    assert roster.born.tolist() == [2, 0, 2] and roster.seed_index.tolist() == [2, 1, 1]
+    assert roster.occupant.tolist() == [5, 1, 6, 3, 7] and roster.parent.tolist() == [-1] * 5
+    assert roster.born.tolist() == [2, 0, 2, 0, 2] and roster.seed_index.tolist() == [2, 1, 1, 3, 0]
 
 
 @PLACES
 def test_a_copy_begins_as_its_original_and_goes_its_own_way(where, train):
     _, before = train(**where, steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
-    made, at_once = train(Scripted(script=((0, 0, 2),), ends=1), **where)
-    assert_same(at_once, before, slice(0, 1), slice(0, 1))
-    assert_same(at_once, before, slice(2, 3), slice(2, 3))
-    differing = [name for name in at_once if not np.array_equal(at_once[name][1], before[name][0])]
-    assert differing == ["state/key"]
-    assert made.state.roster.occupant.tolist() == [0, 3, 2] and made.state.roster.parent.tolist() == [-1, 0, -1]
-    _, later = train(Scripted(script=((0, 0, 2),)), **where)
-    assert not np.array_equal(later["state/q"][0], later["state/q"][1])
-    assert later["state/age"].tolist() == [6, 6, 6]
+    made, at_once = train(Scripted(script=((0, 0, 2, 3, 1),), ends=1), **where)
+    assert_same(at_once, before, [0, 2, 3], [0, 2, 3])
+    for copy, original in ((1, 0), (4, 1)):
+        differing = [name for name in at_once if not np.array_equal(at_once[name][copy], before[name][original])]
+        assert differing == ["state/key"]
+    roster = made.state.roster
+    assert roster.occupant.tolist() == [0, 5, 2, 3, 6] and roster.parent.tolist() == [-1, 0, -1, -1, 1]
+    _, later = train(Scripted(script=((0, 0, 2, 3, 0),)), **where)
+    assert len({q.tobytes() for q in later["state/q"]}) == 5
+    assert later["state/age"].tolist() == [6] * 5
 
 
 @PLACES
 def test_an_idle_slot_is_not_trained_until_somebody_begins_in_it(where, train):
-    made, found = train(Scripted(script=((0, REST, 2), (0, 1, 2))), **where)
-    assert found["state/age"].tolist() == [6, 2, 6] and found["alive"].tolist() == [True, False, True]
-    assert made.state.roster.occupant.tolist() == [0, -1, 2]
+    made, found = train(Scripted(script=((0, REST, 2, 3, REST), SAME)), **where)
+    assert found["state/age"].tolist() == [6, 2, 6, 6, 2]
+    assert found["alive"].tolist() == [True, False, True, True, False]
+    assert made.state.roster.occupant.tolist() == [0, -1, 2, 3, -1]
     curves = made.records.arrays()
-    assert curves["episodes"][1:, 1].tolist() == [0, 0] and curves["occupant"].tolist()[1:] == [[0, -1, 2]] * 2
-    _, again = train(Scripted(script=((0, REST, 2), (0, FRESH, 2))), **where)
-    assert again["state/age"].tolist() == [6, 2, 6] and again["alive"].all()
+    assert curves["episodes"][1:, [1, 4]].tolist() == [[0, 0]] * 2
+    assert curves["occupant"].tolist()[1:] == [[0, -1, 2, 3, -1]] * 2
+    _, again = train(Scripted(script=((0, REST, 2, 3, REST), (0, FRESH, 2, 3, FRESH))), **where)
+    assert again["state/age"].tolist() == [6, 2, 6, 6, 2] and again["alive"].all()
 
 
 def test_members_are_exchanged_between_waves(train):
-    script = ((1, FRESH, 0), (2, REST, 2))
+    script = ((1, FRESH, 4, 0, 4), (2, REST, 2, 3, 3))
     made, expected = train(Scripted(script=script))
     limited, found = train(Scripted(script=script), memory_limit=2 * made.plan.member_bytes)
-    assert [w.stop - w.start for w in limited.plan.waves] == [2, 1]
+    assert [w.stop - w.start for w in limited.plan.waves] == [2, 2, 1]
     assert_same(found, expected)
 
 
 def test_hyperparameters_change_without_a_new_program(train):
-    rates = (0.0, 0.5, 0.5)
+    rates = (0.0, 0.5, 0.5, 0.5, 0.5)
     made, found = train(Scripted(script=(SAME,), rates=rates))
     _, early = train(steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
     np.testing.assert_array_equal(found["state/q"][0], early["state/q"][0])  # learned nothing from then on
@@ -172,9 +174,10 @@ def test_hyperparameters_change_without_a_new_program(train):
     assert made.records.arrays()["learning_rate"][1:].tolist() == [list(rates)] * 2
 
 
-def test_a_run_with_a_selector_resumes_bit_for_bit(train):
-    selector = Scripted(script=((2, FRESH, 2), (0, 0, REST)), seeds=(0, 7, 2))
-    whole, expected = train(selector, seeds=3)
+@PLACES
+def test_a_run_with_a_selector_resumes_bit_for_bit(where, train):
+    selector = Scripted(script=((4, FRESH, 2, 0, 4), (0, 0, REST, 3, 4)), seeds=(0, 7, 2, 3, 4))
+    whole, expected = train(selector, **where)
     folder = RunFolder(shutil.copytree(whole.folder.path, whole.folder.path.with_name("cut")))
     shutil.rmtree(checkpoint.newest(folder.checkpoints))
     turns = Turns()
@@ -193,27 +196,29 @@ def test_a_selector_ends_a_run_that_has_no_fixed_end(train):
     turns = Turns()
     made, found = train(Scripted(ends=5), sinks=[turns])
     assert made.plan.updates is None and made.state.finished
-    assert found["state/age"].tolist() == [10, 10, 10] and len(made.records) == 5
+    assert found["state/age"].tolist() == [10] * 5 and len(made.records) == 5
     assert [event.notes for event in turns.heard] == [(f"visit {i}",) for i in range(5)]
     assert np.diff([0, *made.records.arrays()["env_steps"]]).tolist() == [2 * STEPS] * 5
 
 
 def test_a_summary_names_occupants_and_scores_them_together(train):
-    made, _ = train(Scripted(script=((0, 0, REST),), rates=(0.1, 0.2, 0.3)))
+    made, _ = train(Scripted(script=((0, 0, REST, 3, 4),), rates=(0.1, 0.2, 0.3, 0.4, 0.5)))
     summary = made.folder.read_json("summary.json")
     assert [row["name"] for row in summary["per_member"]] == [
         "occupant=0 learning_rate=0.1",
-        "occupant=3 learning_rate=0.2",
+        "occupant=5 learning_rate=0.2",
         "occupant=-1 learning_rate=0.3",
+        "occupant=3 learning_rate=0.4",
+        "occupant=4 learning_rate=0.5",
     ]
     assert [row["setting"] for row in summary["settings"]] == [{}]
 
 
 def test_scores_belong_to_occupants(train):
-    made, _ = train(Scripted(script=((0, FRESH, REST),)), evaluations=3)
+    made, _ = train(Scripted(script=((0, FRESH, REST, 3, 3),)), evaluations=3)
     assert made.state.best_return[0] > -np.inf
-    made, _ = train(Scripted(script=((0, FRESH, REST),), ends=1), evaluations=3)
-    assert (made.state.best_return > -np.inf).tolist() == [True, False, False]
+    made, _ = train(Scripted(script=((0, FRESH, REST, 3, 3),), ends=1), evaluations=3)
+    assert (made.state.best_return > -np.inf).tolist() == [True, False, False, True, False]
 
 
 OF_A_USER = """
@@ -275,8 +280,8 @@ def test_a_selector_that_no_file_can_hold_is_refused(tmp_path):
         ((0, 1), {}, "needs a source for each of 3 slots"),
         ((0, 3, 2), {}, "slot 1 cannot become a copy of slot 3: there are slots 0 to 2"),
         ((0, 2, 2), {}, "slot 1 cannot become a copy of slot 2, which is idle"),
-        (SAME, {"epsilon": np.ones(3)}, "'epsilon' was not declared by the selector's `ranges`.* learning_rate"),
-        (SAME, {"learning_rate": np.ones(2)}, "learning_rate must have a value for each of 3 slots"),
+        ((0, 1, 2), {"epsilon": np.ones(3)}, "'epsilon' was not declared by the selector's `ranges`.* learning_rate"),
+        ((0, 1, 2), {"learning_rate": np.ones(2)}, "learning_rate must have a value for each of 3 slots"),
     ],
 )
 def test_a_turnover_that_cannot_be_is_refused(source, changes, message):

@@ -1,0 +1,100 @@
+"""What is planned before anything is compiled: sizes, memory, rounded steps, and what is refused."""
+
+import os
+
+import numpy as np
+import pytest
+
+from shoal.core.registry import make
+from shoal.core.spaces import Box
+from shoal.core.struct import Number, struct
+from shoal.envs.bounds import highest
+from shoal.training.plan import available_bytes, make_plan
+from shoal.training.spec import RunSpec
+from worlds import DialedHorizon
+
+SPEC = {
+    "agent": "ppo",
+    "env": "CartPole-v1",
+    "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
+    "steps": 6 * 32,
+    "records": 3,
+}
+
+
+def test_a_system_that_does_not_say_its_memory_is_planned_for_all_the_same(monkeypatch):
+    monkeypatch.delattr(os, "sysconf")
+    assert available_bytes() == int(0.8 * 8 * 2**30)
+
+
+def test_one_member_too_large_for_memory_is_refused():
+    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB at hand"):
+        make_plan(RunSpec(**SPEC), memory_limit=1000)
+
+
+def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
+    from shoal.training import plan as plans
+
+    plan = make_plan(RunSpec(**SPEC, seeds=8))
+    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, plan.env)) // 2
+    monkeypatch.setattr(plans, "host_bytes", lambda: 2 * 6 * state)
+    make_plan(RunSpec(**{**SPEC, "seeds": 6}), memory_limit=2**30)
+    with pytest.raises(ValueError, match="8 members of .* MiB each and a copy .* 6 members fit"):
+        make_plan(RunSpec(**{**SPEC, "seeds": 8}), memory_limit=2**30)
+
+
+def test_more_devices_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="devices=64 were asked for, but JAX sees"):
+        make_plan(RunSpec(**SPEC), devices=64)
+
+
+def test_steps_are_rounded_up_to_whole_updates_and_horizons_follow():
+    plan = make_plan(RunSpec(**{**SPEC, "steps": 33}))
+    assert (plan.updates, plan.steps) == (2, 64) and plan.agent.horizon == 64.0
+    assert make_plan(RunSpec(**{**SPEC, "steps": 10**10})).steps == 10**10
+
+
+@struct
+class Dial(DialedHorizon):
+    """A dial with a field that its action space follows from."""
+
+    reach: Number = 1.0
+
+    @property
+    def action_space(self):
+        return Box(-highest(self.reach), highest(self.reach), (1,))
+
+
+def test_a_sweep_over_what_an_action_space_follows_from_is_refused():
+    # Seeds of one setting share its space, and so do settings that only bounds of observations tell apart.
+    def members(env, **env_sweep):
+        return make_plan(RunSpec(**{**SPEC, "env": "", "seeds": 2}, env_sweep=env_sweep), env=env).members
+
+    said = r"env.reach=1.0 and env.reach=2.0 have different action spaces, Box\(-1.0, 1.0, .* and Box\(-2.0, 2.0, "
+    with pytest.raises(ValueError, match=said):
+        members(Dial(), reach=[1.0, 1.0, 2.0])
+    assert members(Dial(), reach=[2.0], max_steps=[3, 4]) == 4
+    assert members(make("CartPole-v1"), x_threshold=[2.4, 5.0]) == 4
+
+
+def test_time_limits_of_a_sweep_are_all_respected():
+    plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
+    assert plan.agent.rollout.final_slots == 2 and plan.batched().env.max_steps.tolist() == [500, 8]
+
+
+def test_a_record_holds_no_more_steps_than_32_bits_count():
+    # Sizes alone: nothing of this is compiled.
+    plan = make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 256, "num_steps": 256}}))
+    ends = [plan.boundary(record) for record in range(plan.records)]
+    assert plan.updates == ends[-1] == 2**20
+    assert np.diff([0, *ends]).max() * 2**16 < 2**31
+
+
+def test_more_updates_than_32_bits_count_are_refused():
+    with pytest.raises(ValueError, match="2,147,483,647 at most: take more steps in an update"):
+        make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 4, "num_steps": 8}}))
+
+
+def test_what_changes_nothing_is_refused_wherever_it_stands_in_a_sweep():
+    with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are choices"):
+        make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))
