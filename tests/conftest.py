@@ -39,7 +39,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # These run optimizers, which are optax's, and optax relies on JAX's standard promotion of dtypes.
-WITH_OPTIMIZERS = {"agents", "rollouts", "training", "studies", "cli", "viz", "test_api.py", "test_docs.py"}
+WITH_OPTIMIZERS = {"agents", "rollouts", "training", "studies", "cli", "viz", "test_docs.py"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m "not slow"` chooses
@@ -70,3 +70,23 @@ def forgetfulness():
     """Compiled programs of one file are of no use to the next, and a thousand tests' worth of them fills the memory."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def result(tmp_path_factory):
+    """A small finished run of PPO on CartPole: two learning rates, two seeds each."""
+    import shoal
+    from tiny import FIELDS, OPTIONS, SILENT
+
+    with jax.numpy_dtype_promotion("standard"):
+        return shoal.train(
+            "ppo",
+            "CartPole-v1",
+            seeds=2,
+            fields=FIELDS,
+            sweep={"learning_rate": [1e-3, 1e-2]},
+            preset=None,
+            folder=tmp_path_factory.mktemp("runs") / "small",
+            **OPTIONS,
+            **SILENT,
+        )

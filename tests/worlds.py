@@ -102,3 +102,29 @@ def smallest(names: list[str]) -> Env:
 def _size_of_state(name: str) -> int:
     leaves = jax.tree.leaves(jax.eval_shape(ENVS[name].build().init, jax.random.key(0)))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+@struct
+class Poisoned(Env):
+    """Reward 1, or NaN where `poison` is set."""
+
+    poison: Number = 0.0
+    max_steps: Number | None = 5
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 1.0, (1,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def observe(self, state):
+        return jnp.zeros((1,), jnp.float32)
+
+    def transition(self, state, action, noise):
+        reward = jnp.where(self.poison > 0, jnp.nan, 1.0).astype(jnp.float32)
+        return state, reward, jnp.bool_(False), {}

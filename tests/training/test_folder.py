@@ -11,7 +11,7 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.ops.statistics import iqm
-from shoal.training.folder import RunFolder, provenance
+from shoal.training.folder import RunFolder, provenance, run_name
 from shoal.training.records import score_summary
 from shoal.training.spec import RunSpec, differences, opaque_fields, spec_for
 
@@ -90,9 +90,23 @@ def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
     folder = RunFolder(tmp_path)
     folder.write_json("provenance.json", here)
     assert folder.made_otherwise(here) == []
-    began = {**here, "xla_flags": "--once", "packages": {**here["packages"], "jax": "0.1"}, "time": "yesterday"}
+    began = {
+        **here,
+        "xla_flags": "--once",
+        "threads": "7",
+        "cores": 5,
+        "packages": {**here["packages"], "jax": "0.1"},
+        "time": "yesterday",
+    }
     folder.write_json("provenance.json", began)
     assert folder.made_otherwise(here) == [
         f"jax '0.1', now {jax.__version__!r}",
         f"xla_flags '--once', now {here['xla_flags']!r}",
+        f"threads '7', now {here['threads']!r}",
+        f"cores 5, now {here['cores']!r}",
     ]
+
+
+def test_runs_are_named_after_what_they_are():
+    assert run_name("/home/u/my_agent.py:MyAgent", "classic") == "MyAgent-classic"
+    assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"

@@ -1,4 +1,4 @@
-"""Jobs: runs of wrapped worlds and networks from start to end, repeated, resumed and made to go on."""
+"""Jobs: what a run is made of and where it goes, repeated, resumed and made to go on."""
 
 import shutil
 
@@ -9,13 +9,14 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.cli.main import main
+from shoal.core.registry import ENVS
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.nn.torsos import MLP
 from shoal.tracking.events import Message, Sink
 from shoal.training.extension import extend
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import job_to_resume
-from tiny import OPTIONS, SILENT
+from tiny import FIELDS, OPTIONS, SILENT
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,3 +112,69 @@ def test_schedules_that_change_are_named(wrapped, tmp_path):
     assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
     assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
     assert extend(folder, spec, PPO()) == ""
+
+
+def test_a_preset_by_name_is_refused_for_a_value():
+    for pair in ((PPO(), "CartPole-v1"), ("ppo", shoal.make("CartPole-v1"))):
+        with pytest.raises(ValueError, match="preset='fast' needs agent and environment by name"):
+            shoal.train(*pair, preset="fast")
+
+
+def test_resuming_with_changes_says_what_changed(result):
+    with pytest.raises(ValueError, match=r"cannot be resumed with changes \(steps: 256 -> 128\)"):
+        shoal.train(resume=result.folder, steps=128)
+    with pytest.raises(ValueError, match="env: CartPole-v1 -> Pendulum-v1"):
+        shoal.train(env="Pendulum-v1", resume=result.folder)
+    with pytest.raises(ValueError, match=r"\(num_envs: 4 -> 8; env.gravity: 9.8 -> 5.0\)"):
+        shoal.train(resume=result.folder, fields={"num_envs": 8}, env_fields={"gravity": 5.0})
+    with pytest.raises(ValueError, match=r"gravity: 9.8 -> 5.0"):
+        shoal.train(env=shoal.make("CartPole-v1", gravity=5.0), resume=result.folder)
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        shoal.train(resume=result.folder / "nothing")
+
+
+@pytest.mark.parametrize("given", [{"name": "x"}, {"root": "x"}, {"folder": "x"}, {"preset": "fast"}, {"preset": None}])
+def test_resuming_refuses_what_is_for_a_new_run(given, result):
+    with pytest.raises(ValueError, match=f"{[*given][0]}='.*' is for a new run; resume continues"):
+        shoal.train(resume=result.folder, **given)
+
+
+def test_resuming_compares_seeds_and_knows_aliases(result, monkeypatch):
+    with pytest.raises(ValueError, match=r"cannot be resumed with changes \(seeds: 2 -> 1\)"):
+        shoal.train(resume=result.folder, seeds=1)
+    monkeypatch.setitem(ENVS._aliases, "Pole", "CartPole-v1")
+    assert shoal.train(env="Pole", resume=result.folder, **SILENT).spec.env == "CartPole-v1"
+
+
+def test_a_run_is_resumed_with_exactly_what_it_was_given(tmp_path):
+    agent = PPO(network=MLP((8,), "relu"), num_steps=16)
+    beside = {"fields": {"num_envs": 4}, "sweep": {"learning_rate": [1e-3, 1e-4]}}
+    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "r", **beside, **OPTIONS, **SILENT)
+    for again in (beside, {}, {"fields": beside["fields"]}):
+        assert shoal.train(agent, resume=made.folder, **again, **SILENT).summary["members"] == 2
+    with pytest.raises(ValueError, match="changes \\(num_steps: 16 -> 32\\)"):
+        shoal.train(agent.replace(num_steps=32), resume=made.folder, **SILENT)
+    with pytest.raises(ValueError, match="changes \\(num_envs: 4 -> 8\\)"):
+        shoal.train(agent.replace(num_envs=8), resume=made.folder, **SILENT)
+
+
+def test_a_finished_folder_is_not_overwritten(result):
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=FIELDS, **OPTIONS, **SILENT)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(PermissionError, match="cannot be written"):
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=FIELDS, **OPTIONS, **SILENT)
+
+
+def test_a_mistake_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="num_steps"):
+        shoal.train("ppo", "CartPole-v1", fields={"num_steps": 0}, root=tmp_path / "runs", **SILENT)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_place_is_enough(tmp_path):
+    with pytest.raises(ValueError, match="says where the run goes: leave name and root out"):
+        shoal.train("ppo", "CartPole-v1", folder=tmp_path / "x", name="y", fields=FIELDS, **OPTIONS, **SILENT)

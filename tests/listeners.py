@@ -1,0 +1,32 @@
+"""Sinks that tests listen with, or press Ctrl-C with."""
+
+import os
+import signal
+
+from shoal.tracking.events import Message, Recorded, Sink
+
+
+class Listener(Sink):
+    """Keeps the messages."""
+
+    def __init__(self):
+        self.heard = []
+
+    def hear(self, event):
+        if isinstance(event, Message):
+            self.heard.append(event.text)
+
+
+class Interrupt(Listener):
+    """Presses Ctrl-C when a record was written."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.left = after
+
+    def hear(self, event):
+        super().hear(event)
+        if isinstance(event, Recorded):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGINT)

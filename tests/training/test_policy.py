@@ -1,0 +1,90 @@
+"""A policy that was trained acts alone, is loaded from files, and meets only what it was trained with."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import shoal
+from shoal import PPO
+from shoal.core.errors import CheckpointError
+from shoal.core.spaces import Box
+from shoal.training import checkpoint
+from shoal.training.policy import fit_observation
+from tiny import FIELDS, OPTIONS, SILENT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+def test_a_policy_acts_on_one_observation_and_on_a_batch(result):
+    policy = result.policy(1)
+    one = policy(np.zeros(4))  # float64, as NumPy gives it
+    many = policy(np.zeros((5, 4), np.float32))
+    assert one.shape == () and many.shape == (5,) and many.dtype == np.int32
+    assert (many == one).all()
+    drawn = np.array([policy.sample(np.zeros(4), seed) for seed in range(20)])
+    assert set(drawn.tolist()) == {0, 1}
+
+
+def test_a_loaded_policy_is_the_trained_one(result):
+    loaded = shoal.load(result.folder, member=2)
+    for mine, theirs in zip(jax.tree.leaves(loaded.weights), jax.tree.leaves(result.policies[2].weights), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert loaded.name == "learning_rate=0.01 seed=0"
+
+
+def test_an_observation_that_does_not_fit_is_refused(result):
+    policy = result.policy(0)
+    with pytest.raises(ValueError, match=r"shape \(3,\), not float32 with shape \(4,\)"):
+        policy(np.zeros(3))
+    with pytest.raises(ValueError, match="the observation is of complex128"):
+        policy(np.zeros(4, complex))
+    with pytest.raises(ValueError, match="float64, where .* uint8"):
+        fit_observation(Box(0, 255, (2,), np.uint8), np.zeros(2))
+
+
+def test_what_only_python_holds_is_asked_for_again(tmp_path):
+    agent = PPO(**FIELDS, surrogate=lambda ratio, advantage, clip: ratio * advantage)
+    made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **OPTIONS, **SILENT)
+    assert made.policy()(np.zeros(4)).shape == ()
+    with pytest.raises(ValueError, match="with surrogate of its own, which no file can hold: give agent="):
+        shoal.load(made.folder)
+    with pytest.raises(ValueError, match="give agent="):
+        shoal.train(resume=made.folder)
+    assert shoal.load(made.folder, agent=agent)(np.zeros(4)).shape == ()
+    assert shoal.train(agent, resume=made.folder, **SILENT).summary["members"] == 1
+
+
+def test_a_foreign_checkpoint_is_refused(result, tmp_path):
+    other = shoal.train(
+        "ppo",
+        "CartPole-v1",
+        fields={**FIELDS, "hidden": (16,)},
+        preset=None,
+        folder=tmp_path / "o",
+        **OPTIONS,
+        **SILENT,
+    )
+    (checkpoint.newest(other.folder / "checkpoints")).rename(other.folder / "checkpoints" / "step-000000099999")
+    for path in (result.folder / "spec.json", result.folder / "provenance.json"):
+        (other.folder / path.name).write_text(path.read_text())
+    with pytest.raises(CheckpointError, match="belongs to something else"):
+        shoal.load(other.folder, 0)
+
+
+def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(result.folder, copy)
+    spec = (copy / "spec.json").read_text()
+    (copy / "spec.json").write_text(spec.replace("0.001", "0.002"))
+    for use in (shoal.load, lambda folder: shoal.load(folder, which="best"), lambda f: shoal.train(resume=f, **SILENT)):
+        with pytest.raises(CheckpointError, match="belongs to something else: its leaves fit, but it is of a run"):
+            use(copy)
+    (copy / "spec.json").write_text(json.dumps(dict(reversed(json.loads(spec).items()))))
+    assert shoal.load(copy, 0).name == "learning_rate=0.001 seed=0"

@@ -1,0 +1,102 @@
+"""Pictures of a run are made while it trains, and their failure is not its own."""
+
+import threading
+
+import jax
+import pytest
+
+import shoal
+from listeners import Listener
+from shoal import PPO
+from shoal.core.struct import struct
+from shoal.tracking.events import Recorded
+from tiny import FIELDS, OPTIONS
+from worlds import Poisoned
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):  # optax's Adam raises a float to an integer power
+        yield
+
+
+@struct
+class Smudged(Poisoned):
+    """Has a picture that cannot be drawn."""
+
+    def render(self, state):
+        raise ZeroDivisionError("no ink")
+
+
+def test_pictures_are_made_of_three_members(tmp_path):
+    made = shoal.train(
+        PPO(**FIELDS),
+        shoal.make("CartPole-v1", max_steps=10),
+        seeds=3,
+        folder=tmp_path / "p",
+        progress=False,
+        **OPTIONS,
+    )
+    files = {path.name for path in [*(made.folder / "figures").iterdir(), *(made.folder / "videos").iterdir()]}
+    assert files == {"learning_curves.png", "best.gif", "median.gif", "worst.gif"}
+
+
+def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
+    listener = Listener()
+    made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS)
+    assert (made.folder / "figures" / "learning_curves.png").is_file() and not (made.folder / "videos").exists()
+    assert [text for text in listener.heard if text.startswith("no videos: ") and "has no picture" in text]
+
+
+def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
+    listener = Listener()
+    made = shoal.train(PPO(**FIELDS), Smudged(), folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS)
+    assert made.summary["members"] == 1
+    assert [text for text in listener.heard if "failed with ZeroDivisionError('no ink')" in text]
+
+
+def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
+    from shoal.viz.studio import Studio
+
+    trained = threading.Event()
+
+    class Watch(Listener):
+        def hear(self, event):
+            super().hear(event)
+            if isinstance(event, Recorded):
+                trained.set()
+
+    def prepare(self):
+        assert trained.wait(60)  # forever, were it waited for before the first record
+        raise ZeroDivisionError("no camera")
+
+    monkeypatch.setattr(Studio, "_prepare", prepare)
+    listener = Watch()
+    made = shoal.train(
+        "ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS
+    )
+    assert made.summary["members"] == 1 and (made.folder / "figures" / "learning_curves.png").is_file()
+    assert [text for text in listener.heard if "failed with ZeroDivisionError('no camera')" in text]
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluations, tmp_path):
+    few = {**OPTIONS, "evaluations": evaluations, "records": 2, "seeds": 1}
+    made = shoal.train(
+        PPO(**FIELDS), shoal.make("CartPole-v1", max_steps=10), folder=tmp_path / "p", progress=False, **few
+    )
+    video = made.folder / "videos" / "best.gif"
+    first = video.read_bytes()
+    video.unlink()
+    shoal.train(resume=made.folder, progress=False)
+    assert video.read_bytes() == first
+
+
+def test_render_films_a_policy_and_an_environment_by_value(result, tmp_path):
+    (path,) = shoal.render(result.policy(0), max_steps=3, out=tmp_path / "policy.gif")
+    (other,) = shoal.render(shoal.make("CartPole-v1", gravity=20.0), max_steps=3, out=tmp_path / "env.gif")
+    assert path.read_bytes()[:3] == other.read_bytes()[:3] == b"GIF"
+    with pytest.raises(ValueError, match="member and which are for a run"):
+        shoal.render("CartPole-v1", member=1)
+    with pytest.raises(ValueError, match="env_fields is for an environment by name"):
+        shoal.render(result.folder, env_fields={"gravity": 1.0})
