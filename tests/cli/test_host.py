@@ -95,6 +95,50 @@ def test_a_platform_that_is_not_here_is_said_in_words(error, monkeypatch):
         check_platform()
 
 
+@pytest.mark.slow
+def test_a_command_says_in_one_line_that_a_platform_is_not_here(tmp_path):
+    if any(device.platform == "gpu" for device in jax.devices()):
+        pytest.skip("CUDA is here")
+    command = [sys.executable, "-m", "shoal", "train", "ppo", "CartPole-v1", "--steps", "64"]
+    given = {**os.environ, "JAX_PLATFORMS": "cuda"}
+    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    said = [line for line in done.stderr.splitlines() if "JAX_PLATFORMS=cuda" in line]
+    assert done.returncode == 2 and len(said) == 1 and said[0].startswith("shoal: ") and "Unset it" in said[0]
+    assert "Traceback" not in done.stderr and not (tmp_path / "runs").exists()
+
+
+HASH_OF_A_RUN = """
+import hashlib, json, os, sys
+layers, cores = json.loads(sys.argv[1]), int(sys.argv[2])
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+import shoal
+shoal.prepare(cache=False)
+fields = {"hidden": layers, "num_envs": 8, "num_steps": 64, "num_minibatches": 2, "num_epochs": 2}
+options = {"steps": 3 * 512, "records": 1, "evaluations": 0, "preset": None, "progress": False, "figures": False}
+run = shoal.train("ppo", "CartPole-v1", seeds=2, fields=fields, folder="run-" + "-".join(sys.argv[2:]), **options)
+newest = max((run.folder / "checkpoints").glob("step-*"))
+made = json.loads((run.folder / "provenance.json").read_text())
+print(hashlib.sha256((newest / "learners.npz").read_bytes()).hexdigest(), made["threads"], made["cores"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+@pytest.mark.parametrize("hidden", [(64, 64)])  # where layers are larger they do: docs/correctness.md
+def test_bits_depend_on_neither_threads_nor_cores(hidden, tmp_path):
+    def trained(threads, cores):
+        command = [sys.executable, "-c", HASH_OF_A_RUN, str([*hidden]), str(cores), str(threads)]
+        given = {**os.environ, "NPROC": str(threads)}
+        done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        return done.stdout.split() or [done.stderr]
+
+    cores = min(2, len(os.sched_getaffinity(0)))
+    alone = trained(1, 1)
+    assert alone[1:] == ["1", "1"]
+    for threads, on in ((2, cores), (5, 1)):
+        assert trained(threads, on) == [alone[0], str(threads), str(on)]
+
+
 def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys):
     monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     monkeypatch.setenv("JAX_PLATFORMS", "")

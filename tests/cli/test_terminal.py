@@ -86,6 +86,22 @@ def test_ctrl_c_saves_and_shows_the_cursor_again(terminal, tmp_path):
     assert run.painted.rindex(SHOWN) > run.painted.rindex(HIDDEN)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_ctrl_c_twice_ends_a_run_in_the_middle_of_a_chunk_and_shows_the_cursor(pause, terminal):
+    run = terminal(*LONG.replace("--records 1_000_000", "--records 1").split())  # hours
+    run.wait_for(b"compiled in")
+    time.sleep(0.5)  # into the chunk, whose program runs in a thread of its own
+    run.press(b"\x03")
+    if pause:
+        run.wait_for(b"Ctrl-C again stops at once")
+        time.sleep(pause)
+    run.press(b"\x03")
+    assert run.end() == 130  # no signal, as an aborted process would have
+    assert b"FATAL" not in run.painted and b"Traceback" not in run.painted
+    assert run.painted.rindex(SHOWN) > run.painted.find(HIDDEN)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_scheduler_or_a_closed_terminal_saves_the_run(number, status, terminal, tmp_path):
     run = terminal(*LONG.split())
