@@ -3,12 +3,15 @@
 import contextlib
 import io
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.cli.main import COMMANDS, main
+from shoal.core import registry
+from shoal.training.describe import describe_fields
 
 SECONDS = 60  # for one line; far more than any takes on a machine at rest
 NUMBERS = (
@@ -90,3 +93,48 @@ def test_any_flags_of_a_run_are_answered_in_one_line(agent, env, words):
 @given(st.sampled_from(AGENTS), st.sampled_from(ENVS), lines)
 def test_many_flags_of_a_run_are_answered_in_one_line(agent, env, words):
     check(["train", agent, env, *words, "--dry-run"])
+
+
+# Odd settings that are trained.
+
+TINY = {"num_envs": 2, "num_steps": 8, "hidden": "4", "population": 4, "batch_size": 4, "buffer_size": 64}
+TRAINED = [
+    ("ppo", "CartPole-v1"),
+    ("ppo", "Pendulum-v1"),
+    ("pqn", "CartPole-v1"),
+    ("dqn", "CartPole-v1"),
+    ("sac", "Pendulum-v1"),
+    ("td3", "Pendulum-v1"),
+    ("es", "CartPole-v1"),
+    ("q-learning", "CliffWalking-v1"),
+]
+ENDS = "--steps 32 --records 1 --evaluations 1 --eval-episodes 1 --eval-max-steps 5 --preset none --no-figures"
+
+
+@st.composite
+def odd_settings(draw):
+    """A short training with up to three fields at their edges: sizes of one, rates of zero, numbers near infinity."""
+    agent, env = draw(st.sampled_from(TRAINED))
+    usual = describe_fields(registry.AGENTS[agent].build())
+    names = [name for name, value in usual.items() if isinstance(value, bool | int | float)]
+    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
+    odd = {name: draw(_values_like(usual[name])) for name in chosen}
+    given = {**{name: value for name, value in TINY.items() if name in usual}, **odd}
+    return ["train", agent, env, *ENDS.split(), *[f"--{name.replace('_', '-')}={x}" for name, x in given.items()]]
+
+
+def _values_like(usual):
+    if isinstance(usual, bool):
+        return st.sampled_from(["true", "false"])
+    if isinstance(usual, int):
+        return st.sampled_from([0, 1, 2, 3, 7, 33, 1000])
+    return st.sampled_from(["0", "1", "1e-38", "1e-7", "0.999999", "2", "1e9", "3e38", "-1"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@settings(SMALL, max_examples=40)
+@given(words=odd_settings())
+def test_odd_settings_train_or_are_refused_in_one_line(words):
+    with tempfile.TemporaryDirectory() as root:
+        check([*words, "--root", root])
