@@ -22,8 +22,6 @@ from shoal.training.settings import (
     populate,
     replaced,
     split,
-    static_paths,
-    traced_paths,
 )
 
 PLAIN = Setting(PPO(), CartPole())
@@ -100,7 +98,8 @@ def test_a_path_that_leads_nowhere_is_answered_with_near_ones(path, answer):
 
 
 def test_what_shapes_the_program_is_told_from_what_is_traced():
-    traced, fixed = traced_paths(NESTED), static_paths(NESTED)
+    found = hyperparameters(NESTED)
+    traced, fixed = ([path for path in found if found[path].static == static] for static in (False, True))
     assert {"learning_rate", "clip", "env.max_steps", "env.env.env.gravity"} <= set(traced)
     assert {"num_envs", "network.hidden", "network.activation", "env.env.n"} <= set(fixed)
     assert not set(traced) & set(fixed) and not {"observation_space", "env.env", "network"} & {*traced, *fixed}

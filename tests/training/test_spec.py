@@ -107,7 +107,7 @@ def test_differences_are_named_by_their_path():
 
 def test_a_run_is_named_by_what_it_is_made_of():
     env = TimeLimit(FrameStack(shoal.make("CartPole-v1"), 2), 20)
-    assert spec_for("ppo", env).world == "TimeLimit(FrameStack(CartPole-v1))"
+    assert spec_for("ppo", env).env_name == "TimeLimit(FrameStack(CartPole-v1))"
     assert spec_for("ppo", env).stem == "ppo-TimeLimit-FrameStack-CartPole-v1"
     assert RunSpec("ppo", "bsuite/catch/0").stem == "ppo-bsuite-catch-0"
     assert RunSpec("ppo", "/home/me/my_env.py:MyEnv").stem == "ppo-MyEnv"

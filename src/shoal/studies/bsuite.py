@@ -26,12 +26,12 @@ from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
 from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
 from shoal.tracking.events import Event, Message, Sink, Sinks
-from shoal.training.folder import RunFolder, hash_of, new_path, run_name
+from shoal.training.folder import RunFolder, hash_of, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
 from shoal.training.plan import Plan
-from shoal.training.spec import RunSpec
+from shoal.training.spec import RunSpec, run_name
 from shoal.training.stopping import Stopped
 
 REQUEST = "bsuite.json"  # what was asked for, in the folder

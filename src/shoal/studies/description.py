@@ -1,6 +1,7 @@
 """What a run would do: sizes, shapes, memory, schedule and an estimate of time, without compiling anything."""
 
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import jax
 
 from shoal.core.keys import make_key
 from shoal.tracking.progress import duration
+from shoal.training.describe import Described
 from shoal.training.plan import Plan
 from shoal.training.reading import read_json
+from shoal.training.settings import join
 from shoal.training.shapes import FILES
 
 
@@ -25,7 +28,7 @@ def _one(plan: Plan, root: Path) -> str:
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
         ("agent", f"{spec.agent}  {_words(spec.fields)}"),
-        ("environment", f"{spec.env}  {_words(spec.env_fields)}"),
+        ("environment", f"{spec.env_name}  {_words(spec.env_fields)}"),
         ("observation", f"{env.observation_space}"),
         ("action", f"{env.action_space}"),
         ("weights", f"{_weights(plan):,} numbers a member"),
@@ -43,7 +46,7 @@ def _one(plan: Plan, root: Path) -> str:
         ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
         ("time", _time(plan, root)),
     ]
-    swept = {**spec.sweep, **{f"env.{k}": v for k, v in spec.env_sweep.items()}}
+    swept = join(spec.sweep, spec.env_sweep)
     rows[2:2] = [("sweep", f"{name}: {', '.join(map(str, values))}") for name, values in swept.items()]
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
 
@@ -60,12 +63,12 @@ def _weights(plan: Plan) -> int:
 
 def _time(plan: Plan, root: Path) -> str:
     """From the rate of earlier runs of the same pair under the same root."""
-    pair = (plan.spec.agent, plan.spec.env)
+    pair = (plan.spec.agent, plan.spec.env_name)
     found = [summary for summary in map(_read, root.glob("**/summary.json")) if summary]
     same = [summary for summary in found if (summary.get("agent"), summary.get("env")) == pair]
     rates = [rate for summary in same if (rate := summary.get("steps_per_second"))]  # an exported policy has none
     if not rates:
-        return f"unknown: no finished run of {plan.spec.agent} on {plan.spec.env} under {root} to go by"
+        return f"unknown: no finished run of {plan.spec.agent} on {plan.spec.env_name} under {root} to go by"
     rate = statistics.median(rates)
     total = duration(plan.steps * plan.members / rate)
     return f"about {total} of training at {rate:,.0f} steps/s, the median of {len(rates)} earlier run(s)"
@@ -79,8 +82,15 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _words(fields: Any) -> str:
-    return " ".join(f"{name}={value}" for name, value in fields.items())
+def _words(fields: Mapping[str, Any], prefix: str = "") -> str:
+    """Fields by their path, those of values inside too: `env=CartPole-v1 env.gravity=9.8 n=4`."""
+    words = []
+    for name, value in fields.items():
+        if isinstance(value, Described):
+            words += [f"{prefix}{name}={value.name.rpartition(':')[2]}", _words(value.fields, f"{prefix}{name}.")]
+        else:
+            words.append(f"{prefix}{name}={value}")
+    return " ".join(filter(None, words))
 
 
 def _mib(size: int) -> str:

@@ -18,12 +18,13 @@ from shoal.core.struct import static_fields
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
-from shoal.training.folder import RunFolder, new_path, run_name
+from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
+from shoal.training.spec import file_name, run_name
 
 
 class Options(TypedDict, total=False):
@@ -73,7 +74,7 @@ class Batch(NamedTuple):
     def folders(self, base: Path) -> list[RunFolder]:
         """Where each run goes: `base` itself for a single one. Raises FileExistsError where one of them is in use."""
         several = len(self.tasks) > 1
-        found = [RunFolder(base / task.label.replace("/", "-") if several else base) for task in self.tasks]
+        found = [RunFolder(base / file_name(task.label) if several else base) for task in self.tasks]
         for folder in found:
             folder.check_unused()
         return found
@@ -110,7 +111,7 @@ def plan_all(
         for chosen, parts in _variants(agent, env, given):
             job = make_job(agent, env, **{**given, **parts})
             words = [f"{name}={value}" for name, value in chosen.items()]
-            label = ",".join([job.spec.env, *words] if len(several) > 1 else words)
+            label = ",".join([job.spec.env_name, *words] if len(several) > 1 else words)
             if label in [task.label for task in tasks]:
                 raise ValueError(
                     f"{label} is asked for twice, and two runs cannot share a folder: name each value once."

@@ -182,11 +182,6 @@ def new_path(root: Path, stem: str) -> Path:
             raise _not_writable(path, error) from error
 
 
-def run_name(*parts: str) -> str:
-    """A folder name that says what a run is, from agents, worlds and suites; of a file or module, its class alone."""
-    return "-".join(part.rpartition(":")[2] for part in parts).replace("/", "-")
-
-
 def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
     """Where and how a run was made."""
     return {

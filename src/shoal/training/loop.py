@@ -83,7 +83,7 @@ class Run:
         """Compile, and begin the members or restore them from the newest checkpoint."""
         started = time.perf_counter()
         plan = self.plan
-        self.sinks.hear(Opened(plan.spec.agent, plan.spec.env, plan.members, plan.steps, plan.updates, plan.notes))
+        self.sinks.hear(Opened(plan.spec.agent, plan.spec.env_name, plan.members, plan.steps, plan.updates, plan.notes))
         self.compile_seconds = self.population.compile()
         self.sinks.hear(Compiled(self.compile_seconds))
         if resume:
@@ -143,7 +143,7 @@ class Run:
         names, best = self.plan.names(self.state.roster), self.state.best_return
         return {
             "agent": self.plan.spec.agent,
-            "env": self.plan.spec.env,
+            "env": self.plan.spec.env_name,
             "steps_per_member": self.state.updates * self.plan.agent.steps_per_update,
             "members": self.plan.members,
             "last": score_summary(last),
@@ -286,7 +286,7 @@ class Run:
         now = self.plan.env.revision
         if (was := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
             self.sinks.say(
-                f"{self.plan.spec.env} is in revision {now} and was in revision {was} when this run began: what it "
+                f"{self.plan.spec.env_name} is in revision {now} and was in revision {was} when this run began: what it "
                 f"does has changed, and the curves go on with the change"
             )
 

@@ -96,8 +96,11 @@ class Plan:
     def warning(self) -> str:
         """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
         starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
-        idle = int(np.sum(starts >= self.steps))
-        return f"; {idle} will not learn: learning_starts is later" if idle else ""
+        idle = starts[starts >= self.steps]
+        if not idle.size:
+            return ""
+        first = f"{int(idle.min()):,}{' or more' * bool(idle.min() < idle.max())}"
+        return f"; {idle.size} will not learn: the first gradient step of {self.spec.agent} comes after {first} steps"
 
     @property
     def notes(self) -> str:
@@ -243,8 +246,12 @@ def _bind(agent: Agent, world: Env, spec: RunSpec) -> Agent:
         return agent.bind(world)
     except Unsuited as error:
         able = [name for name in AGENTS if _can_play(name, world)]
-        who = f"Agents that can play {spec.env}: {', '.join(able)}." if able else f"No agent can play {spec.env}."
-        raise Unsuited(f"{spec.agent} cannot play {spec.env}: {error} {who}") from None
+        who = (
+            f"Agents that can play {spec.env_name}: {', '.join(able)}."
+            if able
+            else f"No agent can play {spec.env_name}."
+        )
+        raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {who}") from None
 
 
 def _can_play(name: str, world: Env) -> bool:
@@ -280,7 +287,7 @@ def _check_spaces(worlds: list[Env], settings: list[dict[str, Any]]) -> None:
     for world, setting in zip(worlds[1:], settings[1:], strict=True):
         for kind, space in known(world).items():
             if space != first[kind]:
-                one, other = ({k: v for k, v in s.items() if k.startswith("env.")} for s in (settings[0], setting))
+                one, other = ({k: v for k, v in s.items() if is_of_env(k)} for s in (settings[0], setting))
                 raise ValueError(
                     f"{_in_words(one)} and {_in_words(other)} have different {kind} spaces, {first[kind]} and {space}, "
                     "and a sweep trains all members with one: give each a run of its own."

@@ -135,7 +135,7 @@ class Result:
 
     def headline(self) -> str:
         """One line: what was trained, how well it did, where it lies."""
-        what = f"{self.spec.agent} on {self.spec.world}"
+        what = f"{self.spec.agent} on {self.spec.env_name}"
         if not self._files.has("summary.json"):
             return f"{what}: not finished, in {self.folder}"
         last = self.summary["last"]

@@ -122,16 +122,6 @@ def hyperparameters(setting: Setting) -> dict[str, Hyperparameter]:
     return dict([*_walk(setting.agent), *_walk(setting.env, f"{ENV}.")])
 
 
-def traced_paths(setting: Setting) -> list[str]:
-    """Paths of the numbers that may vary within one program."""
-    return [path for path, found in hyperparameters(setting).items() if not found.static]
-
-
-def static_paths(setting: Setting) -> list[str]:
-    """Paths of what shapes the program."""
-    return [path for path, found in hyperparameters(setting).items() if found.static]
-
-
 def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
     """The traced fields of an agent or an environment, with the paths that lead to them from there.
 

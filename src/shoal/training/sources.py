@@ -14,6 +14,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.training.describe import Described
 from shoal.training.disk import replace
+from shoal.training.settings import is_of_env
 from shoal.training.spec import RunSpec
 
 
@@ -76,7 +77,7 @@ def _files(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
     """Paths of the files that the classes and functions of a spec come from."""
     names = [getattr(spec, kind) for kind in ("agent", "env") if kind not in without]
     for path, part in spec.parts():
-        kind = "env" if path.startswith("env.") else "agent"
+        kind = "env" if is_of_env(path) else "agent"
         if kind not in without and part.kind in ("class", "function"):
             names.append(part.name)
     places = [name.rpartition(":")[0] for name in names]

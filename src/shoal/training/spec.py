@@ -135,20 +135,29 @@ class RunSpec:
         return [*join(self.sweep, self.env_sweep), *self.points]
 
     @property
-    def world(self) -> str:
+    def env_name(self) -> str:
         """The environment in a few words: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
         return _in_words(Described("class", self.env, self.env_fields))
 
     @property
     def stem(self) -> str:
         """A folder name that says what the run is: `ppo-CartPole-v1`, `ppo-FrameStack-CartPole-v1`."""
-        words = f"{self.agent.rpartition(':')[2]}-{self.world}"
-        return words.replace("(", "-").replace(")", "").replace("/", "-")
+        return run_name(self.agent, self.env_name)
 
     def parts(self) -> Iterator[tuple[str, Described]]:
         """Every description in it with its path, such as `network` or `env.env`."""
         for path, described in {**join(self.fields, self.env_fields), "selector": self.selector}.items():
             yield from inside(described, path)
+
+
+def run_name(*parts: str) -> str:
+    """A folder name that says what a run is, from agents, worlds and suites; of a file or module, its class alone."""
+    return file_name("-".join(part.rpartition(":")[2] for part in parts))
+
+
+def file_name(words: str) -> str:
+    """The name of a run without what a file's name should not hold: `bsuite-catch-0`, `FrameStack-CartPole-v1`."""
+    return words.replace("(", "-").replace(")", "").replace("/", "-")
 
 
 def as_begun(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Shaped
 from shoal.ops.statistics import iqm_band
 from shoal.training.disk import replace
 from shoal.training.folder import RunFolder, locate
+from shoal.training.settings import join
 from shoal.training.spec import RunSpec
 
 # Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
@@ -297,11 +298,11 @@ def _spec(folder: Path) -> RunSpec:
 
 
 def _swept(spec: RunSpec) -> dict[str, Any]:
-    return {**spec.sweep, **{f"env.{name}": values for name, values in spec.env_sweep.items()}}
+    return join(spec.sweep, spec.env_sweep)
 
 
 def _title(spec: RunSpec) -> str:
-    return f"{spec.agent} on {spec.env}"
+    return f"{spec.agent} on {spec.env_name}"
 
 
 def _short(value: Any) -> str:

@@ -45,13 +45,13 @@ class Studio(Sink):
         try:
             camera = self._camera.result() if self._camera else self._prepare()
             if camera is None:
-                yield f"no videos: {self.plan.spec.env} has no picture (define render(state) in its class)"
+                yield f"no videos: {self.plan.spec.env_name} has no picture (define render(state) in its class)"
                 return
             ranking = Result(self.folder.path).ranking()
             draw_members(self.plan, policies_of(self.plan, self.folder), ranking, self.folder.videos, camera)
         except Exception as error:  # whatever the user's own `render` raises; the run is whole, and its table follows
             again = f"`shoal render {self.folder.path} --debug` shows where"
-            yield f"no videos: drawing {self.plan.spec.env} failed with {error!r}; {again}"
+            yield f"no videos: drawing {self.plan.spec.env_name} failed with {error!r}; {again}"
 
     def _prepare(self) -> Any:
         from shoal.viz.curves import preload

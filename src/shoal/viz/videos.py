@@ -12,10 +12,11 @@ from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
-from shoal.training.folder import locate, run_name
+from shoal.training.folder import locate
 from shoal.training.plan import Plan
 from shoal.training.policy import Chance, Policies, Policy, load_policies
 from shoal.training.result import load_result
+from shoal.training.spec import run_name
 from shoal.viz.gif import animate
 
 FILMED_STEPS = 500  # of an environment under random actions, at most
@@ -95,7 +96,7 @@ def _render_run(
         return draw_members(plan, policies, ranking, result.folder / "videos", camera, key)
     number = result.number_of("best" if member is None else member, which)
     policy = policies[number]
-    name = f"{run_name(result.spec.env)}.gif" if is_exported else f"videos/member-{number}.gif"
+    name = f"{run_name(result.spec.env_name)}.gif" if is_exported else f"videos/member-{number}.gif"
     path = Path(out or (name if is_exported else result.folder / name))
     return [film(policy, make_key(seed or 0), horizon, path, policy.name, greedy)]
 
