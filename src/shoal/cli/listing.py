@@ -4,7 +4,8 @@ import argparse
 import inspect
 from typing import Any
 
-from shoal.cli.parser import Line, Parser, add_flags, flags_of
+from shoal.cli.flags import add_flags, flags_of
+from shoal.cli.parser import Line, Parser
 
 
 def envs_parser() -> Parser:

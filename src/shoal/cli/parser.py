@@ -13,30 +13,16 @@ argcomplete starts Python at every press of Tab, shtab wants all options of a pa
 """
 
 import argparse
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shoal.cli.flags import Flag, add_flags, flags_of, parse_number, read_values, short
 from shoal.core.errors import did_you_mean
 
 LARGEST_WHOLE = 2**64  # no option holds more; a seed is the largest
-LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
-LARGEST_REAL = 3.4e38  # the same
 HELP = ("-h", "--help")
-
-
-class Flag(NamedTuple):
-    """One field as a flag."""
-
-    option: str  # --learning-rate, --env.gravity
-    name: str
-    default: Any
-    static: bool
-    help: str
-    names: tuple[str, ...] = ()  # of a traced choice
-    file: bool = False
 
 
 class Given(NamedTuple):
@@ -203,63 +189,6 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Flag]:
-    """The flags of a class whose registered name presets some fields. What `bind` fills in is none."""
-    from shoal.core.struct import hyper_fields, static_fields
-
-    shaping, traced = static_fields(cls), hyper_fields(cls)
-    flags = []
-    for field in dataclasses.fields(cls):
-        if not field.init:
-            continue  # follows from the others
-        default = preset.get(field.name, field.default)
-        names = field.metadata.get("names", ())
-        if isinstance(default, str) and field.name not in shaping and not names:
-            continue  # the environment inside a wrapper, by name
-        if default is dataclasses.MISSING or (field.name in shaping and default is None):
-            continue  # holds what only Python can: a network, a space
-        option = f"--{prefix}{field.name.replace('_', '-')}"
-        file = field.metadata.get("file", False)
-        if names and not isinstance(default, str):
-            default = names[default]
-        about = _help(field, default, field.name in traced)
-        flags.append(Flag(option, field.name, default, field.name in shaping, about, names, file))
-    return flags
-
-
-def add_flags(parser: argparse.ArgumentParser, title: str, flags: list[Flag]) -> None:
-    """Add flags to the help of a parser, as a group of their own."""
-    group = parser.add_argument_group(title)
-    for flag in flags:
-        group.add_argument(flag.option, metavar=_metavar(flag), help=flag.help)
-
-
-def read_values(flag: Flag, text: str | None) -> list:
-    """The values in a text: one, or several with commas between them. Raises ValueError for what none can be."""
-    if text is not None and (isinstance(flag.default, tuple) or flag.file):
-        return [_read(flag, text)]
-    parts = [part.strip() for part in (text or "").split(",")]
-    if not all(parts):
-        raise ValueError(f"{flag.option} needs a value, or several with commas between them: {_word(flag.default)}.")
-    return [_read(flag, part) for part in parts]
-
-
-def parse_number(text: str) -> int | float:
-    """`500_000`, `1e-4`, `inf`; whole when written whole. Raises ValueError, for `nan` too.
-
-    Raises OverflowError for a number that is written out and too large to be held.
-    """
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if math.isnan(number):
-        raise ValueError(f"{text} is not a number")
-    if math.isinf(number) and "inf" not in text.lower():
-        raise OverflowError(f"{text} is too large")
-    return number
-
-
 def whole_number(text: str) -> int:
     """A whole number, however written: `500000`, `500_000`, `5e5`. Raises what argparse reports."""
     try:
@@ -269,9 +198,9 @@ def whole_number(text: str) -> int:
     except ValueError:
         number = math.nan
     if isinstance(number, float) and not number.is_integer():
-        raise argparse.ArgumentTypeError(f"{_short(text)} is not a whole number")
+        raise argparse.ArgumentTypeError(f"{short(text)} is not a whole number")
     if abs(number) >= LARGEST_WHOLE:
-        raise argparse.ArgumentTypeError(f"{_short(text)} does not fit in 64 bits")
+        raise argparse.ArgumentTypeError(f"{short(text)} does not fit in 64 bits")
     return int(number)
 
 
@@ -280,9 +209,9 @@ def real_number(text: str) -> float:
     try:
         return float(parse_number(text))
     except OverflowError:
-        raise argparse.ArgumentTypeError(f"{_short(text)} is too large") from None
+        raise argparse.ArgumentTypeError(f"{short(text)} is too large") from None
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{_short(text)} is not a number") from None
+        raise argparse.ArgumentTypeError(f"{short(text)} is not a number") from None
 
 
 def full_path(name: str) -> str:
@@ -294,87 +223,5 @@ def full_path(name: str) -> str:
 def member_number(text: str, others: str = " or `best`") -> int:
     """The number that was given for `--member`, which may also be `others`. Raises ValueError for anything else."""
     if not text.lstrip("-").isdecimal() or len(text) > 10:
-        raise ValueError(f"--member {_short(text)} is unknown: give a number{others}.")
+        raise ValueError(f"--member {short(text)} is unknown: give a number{others}.")
     return int(text)
-
-
-def _read(flag: Flag, text: str) -> Any:
-    default = flag.default
-    try:
-        if flag.file:
-            return text
-        if isinstance(default, bool):
-            return _boolean(text)
-        if isinstance(default, tuple):
-            return tuple(_in_range(flag, int(part)) for part in text.replace("x", ",").split(",") if part.strip())
-        if isinstance(default, str):
-            return text if not flag.names or text in flag.names else flag.names.index(text)
-        if text == "none" and default is None:
-            return None
-        number = parse_number(text)
-        if isinstance(default, float):
-            return _in_range(flag, float(number))
-        if flag.static and isinstance(default, int):
-            if isinstance(number, float) and not number.is_integer():
-                raise ValueError(text)
-            number = int(number)
-        return _in_range(flag, number)
-    except OverflowError:
-        raise ValueError(f"{flag.option} {_short(text)} is more than a field holds, which has 32 bits.") from None
-    except ValueError:
-        word = _word(default)
-        raise ValueError(f"{flag.option} {_short(text)} is not {_kind(flag)}. The default is {word}.") from None
-
-
-def _in_range(flag: Flag, number: int | float) -> int | float:
-    largest = LARGEST_FIELD if isinstance(number, int) else LARGEST_REAL
-    if largest < abs(number) < math.inf:
-        raise OverflowError(flag.option)
-    return number
-
-
-def _boolean(text: str) -> bool:
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if text.lower() not in words:
-        raise ValueError(text)
-    return words[text.lower()]
-
-
-def _kind(flag: Flag) -> str:
-    if isinstance(flag.default, bool):
-        return "true or false"
-    if isinstance(flag.default, tuple):
-        return "a list of whole numbers, as in 64,64"
-    if flag.names:
-        return f"one of {', '.join(flag.names)}"
-    return "a whole number" if flag.static else "a number"
-
-
-def _metavar(flag: Flag) -> str:
-    if isinstance(flag.default, tuple) or flag.file:
-        return "FILE" if flag.file else "N,N"
-    kind = "BOOL" if isinstance(flag.default, bool) else "WORD" if isinstance(flag.default, str) else "X"
-    return f"{kind}[,{kind}]"
-
-
-def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:
-    parts = [field.metadata.get("help", "")]
-    if is_hyper and field.metadata["valid"]:
-        low, high, _ = field.metadata["valid"]
-        parts.append(f"from {low:g} to {high:g}")
-    if choices := field.metadata.get("choices") or field.metadata.get("names"):
-        parts.append("one of " + ", ".join(_word(choice) for choice in choices))
-    parts.append(f"default {_word(default)}")
-    return "; ".join(part for part in parts if part).replace("%", "%%")
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(str(part) for part in value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}..."

@@ -286,8 +286,8 @@ class Run:
         now = self.plan.env.revision
         if (was := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
             self.sinks.say(
-                f"{self.plan.spec.env_name} is in revision {now} and was in revision {was} when this run began: what it "
-                f"does has changed, and the curves go on with the change"
+                f"{self.plan.spec.env_name} is in revision {now} and was in revision {was} when this run began: what "
+                f"it does has changed, and the curves go on with the change"
             )
 
     # Beginning and resuming.
