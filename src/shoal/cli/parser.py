@@ -66,8 +66,11 @@ class Parser(argparse.ArgumentParser):
         examples: str = "",
         named: Callable[[argparse.Namespace], Named] | None = None,
         without: tuple[str, ...] = (),
+        opens_run: bool = False,
     ) -> None:
-        """`without` are fields that the command decides on itself."""
+        """`without` are fields that the command decides on itself. One that `opens_run` may need files of the user's
+        own that the run was made with, so it has `--trust-source`.
+        """
         super().__init__(
             prog=f"shoal {command}",
             usage=f"shoal {command} {usage}".strip(),
@@ -79,6 +82,9 @@ class Parser(argparse.ArgumentParser):
         self.named, self.without = named, without
         self.add_argument("--no-cache", action="store_true", help="compile everything anew")
         self.add_argument("--debug", action="store_true", help="show where an error comes from")
+        if opens_run:
+            about = "run the copies of the user's own files that a run folder keeps, where these are gone or changed"
+            self.add_argument("--trust-source", action="store_true", help=about)
 
     def error(self, message: str) -> Any:
         """Every mistake on the command line is a ValueError; `main` prints it."""

@@ -24,6 +24,7 @@ def play_parser() -> Parser:
         "r begins anew, q or Escape quits.",
         EXAMPLES,
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
+        opens_run=True,
     )
     what = "the name of an environment or file.py:Class; or a run folder or zoo:AGENT/ENV"
     parser.add_argument("what", metavar="ENV|RUN", help=what)
@@ -41,7 +42,9 @@ def play(line: Line) -> None:
     if is_run(line.options.what):
         watch(line.options)
         return
-    refuse_for_env(line.options, ("member", "which", "sample", "speed"), line.options.what, "played by hand")
+    refuse_for_env(
+        line.options, ("member", "which", "sample", "speed", "trust_source"), line.options.what, "played by hand"
+    )
     game = Game(_environment(line), line.options.seed)
     with Screen() as screen:
         screen.show(None, ["compiling ..."])

@@ -20,6 +20,7 @@ def eval_parser() -> Parser:
         "environment tries every value.",
         "  shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
         named=_env_of_run,
+        opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="of each member (default 100)")
@@ -42,7 +43,7 @@ def evaluate_run(line: Line) -> None:
     from shoal.training.result import load_result
 
     arguments, given = line.options, line.env
-    _, policies = load_policies(arguments.run, arguments.which)
+    _, policies = load_policies(arguments.run, arguments.which, trust_source=arguments.trust_source)
     result = load_result(arguments.run)
     if shaping := [name for name in given.sweep if name in static_fields(policies.env)]:
         raise ValueError(f"{shaping[0]} shapes the program: give one value at a time.")
@@ -73,6 +74,7 @@ def render_parser() -> Parser:
         "Film one episode: of a run's best, median and worst member, or of an environment under random actions.",
         "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
+        opens_run=True,
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
@@ -92,7 +94,9 @@ def render(line: Line) -> None:
     if options.max_steps is not None and options.max_steps < 1:
         raise ValueError(f"--max-steps {options.max_steps} must be at least 1.")
     if not is_run(options.what):
-        refuse_for_env(options, ("member", "which", "sample"), options.what, "filmed under random actions")
+        refuse_for_env(
+            options, ("member", "which", "sample", "trust_source"), options.what, "filmed under random actions"
+        )
     fixed_only(line)
     member = options.member if options.member in (None, "best") else member_number(options.member)
     paths = film(
@@ -104,6 +108,7 @@ def render(line: Line) -> None:
         max_steps=options.max_steps or 0,
         env_fields=line.env.fixed,
         out=options.out,
+        trust_source=options.trust_source,
     )
     print("\n".join(str(path) for path in paths))
 
@@ -195,6 +200,7 @@ def export_parser() -> Parser:
         "Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. "
         "It can be loaded, evaluated, filmed and watched like a run.",
         "  shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
+        opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
     _add_member(parser)
@@ -213,7 +219,14 @@ def export(line: Line) -> None:
     if beside.startswith(ZOO_PREFIX):  # not into the package
         beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
     out = arguments.out or f"{beside}-policy"
-    path = write(arguments.run, out, _member(arguments), arguments.which, arguments.half)
+    path = write(
+        arguments.run,
+        out,
+        _member(arguments),
+        arguments.which,
+        arguments.half,
+        trust_source=arguments.trust_source,
+    )
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 
@@ -226,6 +239,7 @@ def record_parser() -> Parser:
         "Write what a policy sees and does to a file, for behaviour cloning.",
         "  shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
         "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000",
+        opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
     parser.add_argument("--steps", type=whole_number, default=10_000, metavar="N", help="how many (default 10,000)")
@@ -243,7 +257,7 @@ def record(line: Line) -> None:
     from shoal.training.result import load
 
     arguments = line.options
-    policy = load(arguments.run, _member(arguments), arguments.which)
+    policy = load(arguments.run, _member(arguments), arguments.which, trust_source=arguments.trust_source)
     told = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
     path = save_demonstrations(arguments.out, told)
     print(f"{path} ({len(told):,} steps, {path.stat().st_size / 1000:.0f} kB)")
@@ -260,7 +274,7 @@ def refuse_for_env(options: argparse.Namespace, names: tuple[str, ...], env: str
     """Raise ValueError for an option that means something for a run only."""
     for name in names:
         if getattr(options, name):
-            raise ValueError(f"--{name} is for a run; {env} is an environment, {instead}.")
+            raise ValueError(f"--{name.replace('_', '-')} is for a run; {env} is an environment, {instead}.")
 
 
 def fixed_only(line: Line) -> None:
@@ -277,7 +291,7 @@ def _env_of_run(options: argparse.Namespace) -> Named:
     from shoal.training.policy import check_complete
 
     folder = RunFolder(options.run)
-    spec = check_complete(folder)
+    spec = check_complete(folder, trust_source=options.trust_source)
     return {"env": spec.env}
 
 

@@ -50,6 +50,7 @@ def train_parser() -> Parser:
         "A comma list on a traced field is such a sweep; on a field that shapes the program, one run for each value.",
         EXAMPLES,
         named=_named,
+        opens_run=True,
     )
     parser.add_argument(
         "agent", nargs="?", default="", metavar="AGENT", type=full_path, help="a name, or file.py:Class"
@@ -69,9 +70,6 @@ def train_parser() -> Parser:
     what.add_argument("--init", metavar="RUN", help="begin with the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
     what.add_argument("--resume", metavar="RUN", help="continue a run folder, bit for bit; --steps N beyond its end")
-    what.add_argument(
-        "--trust-source", action="store_true", help="run the copies of the user's own files that a run folder keeps"
-    )
     what.add_argument("--dry-run", action="store_true", help="print sizes, memory and schedule; compile nothing")
     out = parser.add_argument_group("what to write")
     out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")

@@ -70,7 +70,7 @@ def _policy(options: argparse.Namespace) -> Any:
     from shoal.viz.videos import has_picture
 
     member = "best" if options.member in (None, "best") else member_number(options.member)
-    policy = load(options.what, member, options.which or "last")
+    policy = load(options.what, member, options.which or "last", trust_source=options.trust_source)
     if not has_picture(policy.env):
         raise ValueError(f"{options.what} plays in an environment that has no picture to look at.")
     return policy

@@ -23,14 +23,21 @@ from shoal.training.spec import RunSpec, opaque_fields
 
 
 def export(
-    run: Path | str, out: Path | str, member: SupportsIndex | str = "best", which: str = "last", half: bool = False
+    run: Path | str,
+    out: Path | str,
+    member: SupportsIndex | str = "best",
+    which: str = "last",
+    half: bool = False,
+    *,
+    trust_source: bool = False,
 ) -> Path:
     """Write one member's policy to the folder `out` and return it.
 
     `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half` its weights
     are kept in half precision, in half the room: they then act almost, but not quite, as they did, and the scores in
-    the folder are those from before. Raises FileExistsError where there is a run already, FileNotFoundError for a run
-    that is not finished, and ValueError for one with parts that no file can hold.
+    the folder are those from before. `trust_source` is as in `shoal.load`. Raises FileExistsError
+    where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for one with parts
+    that no file can hold.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec):
@@ -40,7 +47,7 @@ def export(
     chosen = result.number_of(member, which)
     if not 0 <= chosen < len(result.members):
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
-    plan, policies = load_policies(run, which)
+    plan, policies = load_policies(run, which, trust_source=trust_source)
     folder = RunFolder(out)
     folder.create("--out", "--out")
     about = {

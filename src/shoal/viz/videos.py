@@ -32,6 +32,7 @@ def render(
     max_steps: int = 0,
     env_fields: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
+    trust_source: bool = False,
 ) -> list[Path]:
     """Film one episode as GIFs and return their paths.
 
@@ -42,15 +43,15 @@ def render(
     `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. Of a run with three
     members or more, `member=None` films three, otherwise the best one; it may be a number or "best". `member`, `which`
     and `greedy` are for runs, `env_fields` for an environment by name. By default the files go to the run's `videos/`,
-    or into the folder at hand. Raises ValueError for an option that does not belong to what is filmed, and
-    NotImplementedError for an environment without a picture.
+    or into the folder at hand. `trust_source` is as in `shoal.load`. Raises ValueError for an option
+    that does not belong to what is filmed, and NotImplementedError for an environment without a picture.
     """
     if max_steps < 0:
         raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the time limit.")
     if isinstance(what, (str, Path)) and (locate(what) / "spec.json").is_file():
         if env_fields:
             raise ValueError("env_fields is for an environment by name: a run is filmed in the one it was trained in.")
-        return _render_run(what, member, which, greedy, seed, max_steps, out)
+        return _render_run(what, member, which, greedy, seed, max_steps, out, trust_source)
     if member is not None or which != "last":
         raise ValueError(f"member and which are for a run, which {what} is not.")
     if isinstance(what, Policy):
@@ -84,10 +85,11 @@ def _render_run(
     seed: int | None,
     max_steps: int,
     out: Path | str | None,
+    trust_source: bool,
 ) -> list[Path]:
     result = load_result(run)
     ranking = result.ranking(which)
-    plan, policies = load_policies(run, which)
+    plan, policies = load_policies(run, which, trust_source=trust_source)
     horizon = max_steps or plan.horizon
     is_exported = bool(result.exported)
     if member is None and not out and not is_exported:
