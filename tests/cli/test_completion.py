@@ -35,6 +35,7 @@ def test_bash_completes_commands_options_fields_and_names(complete, tmp_path):
     assert complete("shoal train ppo CartPole-v") == ["CartPole-v0", "CartPole-v1"]
     assert complete("shoal train ppo CartPole-v1 --learning-r") == ["--learning-rate"]
     assert complete("shoal train ppo CartPole-v1 --no-f") == ["--no-figures"]
+    assert complete("shoal train ppo CartPole-v1 --wrap Frame") == ["FrameStack"]
     assert complete("shoal eval --epis") == ["--episodes"]
     (tmp_path / "my-run").mkdir()
     assert complete("shoal eval my") == ["my-run"]

@@ -6,6 +6,7 @@ The script holds every word, so that completing starts no Python. It is printed 
 from collections.abc import Iterable, Mapping
 
 from shoal.cli.parser import Line, Parser
+from shoal.cli.wraps import wrapper_names
 
 EXAMPLES = """  shoal completion bash > ~/.local/share/bash-completion/completions/shoal
   shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh"""
@@ -23,6 +24,10 @@ _shoal() {
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$commands" -- "$word"))
+        return
+    fi
+    if [ "${COMP_WORDS[COMP_CWORD-1]}" = "--wrap" ]; then
+        COMPREPLY=($(compgen -W "@WRAPPERS@" -- "$word"))
         return
     fi
     case "$word" in
@@ -73,6 +78,7 @@ def completion(line: Line) -> None:
         SCRIPT.replace("@COMMANDS@", " ".join(COMMANDS))
         .replace("@AGENTS@", " ".join(AGENTS))
         .replace("@ENVS@", " ".join(ENVS))
+        .replace("@WRAPPERS@", " ".join(wrapper_names()))
         .replace("@OPTIONS@", _cases(options, "options="))
         .replace("@AGENT_FIELDS@", _cases(fields, "options+="))
         .replace("@TAKES_AGENT@", "|".join(f"{name}:2" for name in TAKES_AGENT))

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
 LARGEST_REAL = 3.4e38  # the same
@@ -20,30 +20,27 @@ class Flag(NamedTuple):
     help: str
     names: tuple[str, ...] = ()  # of a traced choice
     file: bool = False
+    may_be_none: bool = False
 
 
 def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Flag]:
     """The flags of a class whose registered name presets some fields. What `bind` fills in is none."""
-    from shoal.core.struct import hyper_fields, static_fields
+    from shoal.core.struct import static_fields
 
-    shaping, traced = static_fields(cls), hyper_fields(cls)
-    flags = []
-    for field in dataclasses.fields(cls):
-        if not field.init:
-            continue  # follows from the others
-        default = preset.get(field.name, field.default)
-        names = field.metadata.get("names", ())
-        if isinstance(default, str) and field.name not in shaping and not names:
-            continue  # the environment inside a wrapper, by name
-        if default is dataclasses.MISSING or (field.name in shaping and default is None):
-            continue  # holds what only Python can: a network, a space
-        option = f"--{prefix}{field.name.replace('_', '-')}"
-        file = field.metadata.get("file", False)
-        if names and not isinstance(default, str):
-            default = names[default]
-        about = _help(field, default, field.name in traced)
-        flags.append(Flag(option, field.name, default, field.name in shaping, about, names, file))
-    return flags
+    shaping = static_fields(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # others follow from these
+    defaults = {name: preset.get(name, field.default) for name, field in fields.items()}
+    flags = (_flag(prefix, name, field, defaults[name], name in shaping) for name, field in fields.items())
+    return [flag for flag in flags if flag is not None]
+
+
+def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
+    """The flags of a value: its own numbers are the defaults, and those of values inside it have paths."""
+    from shoal.training.settings import hyperparameters_of
+
+    found = hyperparameters_of(value).items()
+    flags = (_flag(prefix, path, place.field, place.value, place.static) for path, place in found)
+    return [flag for flag in flags if flag is not None]
 
 
 def add_flags(parser: argparse.ArgumentParser, title: str, flags: list[Flag]) -> None:
@@ -84,6 +81,25 @@ def short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
+def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_static: bool) -> Flag | None:
+    """A field as a flag; None where no text says what it holds."""
+    names, file = field.metadata.get("names", ()), field.metadata.get("file", False)
+    if isinstance(default, str) and not (is_static or names or file):
+        return None  # the environment inside a wrapper, by name
+    if default is dataclasses.MISSING or (is_static and default is None):
+        return None  # holds what only Python can: a network, a space
+    if getattr(default, "ndim", None) == 0:
+        default = default.item()
+    elif not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
+        return None  # an array, a function
+    if names and not isinstance(default, str):
+        default = names[default]
+    option = f"--{prefix}{path.replace('_', '-')}"
+    may_be_none = default is None or type(None) in get_args(field.type)
+    about = _help(field, default, "search" in field.metadata)
+    return Flag(option, path, default, is_static, about, names, file, may_be_none)
+
+
 def _read(flag: Flag, text: str) -> Any:
     default = flag.default
     try:
@@ -91,11 +107,13 @@ def _read(flag: Flag, text: str) -> Any:
             return text
         if isinstance(default, bool):
             return _boolean(text)
+        if isinstance(default, tuple) and any(isinstance(part, str) for part in default):
+            return tuple(part.strip() for part in text.split(","))
         if isinstance(default, tuple):
             return tuple(_in_range(flag, int(part)) for part in text.replace("x", ",").split(",") if part.strip())
         if isinstance(default, str):
             return text if not flag.names or text in flag.names else flag.names.index(text)
-        if text == "none" and default is None:
+        if text == "none" and flag.may_be_none:
             return None
         number = parse_number(text)
         if isinstance(default, float):

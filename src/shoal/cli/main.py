@@ -115,7 +115,7 @@ def _dispatch(words: list[str]) -> int:
     command = COMMANDS[name]
     parser = command.parser(name)
     split = parser.split(words)
-    if split.wants_help and not split.has_names:
+    if split.wants_help and not split.names:
         print(parser.format_help())
         return 0
     if command.wakes_jax:

@@ -16,9 +16,10 @@ import argparse
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from shoal.cli.flags import Flag, add_flags, flags_of, parse_number, read_values, short
+from shoal.cli.flags import Flag, add_flags, flags_of, flags_of_value, parse_number, read_values, short
 from shoal.core.errors import did_you_mean
 
 LARGEST_WHOLE = 2**64  # no option holds more; a seed is the largest
@@ -41,6 +42,7 @@ class Line(NamedTuple):
     options: argparse.Namespace
     agent: Given = NOTHING
     env: Given = NOTHING
+    named: Mapping[str, Any] = MappingProxyType({})  # what the line names, as `Named` has it
 
 
 class Split(NamedTuple):
@@ -49,10 +51,11 @@ class Split(NamedTuple):
     options: argparse.Namespace
     others: dict[str, str | None]
     wants_help: bool
-    has_names: bool  # positional arguments, which may decide on fields
+    names: list[str]  # positional arguments, which may decide on fields
 
 
-Named = Mapping[str, str]  # {"agent": "ppo", "env": "CartPole-v1"}; empty where one is not named
+# {"agent": "ppo", "env": FrameStack(...)}: a registered name, or a value; an empty name where one is missing.
+Named = Mapping[str, Any]
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,7 +95,7 @@ class Parser(argparse.ArgumentParser):
 
     def split(self, words: list[str]) -> Split:
         """Tell the command's own options from other flags, and read them. Raises ValueError for a mistake in them."""
-        own: dict[str, str] = {}
+        own: dict[str, list[str]] = {}
         others: dict[str, str | None] = {}
         positional: list[str] = []
         wants_help, left = False, [*words]
@@ -107,57 +110,62 @@ class Parser(argparse.ArgumentParser):
             else:
                 self._take(word, left, own, others)
         if wants_help:
-            return Split(self._read_what_there_is(own, positional), others, True, bool(positional))
-        return Split(self._read(own, positional), others, False, bool(positional))
+            return Split(self._read_what_there_is(own, positional), others, True, positional)
+        return Split(self._read(own, positional), others, False, positional)
 
     def finish(self, split: Split) -> Line:
         """Look up what the line names and read the flags of its fields. Raises ValueError for those that it has not."""
         from shoal.core.registry import AGENTS, ENVS
 
         named = dict(self.named(split.options)) if self.named else {}
-        if named.get("agent") in ENVS and named.get("env") in AGENTS:
+        if _is_in(ENVS, named.get("agent")) and _is_in(AGENTS, named.get("env")):
             raise ValueError(f"the agent comes first: {self.prog} {named['env']} {named['agent']}")
-        flags = {kind: self.flags(kind, name) for kind, name in named.items() if name}
+        flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
         given = {kind: Given({}, {}) for kind in ("agent", "env")}
         for option, text in split.others.items():
             kind = "env" if option.startswith("--env.") else "agent"
             flag = next((flag for flag in flags.get(kind, []) if flag.option == option), None)
             if flag is None:
-                raise self._unknown(option, kind, named, flags)
+                raise self._unknown(option, kind, split, named, flags)
             values = read_values(flag, text)
             if len(values) == 1:
                 given[kind].fixed[flag.name] = values[0]
             else:
                 given[kind].sweep[flag.name] = values
-        return Line(split.options, given["agent"], given["env"])
+        return Line(split.options, given["agent"], given["env"], named)
 
-    def flags(self, kind: str, name: str) -> list[Flag]:
-        """The flags of a named agent or environment. Options that the command itself has win."""
+    def flags(self, kind: str, what: Any) -> list[Flag]:
+        """The flags of an agent or an environment, by name or as a value. Options that the command itself has win."""
         from shoal.core.registry import AGENTS, ENVS
 
-        entry = (AGENTS if kind == "agent" else ENVS)[name]
-        found = flags_of(entry.cls, entry.preset, "env." if kind == "env" else "")
+        prefix = "env." if kind == "env" else ""
+        if isinstance(what, str):
+            entry = (AGENTS if kind == "agent" else ENVS)[what]
+            found = flags_of(entry.cls, entry.preset, prefix)
+        else:
+            found = flags_of_value(what, prefix)
         return [f for f in found if f.option not in self._option_string_actions and f.name not in self.without]
 
     def help_for(self, split: Split) -> str:
         """The help, with the fields of what the line names."""
-        for kind, name in (self.named(split.options) if self.named else {}).items():
-            if name:
+        for kind, what in (self.named(split.options) if self.named else {}).items():
+            if what != "":
+                name = what if isinstance(what, str) else _in_words(what)
                 title = f"hyperparameters of {name}" if kind == "agent" else f"the environment {name}"
-                add_flags(self, title, self.flags(kind, name))
+                add_flags(self, title, self.flags(kind, what))
         return self.format_help()
 
-    def _take(self, word: str, left: list[str], own: dict[str, str], others: dict[str, str | None]) -> None:
+    def _take(self, word: str, left: list[str], own: dict[str, list[str]], others: dict[str, str | None]) -> None:
         """One flag, and its value from the words that are left."""
         option, equals, text = word.partition("=")
         option = option.replace("_", "-")
-        if option in own or option in others:
-            raise ValueError(f"{option} is given twice: write it once.")
         action = self._option_string_actions.get(option)
+        if (option in own or option in others) and not isinstance(action, argparse._AppendAction):
+            raise ValueError(f"{option} is given twice: write it once.")
         if action is not None and action.nargs == 0:
             if equals:
                 raise ValueError(f"{option} takes no value.")
-            own[option] = ""
+            own[option] = [""]
             return
         has_value = bool(equals) or (bool(left) and not left[0].startswith("--") and left[0] not in HELP)
         value = text if equals else left.pop(0) if has_value else None
@@ -166,33 +174,45 @@ class Parser(argparse.ArgumentParser):
         elif value is None:
             raise ValueError(f"{option} needs a value. `{self.prog} --help` says which.")
         else:
-            own[option] = f"={value}"
+            own.setdefault(option, []).append(f"={value}")
 
-    def _read(self, own: Mapping[str, str], positional: list[str]) -> argparse.Namespace:
-        words = [option + value for option, value in own.items()]
+    def _read(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
+        words = [option + value for option, values in own.items() for value in values]
         arguments, left = self.parse_known_args([*positional, *words])
         if left:
             raise ValueError(f"{left[-1]!r} was not expected. `{self.prog} --help` lists what there is.")
         return arguments
 
-    def _read_what_there_is(self, own: Mapping[str, str], positional: list[str]) -> argparse.Namespace:
+    def _read_what_there_is(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
         """Whatever can be read where only help is wanted."""
         try:
             return self._read(own, positional)
         except ValueError:
             return argparse.Namespace(**{action.dest: action.default for action in self._actions})
 
-    def _unknown(self, option: str, kind: str, named: Named, flags: Mapping[str, list[Flag]]) -> ValueError:
-        if kind in named and not named[kind]:
+    def _unknown(
+        self, option: str, kind: str, split: Split, named: Named, flags: Mapping[str, list[Flag]]
+    ) -> ValueError:
+        if named.get(kind) == "":
             what = "an environment" if kind == "env" else "an agent"
             return ValueError(f"{option} is no option of {self.prog} itself, and {what} that may have it is not named.")
         known = [each for each in self._option_string_actions if each.startswith("--")]
         known += [flag.option for found in flags.values() for flag in found]
-        names = " ".join(name for name in named.values() if name)
+        names = " ".join(split.names)
         return ValueError(
             f"unknown flag {option}.{did_you_mean(option, known)} `{f'{self.prog} {names}'.strip()} --help` lists "
             f"every flag."
         )
+
+
+def _is_in(registry: Any, what: Any) -> bool:
+    return isinstance(what, str) and what in registry
+
+
+def _in_words(value: Any) -> str:
+    from shoal.training.describe import describe, in_words
+
+    return in_words(describe(value))
 
 
 def whole_number(text: str) -> int:

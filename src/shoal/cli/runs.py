@@ -36,16 +36,16 @@ def evaluate_run(line: Line) -> None:
     import numpy as np
 
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
-    from shoal.core.struct import static_fields
     from shoal.training.playing import evaluate
     from shoal.training.policy import load_policies
     from shoal.training.records import score_summary
     from shoal.training.result import load_result
+    from shoal.training.settings import is_static_part
 
     arguments, given = line.options, line.env
     _, policies = load_policies(arguments.run, arguments.which, trust_source=arguments.trust_source)
     result = load_result(arguments.run)
-    if shaping := [name for name in given.sweep if name in static_fields(policies.env)]:
+    if shaping := [name for name in given.sweep if is_static_part(policies.env, name)]:
         raise ValueError(f"{shaping[0]} shapes the program: give one value at a time.")
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
@@ -289,10 +289,10 @@ def _env_of_run(options: argparse.Namespace) -> Named:
         return {}
     from shoal.training.folder import RunFolder
     from shoal.training.policy import check_complete
+    from shoal.training.spec import template
 
-    folder = RunFolder(options.run)
-    spec = check_complete(folder, trust_source=options.trust_source)
-    return {"env": spec.env}
+    spec = check_complete(RunFolder(options.run), trust_source=options.trust_source)
+    return {"env": template(spec).env}
 
 
 def _add_member(parser: Parser) -> None:

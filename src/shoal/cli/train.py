@@ -2,19 +2,24 @@
 
 import argparse
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from shoal.cli.parser import Given, Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.wraps import wrapped, wrapper_names
 
 EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
   shoal train ppo CartPole-v1 --num-envs 4,8 --hidden 128,128                       one run folder for each num_envs
   shoal train ppo CartPole-v1 --env.gravity 5,10,15 --seeds 8                       a sweep over environments
   shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own parts; sizes and memory
+  shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
   shoal train ppo --suite classic --seeds 16
   shoal train --resume runs/ppo-CartPole-v1
 
 `shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment.
+
+Wrappers:
 """
 ONLY_NEW = (
     "name",
@@ -24,6 +29,7 @@ ONLY_NEW = (
     "random",
     "init",
     "spec",
+    "wrap",
 )  # for no run that exists
 SPEC_OPTIONS = (
     "steps",
@@ -48,7 +54,7 @@ def train_parser() -> Parser:
         "AGENT ENV [options] [hyperparameters]",
         "Train a population: --seeds members for every combination of swept values, in one program. "
         "A comma list on a traced field is such a sweep; on a field that shapes the program, one run for each value.",
-        EXAMPLES,
+        EXAMPLES + fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  "),
         named=_named,
         opens_run=True,
     )
@@ -62,6 +68,12 @@ def train_parser() -> Parser:
     )
     what.add_argument("--seeds", type=whole_number, metavar="N", help="members for each setting (default 1)")
     what.add_argument("--seed", type=whole_number, metavar="N", help="the base of every random number (default 0)")
+    what.add_argument(
+        "--wrap",
+        action="append",
+        metavar="NAME:FIELD=X,...",
+        help="a wrapper around the environment, or around the wrappers before it; once for each",
+    )
     what.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
     what.add_argument(
@@ -119,19 +131,21 @@ def _named(options: argparse.Namespace) -> Named:
     if options.resume:
         from shoal.training.folder import RunFolder
         from shoal.training.policy import check_complete
+        from shoal.training.spec import template
 
-        spec = check_complete(RunFolder(options.resume), trust_source=options.trust_source)
-        agent, env = agent or spec.agent, env or spec.env
-    return {"agent": agent, "env": env}
+        made = template(check_complete(RunFolder(options.resume), trust_source=options.trust_source))
+        return {"agent": agent or made.agent, "env": env or made.env}
+    return {"agent": agent, "env": wrapped(env, options.wrap) if env else ""}
 
 
 def _train(line: Line) -> None:
     from shoal.studies.sweeps import plan_all, suite_of
 
     options = line.options
+    suite = [wrapped(env, options.wrap) for env in suite_of(options.suite)] if options.suite else []
     batch = plan_all(
         options.agent,
-        suite_of(options.suite) if options.suite else options.env,
+        suite or line.named["env"],
         title=options.suite or "",
         devices=options.devices,
         memory_limit_gb=options.memory_limit_gb,
@@ -149,9 +163,9 @@ def _repeat(line: Line) -> None:
     from shoal.training.jobs import job_from_spec
 
     options = line.options
-    for name in ("agent", "env", "suite", "preset", "random"):
+    for name in ("agent", "env", "suite", "preset", "random", "wrap"):
         if getattr(options, name):
-            what = f"--{name}" if name in ("suite", "preset", "random") else getattr(options, name)
+            what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} says what to run: leave {what} out.")
     job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
     plan = job.plan(options.devices, options.memory_limit_gb)

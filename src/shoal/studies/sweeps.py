@@ -24,6 +24,7 @@ from shoal.training.jobs import Job, make_job
 from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
+from shoal.training.settings import is_static_part, part
 from shoal.training.spec import file_name, run_name
 
 
@@ -191,8 +192,8 @@ def _variants(agent: str | Agent, env: str | Env, given: Mapping[str, Any]) -> I
     parts: dict[str, Any] = {}
     axes: dict[tuple[str, str], Sequence[Any]] = {}
     for prefix, value, registry in (("", agent, AGENTS), ("env_", env, ENVS)):
-        shaping = static_fields(_class_of(value, registry))
         swept = given.get(f"{prefix}sweep") or {}
+        shaping = {name for name in swept if _shapes(value, registry, name)}
         parts[f"{prefix}fields"] = given.get(f"{prefix}fields") or {}
         parts[f"{prefix}sweep"] = {name: values for name, values in swept.items() if name not in shaping}
         axes |= {(prefix, name): values for name, values in swept.items() if name in shaping}
@@ -209,5 +210,10 @@ def _variants(agent: str | Agent, env: str | Env, given: Mapping[str, Any]) -> I
         yield labels, {**parts, **fixed}
 
 
-def _class_of(value: Any, registry: Registry) -> type:
-    return registry[value].cls if isinstance(value, str) else type(value)
+def _shapes(value: Any, registry: Registry, path: str) -> bool:
+    """Whether a field shapes the program; that of a value inside by its path. An unknown one is not said here."""
+    if "." not in path:
+        return path in static_fields(registry[value].cls if isinstance(value, str) else value)
+    whole = registry[value].build() if isinstance(value, str) else value
+    part(whole, path, "env." * (registry is ENVS))  # which says what is not there
+    return is_static_part(whole, path)

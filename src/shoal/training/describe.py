@@ -164,6 +164,12 @@ def inside(described: Any, path: str = "") -> Iterator[tuple[str, Described]]:
         yield from inside(part, f"{path}.{name}" if path else str(name))
 
 
+def in_words(described: Described) -> str:
+    """What a value is, with the environment inside it: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
+    name, within = described.name.rpartition(":")[2], described.fields.get("env")
+    return f"{name}({in_words(within)})" if isinstance(within, Described) else name
+
+
 def to_json(described: Any) -> Any:
     """A description as JSON can hold it: `inf`, which JSON lacks, as a string that `from_json` reads back."""
     if isinstance(described, Described):

@@ -122,6 +122,11 @@ def hyperparameters(setting: Setting) -> dict[str, Hyperparameter]:
     return dict([*_walk(setting.agent), *_walk(setting.env, f"{ENV}.")])
 
 
+def hyperparameters_of(value: Any) -> dict[str, Hyperparameter]:
+    """Those of an agent or an environment alone, by paths from there on."""
+    return dict(_walk(value))
+
+
 def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
     """The traced fields of an agent or an environment, with the paths that lead to them from there.
 

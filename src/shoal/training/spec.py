@@ -19,6 +19,7 @@ from shoal.training.describe import (
     describe,
     describe_fields,
     from_json,
+    in_words,
     inside,
     name_of,
     python_number,
@@ -137,7 +138,7 @@ class RunSpec:
     @property
     def env_name(self) -> str:
         """The environment in a few words: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
-        return _in_words(Described("class", self.env, self.env_fields))
+        return in_words(Described("class", self.env, self.env_fields))
 
     @property
     def stem(self) -> str:
@@ -272,11 +273,6 @@ def _fields_of(value: Agent | Env) -> tuple[dict[str, Any], dict[str, list]]:
 
 def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}
-
-
-def _in_words(described: Described) -> str:
-    name, within = described.name.rpartition(":")[2], described.fields.get("env")
-    return f"{name}({_in_words(within)})" if isinstance(within, Described) else name
 
 
 def _flat(spec: RunSpec) -> dict[str, Any]:
