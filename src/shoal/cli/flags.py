@@ -36,10 +36,11 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
 
 def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
     """The flags of a value: its own numbers are the defaults, and those of values inside it have paths."""
+    from shoal.training.describe import python_number
     from shoal.training.settings import hyperparameters_of
 
     found = hyperparameters_of(value).items()
-    flags = (_flag(prefix, path, place.field, place.value, place.static) for path, place in found)
+    flags = (_flag(prefix, path, place.field, python_number(place.value), place.static) for path, place in found)
     return [flag for flag in flags if flag is not None]
 
 
@@ -88,9 +89,7 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
         return None  # the environment inside a wrapper, by name
     if default is dataclasses.MISSING or (is_static and default is None):
         return None  # holds what only Python can: a network, a space
-    if getattr(default, "ndim", None) == 0:
-        default = default.item()
-    elif not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
+    if not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
         return None  # an array, a function
     if names and not isinstance(default, str):
         default = names[default]

@@ -6,6 +6,7 @@ from textwrap import fill
 from typing import Any
 
 from shoal.cli.parser import Given, Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.search import read_search
 from shoal.cli.wraps import wrapped, wrapper_names
 
 EXAMPLES = """  shoal train ppo CartPole-v1
@@ -14,6 +15,7 @@ EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --env.gravity 5,10,15 --seeds 8                       a sweep over environments
   shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own parts; sizes and memory
   shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
+  shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
   shoal train ppo --suite classic --seeds 16
   shoal train --resume runs/ppo-CartPole-v1
 
@@ -27,6 +29,7 @@ ONLY_NEW = (
     "preset",
     "suite",
     "random",
+    "search",
     "init",
     "spec",
     "wrap",
@@ -78,6 +81,13 @@ def train_parser() -> Parser:
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
     what.add_argument(
         "--random", type=whole_number, metavar="N", help="settings drawn from the hyperparameters' ranges"
+    )
+    what.add_argument(
+        "--search",
+        action="append",
+        metavar="PATH=RANGE",
+        help="what --random draws, instead of all that declare a range: PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH "
+        "alone for the range that it declares; once for each",
     )
     what.add_argument("--init", metavar="RUN", help="begin with the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
@@ -153,8 +163,25 @@ def _train(line: Line) -> None:
         **_fields("", line.agent),
         **_fields("env_", line.env),
         **_spec_options(options),
+        **_search(line),
     )
     _run(options, batch)
+
+
+def _search(line: Line) -> dict[str, Any]:
+    """What `--random` draws; nothing where it is left to the hyperparameters."""
+    from shoal.training.settings import join
+
+    options = line.options
+    if not options.search:
+        return {}
+    if options.random is None:
+        raise ValueError("--search says what --random draws: give --random N too.")
+    ranges = read_search(options.search)
+    for path in join({**line.agent.fixed, **line.agent.sweep}, {**line.env.fixed, **line.env.sweep}):
+        if path in ranges:
+            raise ValueError(f"{path} is drawn, as --search says, and has a flag of its own: leave one of them out.")
+    return {"search": ranges}
 
 
 def _repeat(line: Line) -> None:
@@ -163,7 +190,7 @@ def _repeat(line: Line) -> None:
     from shoal.training.jobs import job_from_spec
 
     options = line.options
-    for name in ("agent", "env", "suite", "preset", "random", "wrap"):
+    for name in ("agent", "env", "suite", "preset", "random", "search", "wrap"):
         if getattr(options, name):
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} says what to run: leave {what} out.")

@@ -1,7 +1,7 @@
 """What a run would do: sizes, shapes, memory, schedule and an estimate of time, without compiling anything."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from shoal.training.plan import Plan
 from shoal.training.reading import read_json
 from shoal.training.settings import join
 from shoal.training.shapes import FILES
+
+SHOWN = 8  # values of a setting that is none of a grid
 
 
 def describe(plans: list[Plan], root: Path) -> str:
@@ -47,8 +49,14 @@ def _one(plan: Plan, root: Path) -> str:
         ("time", _time(plan, root)),
     ]
     swept = join(spec.sweep, spec.env_sweep)
+    rows[2:2] = [("settings", f"{name}: {_in_short(values)}") for name, values in spec.points.items()]
     rows[2:2] = [("sweep", f"{name}: {', '.join(map(str, values))}") for name, values in swept.items()]
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
+
+
+def _in_short(values: Sequence[Any]) -> str:
+    more = f", ... ({len(values)} values)" if len(values) > SHOWN else ""
+    return ", ".join(map(str, values[:SHOWN])) + more
 
 
 def _evaluations(plan: Plan) -> str:

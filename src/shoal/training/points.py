@@ -65,8 +65,10 @@ def from_draws(
 def _draws(
     count: int, seed: int, setting: Setting, path: str, place: Hyperparameter | None, given: Sequence | None
 ) -> list:
-    if is_static(setting, path) or place is None:
-        raise ValueError(f"{path} shapes the program, or is no number: it cannot be drawn.")
+    if is_static(setting, path):
+        raise ValueError(f"{path} shapes the program, so it cannot be drawn: sweep it, which is a run for each value.")
+    if place is None:
+        raise ValueError(f"{path} is no number: it cannot be drawn.")
     if given is None and place.search is None:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
     low, high, log = _range(path, *(given or place.search or ()))

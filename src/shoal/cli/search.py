@@ -1,0 +1,37 @@
+"""`--search learning_rate=log(1e-4,1e-1)`: what `--random` draws, and from which ranges."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.cli.flags import parse_number
+
+LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
+FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH alone for the range that it declares"
+
+
+def read_search(texts: Sequence[str]) -> dict[str, Any]:
+    """Ranges by path, as `shoal.train(search=...)` takes them. Raises ValueError for what is none."""
+    ranges: dict[str, Any] = {}
+    for text in texts:
+        path, equals, span = text.partition("=")
+        path = path.strip().replace("-", "_")
+        if not path or path in ranges:
+            raise ValueError(f"--search {text} {'names nothing' if not path else 'is given twice'}: write {FORMS}.")
+        ranges[path] = _range(text, path, span.strip()) if equals else None
+    return ranges
+
+
+def _range(text: str, path: str, span: str) -> tuple:
+    if "|" in span:
+        raise ValueError(
+            f"--search {text}: draws are numbers from a range. To try each of several values, write "
+            f"--{path.replace('_', '-')} {span.replace('|', ',')}."
+        )
+    found = LOG.fullmatch(span)
+    low, _, high = (found[1], "", found[2]) if found else span.partition("..")
+    try:
+        ends = parse_number(low), parse_number(high)
+    except (ValueError, OverflowError):
+        raise ValueError(f"--search {text} is no range: write {FORMS}.") from None
+    return (*ends, "log") if found else ends
