@@ -19,6 +19,7 @@ NUMBERS = (
 )
 LONG_NUMBERS = ["1" + "0" * 30, "9" * 5000]
 WORDS = ["", ",", "1,,2", "1,2,1", "true", "none", "64,64", "8x8", "a b", "é", "\0", "\udce9"]
+WORDS += ["FrameStack", "TimeLimit:max_steps=2", "Reseed:seeds=1,", "Randomize:=", "clip=1..2", "clip=log(,)", "n=.."]
 WORDS += ["--", "-", "=", "-h", "%s", "{}", "a" * 5000]
 PLACES = (
     "os:path os.path:join : a: :a .:X .. / /dev/zero /dev/zero:X /dev/null:X zoo: zoo:x zoo:../zoo/ppo x.py:X "
@@ -28,7 +29,7 @@ AGENTS = ["ppo", "dqn", "sac", "es", "q-learning"]
 ENVS = ["CartPole-v1", "Pendulum-v1", "MiniGrid-Empty-5x5-v0", "bsuite/catch/0"]
 OPTIONS = (
     "steps seeds seed preset suite resume name root records evaluations eval-episodes eval-max-steps prng block "
-    "devices memory-limit-gb threads no-cache no-figures help"
+    "devices memory-limit-gb threads no-cache no-figures help wrap search trust-source"
 )
 FIELDS = (
     "num-envs num_steps hidden learning-rate discount shared memory buffer-size batch-size clip num-minibatches "
