@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from shoal.core.spaces import MultiDiscrete as MultiDiscrete
     from shoal.core.spaces import Tuple as Tuple
     from shoal.core.struct import Number as Number
+    from shoal.core.struct import filled_by_bind as filled_by_bind
     from shoal.core.struct import hyper as hyper
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from shoal.grid.wrappers import StochasticAction as StochasticAction
     from shoal.grid.wrappers import SymbolicObs as SymbolicObs
     from shoal.grid.wrappers import ViewSize as ViewSize
+    from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
     from shoal.studies.runs import train as train
@@ -130,6 +132,7 @@ _HOME = {
     ),
     "shoal.core.struct": (
         "Number",
+        "filled_by_bind",
         "hyper",
         "static",
         "struct",
@@ -164,6 +167,7 @@ _HOME = {
         "SymbolicObs",
         "ViewSize",
     ),
+    "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",
         "bsuite",

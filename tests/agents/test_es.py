@@ -11,7 +11,7 @@ import pytest
 from shoal.agents.es import ES, describe, without_failures
 from shoal.core.env import Env, State
 from shoal.core.errors import UnknownNameError
-from shoal.core.keys import make_key
+from shoal.core.keys import is_key, make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct, to_arrays
@@ -21,7 +21,6 @@ from shoal.rollouts.evaluate import evaluate
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
-from shoal.training.placement import is_key
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
 

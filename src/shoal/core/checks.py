@@ -12,13 +12,21 @@ import numpy as np
 from jax.extend.core import Literal
 from jaxtyping import Array, Bool
 
+from shoal.core.checking import (
+    broken,
+    check_same_structure,
+    check_scalar,
+    check_value,
+    difference,
+    numbers,
+    same_shapes,
+    tracing,
+)
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckError
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Discrete, Space, explain, misfit, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
-
-REAL_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # between one compilation of a float computation and another
 
 
 def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
@@ -49,15 +57,8 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
 def _check_value(env: Any) -> None:
     if not isinstance(env, Env):
         raise CheckError(f"{env!r} is not an environment: derive its class from shoal's Env.")
+    check_value(env)
     name = type(env).__name__
-    if jax.tree_util.all_leaves([env]):
-        raise CheckError(f"{name} is not a value that JAX knows: write @struct above `class {name}`.")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(env):
-        if not isinstance(leaf, (bool, int, float, np.generic, np.ndarray, jax.Array)):
-            raise CheckError(
-                f"{name}{jax.tree_util.keystr(path)}={leaf!r} is not a number. Declare what shapes the program as "
-                "`name: str = static(...)`."
-            )
     for which in ("observation_space", "action_space"):
         space = getattr(env, which)
         if not isinstance(space, get_args(Space)):
@@ -78,35 +79,35 @@ def _check_hooks(env: Env, key: Key) -> None:
     _check_transition(env, state, result)
     reason = misfit(env.observation_space, _trace(env, "observe", lambda e, s: e.observe(s), state), "the observation")
     if reason:
-        raise _broken(env, "observe", f"disagrees with observation_space: {reason}")
+        raise broken(env, "observe", f"disagrees with observation_space: {reason}")
     _check_mask(env, _trace(env, "action_mask", lambda e, s: e.action_mask(s), state))
     carried = _trace(env, "carry_over", lambda e, old, new: e.carry_over(old, new), state, state)
-    _check_same_structure(env, "carry_over", state, carried)
+    check_same_structure(env, "carry_over", state, carried)
 
 
 def _check_spaces(env: Env) -> None:
     """Bounds may widen while the constants they follow from are traced; kind, shape and dtype may not."""
     for which in ("observation_space", "action_space"):
         traced = _trace(env, which, lambda e, which=which: zeros(getattr(e, which)))
-        if not _same_shapes(traced, zeros(getattr(env, which))):
-            raise _broken(env, which, "has another shape when constants are traced; build shapes from static fields")
+        if not same_shapes(traced, zeros(getattr(env, which))):
+            raise broken(env, which, "has another shape when constants are traced; build shapes from static fields")
 
 
 def _check_state(env: Env, state: Any) -> None:
     if not isinstance(state, State):
-        raise _broken(env, "init", f"gives a {type(state).__name__}; return a @struct class derived from State")
-    _check_array(env, "init", "time", state.time, jnp.int32, "start it as jnp.int32(0)")
+        raise broken(env, "init", f"gives a {type(state).__name__}; return a @struct class derived from State")
+    check_scalar(env, "init", "time", state.time, jnp.int32, "start it as jnp.int32(0)")
 
 
 def _check_transition(env: Env, state: State, result: Any) -> None:
     if not (isinstance(result, tuple) and len(result) == 4):
-        raise _broken(env, "transition", "must give four things: (state, reward, terminated, info)")
+        raise broken(env, "transition", "must give four things: (state, reward, terminated, info)")
     after, reward, terminated, info = result
-    _check_same_structure(env, "transition", state, after)
-    _check_array(env, "transition", "reward", reward, jnp.float32, "write jnp.float32(...) or .astype(jnp.float32)")
-    _check_array(env, "transition", "terminated", terminated, jnp.bool_, "write a comparison or jnp.bool_(...)")
+    check_same_structure(env, "transition", state, after)
+    check_scalar(env, "transition", "reward", reward, jnp.float32, "write jnp.float32(...) or .astype(jnp.float32)")
+    check_scalar(env, "transition", "terminated", terminated, jnp.bool_, "write a comparison or jnp.bool_(...)")
     if not isinstance(info, dict):
-        raise _broken(
+        raise broken(
             env, "transition", f"gives a {type(info).__name__} for info; return a dict, {{}} when there is none"
         )
 
@@ -117,50 +118,13 @@ def _check_mask(env: Env, mask: Any) -> None:
     space = env.action_space
     expected = (space.n,) if isinstance(space, Discrete) else mask.shape
     if mask.dtype != jnp.bool_ or mask.shape != expected:
-        raise _broken(env, "action_mask", f"gives {mask.dtype}{list(mask.shape)}; return bool{list(expected)}")
-
-
-def _check_array(env: Env, hook: str, what: str, given: Any, dtype: Any, advice: str) -> None:
-    if getattr(given, "shape", None) != () or given.dtype != dtype:
-        kind = f"{given.dtype}{list(given.shape)}" if hasattr(given, "shape") else type(given).__name__
-        raise _broken(env, hook, f"gives {what} as {kind}, not as a scalar {np.dtype(dtype)}: {advice}")
-
-
-def _check_same_structure(env: Env, hook: str, expected: Any, given: Any) -> None:
-    if jax.tree.structure(expected) != jax.tree.structure(given):
-        raise _broken(env, hook, f"gives another kind of state than init: {given}, not {expected}")
-    leaves = jax.tree_util.tree_leaves_with_path(expected)
-    for (path, before), after in zip(leaves, jax.tree.leaves(given), strict=True):
-        if not _same_shapes(before, after):
-            raise _broken(
-                env,
-                hook,
-                f"changes state{jax.tree_util.keystr(path)} from {before.dtype}{list(before.shape)}, which init gives, "
-                f"to {after.dtype}{list(after.shape)}; keep shape and dtype, so that a loop can carry the state",
-            )
-
-
-def _same_shapes(left: Any, right: Any) -> bool:
-    shapes, others = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (left, right))
-    return shapes == others
+        raise broken(env, "action_mask", f"gives {mask.dtype}{list(mask.shape)}; return bool{list(expected)}")
 
 
 def _trace(env: Env, hook: str, call: Callable[..., Any], *given: Any) -> Any:
     """What a hook would return, without computing it. Constants, state, action and noise are all traced."""
-    try:
+    with tracing("check_env", env, hook):
         return jax.eval_shape(call, env, *given)
-    except jax.errors.JAXTypeError as error:
-        raise _broken(
-            env,
-            hook,
-            "asks for the value of a traced number (`if`, `while`, `int()`, `float()`, a NumPy function). Use "
-            "jnp.where and jnp functions; what shapes the program is a `static` field",
-        ) from error
-    except Exception as error:
-        if "not a valid JAX type" in str(error):
-            raise _broken(env, hook, f"gives something that is neither an array nor a tree of them: {error}") from error
-        error.add_note(f"while check_env traced {type(env).__name__}.{hook}")
-        raise
 
 
 # What the hooks compute.
@@ -175,9 +139,9 @@ def _check_repeatable(env: Env, key: Key) -> None:
         "transition": lambda: env.transition(state, action, noise),
         "observe": lambda: env.observe(state),
     }.items():
-        where = _difference(call(), call(), exact=True)
+        where = difference(call(), call(), exact=True)
         if where is not None:
-            raise _broken(
+            raise broken(
                 env,
                 hook,
                 f"called twice with the same arguments gives two results (at {where or 'its value'}): draw from the "
@@ -209,7 +173,7 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
     batched = jax.tree.map(lambda x: x[0, 0], seen)
     state = env.init(key)
     eager = _one_step(env, env, state, (state, key))[1]
-    if _difference(eager, batched, exact=False) is not None:  # only then is it worth compiling, to say who is at odds
+    if difference(eager, batched, exact=False) is not None:  # only then is it worth compiling, to say who is at odds
         alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1])
         _compare(env, "eager calls", eager, "jit", alone)
         _compare(env, "jit", alone, "vmap", batched)
@@ -253,7 +217,7 @@ def _nudged(env: Env) -> Env:
 def _check_first(env: Env, first: dict[str, Any]) -> None:
     if not first["inside"]:
         reason = explain(env.observation_space, first["obs"], "the observation")
-        raise _broken(
+        raise broken(
             env, "observe", f"leaves observation_space at the start of an episode: {reason} {env.observation_space}"
         )
 
@@ -263,20 +227,20 @@ def _check_seen(env: Env, seen: dict[str, Any]) -> None:
     if step is not None:
         obs = jax.tree.map(lambda x: x[step], seen["obs"])
         reason = explain(env.observation_space, obs, "the observation")
-        raise _broken(
+        raise broken(
             env, "observe", f"leaves observation_space after {step + 1} steps: {reason} {env.observation_space}"
         )
     step = _first_failure(jnp.isfinite(seen["reward"]))
     if step is not None:
-        raise _broken(
+        raise broken(
             env, "transition", f"gives reward {seen['reward'][step]} after {step + 1} steps; it must be finite"
         )
     step = _first_failure(seen["counted"])
     if step is not None:
-        raise _broken(env, "transition", "changes state.time; leave it alone, each step already counts itself there")
+        raise broken(env, "transition", "changes state.time; leave it alone, each step already counts itself there")
     step = _first_failure(seen["allowed"])
     if step is not None:
-        raise _broken(env, "action_mask", f"allows no action at all after {step} steps; allow at least one")
+        raise broken(env, "action_mask", f"allows no action at all after {step} steps; allow at least one")
 
 
 def _first_failure(fine: Bool[Array, "T"]) -> int | None:
@@ -284,34 +248,12 @@ def _first_failure(fine: Bool[Array, "T"]) -> int | None:
 
 
 def _compare(env: Env, left: str, left_seen: Any, right: str, right_seen: Any) -> None:
-    where = _difference(left_seen, right_seen, exact=False)
+    where = difference(left_seen, right_seen, exact=False)
     if where is not None:
         raise CheckError(
             f"{type(env).__name__}: {left} and {right} disagree about the first step at {where}. A hook must not "
             "depend on how it is called: no NumPy randomness, no mutable attributes, no batched twin of its own."
         )
-
-
-def _difference(left: Any, right: Any, *, exact: bool) -> str | None:
-    """The path of the first leaf in which two trees differ; None when they do not."""
-    if jax.tree.structure(left) != jax.tree.structure(right):
-        return "its structure"
-    pairs = zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True)
-    for (path, a), b in pairs:
-        if not _equal(_numbers(a), _numbers(b), exact):
-            return jax.tree_util.keystr(path)
-    return None
-
-
-def _equal(a: np.ndarray, b: np.ndarray, exact: bool) -> bool:
-    if exact or not np.issubdtype(a.dtype, np.floating):
-        return np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating))
-    return np.allclose(a, b, equal_nan=True, **REAL_TOLERANCE)
-
-
-def _numbers(leaf: Any) -> np.ndarray:
-    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
 def _check_keys_are_used(env: Env, key: Key) -> None:
@@ -320,8 +262,8 @@ def _check_keys_are_used(env: Env, key: Key) -> None:
         if not _makes_keys(jax.make_jaxpr(draw)(key).jaxpr):
             continue
         drawn = jax.vmap(draw)(jax.random.split(key, 16))
-        if all((_numbers(leaf) == _numbers(leaf)[:1]).all() for leaf in jax.tree.leaves(drawn)):
-            raise _broken(
+        if all((numbers(leaf) == numbers(leaf)[:1]).all() for leaf in jax.tree.leaves(drawn)):
+            raise broken(
                 env, hook, "makes a key of its own, and 16 different keys give it the same result: draw from `key`"
             )
 
@@ -343,8 +285,4 @@ def _check_picture(env: Env, key: Key) -> None:
     except NotImplementedError:
         return
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
-        raise _broken(env, "render", f"gives {picture.dtype}{list(picture.shape)}; return uint8 [H, W, 3]")
-
-
-def _broken(env: Env, hook: str, what: str) -> CheckError:
-    return CheckError(f"{type(env).__name__}.{hook} {what}.")
+        raise broken(env, "render", f"gives {picture.dtype}{list(picture.shape)}; return uint8 [H, W, 3]")

@@ -16,7 +16,7 @@ class Unsuited(ValueError):
 
 
 class CheckError(AssertionError):
-    """An environment that breaks the contract: which hook, what it gave, and what to write instead."""
+    """An environment or an agent that breaks the contract: which hook, what it gave, and what to write instead."""
 
 
 class CheckpointError(ValueError):

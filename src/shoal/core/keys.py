@@ -7,7 +7,7 @@ asking for more evaluation cannot change training.
 
 import operator
 import zlib
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -58,6 +58,11 @@ def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
     if isinstance(seed_index, int) and not 0 <= seed_index < 2**32:
         raise ValueError(f"seed index {seed_index} is out of range: members are numbered from 0 to 2**32 - 1.")
     return jax.random.fold_in(stream(run_key, "member"), seed_index)
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array, which may be traced, holds typed random keys."""
+    return hasattr(x, "dtype") and jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_seed(seed: object) -> int:

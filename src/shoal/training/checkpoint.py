@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
-from shoal.core.keys import IMPLEMENTATIONS
+from shoal.core.keys import IMPLEMENTATIONS, is_key
 from shoal.training.disk import flush, named_errors
 from shoal.training.reading import arrays_in, damaged, opened, read_json, size_of
 from shoal.training.shapes import FILES, misfit
@@ -172,26 +172,22 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 def to_numpy(leaf: Any) -> np.ndarray:
     """A leaf as plain numbers; typed keys as their words."""
-    if _is_key(leaf):
+    if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
 def _fits(array: np.ndarray, like: Any) -> bool:
     """Whether an array has the shape of a leaf and numbers of its kind, in whatever precision."""
-    plain = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
+    plain = jax.eval_shape(jax.random.key_data, like) if is_key(like) else like
     return array.shape == plain.shape and array.dtype.kind == np.dtype(plain.dtype).kind
 
 
 def _from_numpy(array: np.ndarray, like: Any) -> Any:
-    if not _is_key(like):
+    if not is_key(like):
         return array.astype(like.dtype, copy=False)
     implementation = next(i for i in IMPLEMENTATIONS.values() if _key_dtype(i) == like.dtype)
     return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=implementation)
-
-
-def _is_key(leaf: Any) -> bool:
-    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _key_dtype(implementation: Any) -> Any:

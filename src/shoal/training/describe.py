@@ -30,6 +30,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
+from shoal.core.keys import is_key
 from shoal.core.registry import AGENTS, ENVS, USER_MODULE, Registry, import_file, import_module
 from shoal.core.struct import Struct
 from shoal.training.settings import is_filled_in, user_fields
@@ -198,7 +199,7 @@ def from_json(data: Any) -> Any:
 def python_number(value: Any) -> Any:
     """A single number of NumPy or JAX as Python's own; anything else as it is."""
     is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
-    return np.asarray(value).item() if is_single and not _is_key(value) else value
+    return np.asarray(value).item() if is_single and not is_key(value) else value
 
 
 def _describe_fields(value: Any) -> Described:
@@ -267,11 +268,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _is_small(array: Any) -> bool:
-    return not _is_key(array) and array.dtype.kind in "biufV" and array.size <= LARGEST_ARRAY
-
-
-def _is_key(array: Any) -> bool:
-    return isinstance(array, jax.Array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return not is_key(array) and array.dtype.kind in "biufV" and array.size <= LARGEST_ARRAY
 
 
 def _is_installed(file: Path) -> bool:

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from shoal.core.keys import is_key
 from shoal.training.host import SMALL_LOOP, usable_cores
 
 MEMBERS = PartitionSpec("members")
@@ -198,11 +199,6 @@ def accelerators(devices: int = 0) -> int:
     """How many devices with memory of their own a run spreads over; 1 on CPUs, whose cores share theirs."""
     seen = jax.local_devices()
     return 1 if seen[0].platform == "cpu" else min(devices or len(seen), len(seen))
-
-
-def is_key(x: Any) -> bool:
-    """Whether an array holds typed random keys."""
-    return jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def key_words(x: Any) -> np.ndarray:

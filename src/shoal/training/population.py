@@ -14,9 +14,8 @@ import numpy as np
 
 from shoal.core.agent import Metrics
 from shoal.core.env import Key
-from shoal.core.keys import stream
+from shoal.core.keys import is_key, stream
 from shoal.rollouts.evaluate import Evaluation
-from shoal.training.placement import is_key
 from shoal.training.plan import Plan
 from shoal.training.program import Member, begin, evaluator, reseed, rest, train_chunk
 from shoal.training.roster import Roster
