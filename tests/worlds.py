@@ -1,15 +1,17 @@
 """Worlds for tests: a small one whose every number can be worked out, and those of the registry, class by class."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Int
 
-from shoal.core.env import Env, State
+from shoal.core.env import LONGEST, Env, State
 from shoal.core.registry import ENVS
 from shoal.core.spaces import Box, Dict, Discrete
-from shoal.core.struct import Number, struct
+from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.envs.probes import Horizon
 
 
@@ -73,6 +75,57 @@ class DialedHorizon(Horizon):
     def transition(self, state, action, noise):
         del action
         return super().transition(state, jnp.int32(0), noise)
+
+
+@struct
+class SeveralState(State):
+    """A state of each world, of which one counts."""
+
+    parts: tuple
+
+
+@struct
+class Several(Env):
+    """One of several worlds, told by a number that is traced: a learner compiles once for all of them.
+
+    They have one kind of observation, in `observation_space`, and one kind of action, and no noise.
+    """
+
+    worlds: tuple = ()
+    which: Number = 0
+    max_steps: Number | None = None
+    observation_space: Any = static(None)
+
+    @classmethod
+    def of(cls, worlds, observation_space):
+        """The first of them, with the shortest time limit: as an agent is fitted to all."""
+        limit = min((world.max_steps for world in worlds if world.max_steps is not None), default=None)
+        return cls(worlds=worlds, max_steps=limit, observation_space=observation_space)
+
+    def only(self, which):
+        """One of them."""
+        limit = None if self.max_steps is None else self.worlds[which].max_steps or LONGEST
+        return to_arrays(self.replace(which=which, max_steps=limit))
+
+    @property
+    def action_space(self):
+        return self.worlds[0].action_space
+
+    def init(self, key):
+        return SeveralState(jnp.int32(0), tuple(world.init(key) for world in self.worlds))
+
+    def transition(self, state, action, noise):
+        pairs = zip(self.worlds, state.parts, strict=True)
+        results = [world.transition(part.replace(time=state.time), action, None) for world, part in pairs]
+        parts, rewards, ends, _ = zip(*results, strict=True)
+        return state.replace(parts=parts), self._one(rewards), self._one(ends), {}
+
+    def observe(self, state):
+        seen = [world.observe(part) for world, part in zip(self.worlds, state.parts, strict=True)]
+        return self._one(seen).astype(self.observation_space.dtype)
+
+    def _one(self, of_each):
+        return jnp.stack(of_each)[self.which]
 
 
 def play(env, actions, noises, key):

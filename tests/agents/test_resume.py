@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shoal
-from agents.test_contract import bound, playable, unbound
+from learners import bound, playable, unbound
 from shoal.core.registry import AGENTS, make
 from shoal.training import checkpoint
 from tiny import SILENT
