@@ -84,5 +84,5 @@ def _check_shapes(plan: Plan, weights: Any) -> None:
             said = [table[name][0] if name in table else "absent" for table in (there, here)]
             raise ValueError(
                 f"the policies of {plan.spec.init['run']} do not fit: {name} is {said[0]} there and {said[1]} here. "
-                f"Give the agent the same network, and an environment with the same spaces."
+                f"Give the agent the same network and normalize_observation, and an environment with the same spaces."
             )
