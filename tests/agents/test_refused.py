@@ -101,7 +101,7 @@ def world(env):
     return make(env) if isinstance(env, str) else env
 
 
-@pytest.mark.parametrize("name", ["ppo", "es"])
+@pytest.mark.parametrize("name", ["ppo", "es", "dqn", "pqn", "sac"])
 def test_categories_are_not_normalized(name):
     with pytest.raises(ValueError, match="arrays of numbers, not images of categories"):
         AGENTS[name].build(normalize_observation=True).bind(ImgObs(make("MiniGrid-Empty-5x5-v0")))

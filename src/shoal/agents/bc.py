@@ -14,6 +14,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
@@ -22,6 +23,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, 
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
@@ -38,6 +40,7 @@ class BCState(Struct):
     key: Key
     weights: Weights
     optimizer: Any  # over the weights as one flat vector
+    obs_stats: RunningStats | None = None  # of the demonstrations
 
 
 @struct
@@ -45,6 +48,7 @@ class BCPolicy(Struct):
     """What acting needs."""
 
     weights: Weights
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @agent("bc")
@@ -59,7 +63,8 @@ class BC(Agent):
         teacher = shoal.load("zoo:ppo/CartPole-v1")
         shoal.train(BC(demonstrations=shoal.record(teacher, 2_000)), "CartPole-v1", steps=200_000)
 
-    The network is that of `ppo` with one torso, so its weights fit there too.
+    The network is that of `ppo` with one torso, so its weights fit there too. Observations are normalized by the
+    statistics of all demonstrations, taken once, before the first update.
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -76,6 +81,7 @@ class BC(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
+    normalize_observation: bool = normalization_field()
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -99,10 +105,12 @@ class BC(Agent):
         return self.batch_size * self.num_batches
 
     def init(self, key: Key, env: Env) -> BCState:
-        """Fresh weights."""
+        """Fresh weights, and the statistics of the demonstrations: they stay the same, as what is learned from does."""
         key, k_weights, k_env = jax.random.split(key, 3)
-        weights = self._net.init(k_weights, jax.tree.map(lambda x: x[None], env.reset(k_env)[0]))
-        return BCState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]))
+        stats = updated(first_stats(self), self.demonstrations.obs, axes=1)
+        obs = jax.tree.map(lambda x: x[None], env.reset(k_env)[0])
+        weights = self._net.init(k_weights, normalized(stats, obs))
+        return BCState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), stats)
 
     def update(self, state: BCState, env: Env, clock: Int[Array, ""]) -> tuple[BCState, Metrics]:
         """Descend over batches of recorded steps."""
@@ -118,26 +126,28 @@ class BC(Agent):
 
         def step(carry: tuple[Array, Any], index: Int[Array, "B"]) -> tuple[tuple[Array, Any], dict[str, Array]]:
             flat, optimizer = carry
-            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], self.demonstrations))
+            rows = jax.tree.map(lambda x: x[index], self.demonstrations)
+            rows = rows.replace(obs=normalized(state.obs_stats, rows.obs))
+            slope, losses = gradient(flat, rows)
             change, optimizer = self._optimizer.update(slope, optimizer)
             return (flat - rate * (change + self.weight_decay * flat), optimizer), losses
 
         (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
-        state = BCState(state.age + 1, key, unravel(flat), optimizer)
+        state = BCState(state.age + 1, key, unravel(flat), optimizer, state.obs_stats)
         return state, Metrics(EpisodeStats.zero(), jax.tree.map(jnp.mean, losses))
 
     def act(
         self, state: BCState | BCPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The likeliest action when greedy, a draw otherwise."""
-        policy = self._policy(state.weights, obs, mask)
+        policy = self._policy(state.weights, normalized(state.obs_stats, obs), mask)
         action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
         space = self.action_space
         return (jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)), carry
 
     def policy_state(self, state: BCState) -> BCPolicy:
-        """Weights."""
-        return BCPolicy(state.weights)
+        """Weights and observation statistics."""
+        return BCPolicy(state.weights, state.obs_stats)
 
     def _loss(self, weights: Weights, rows: Demonstrations) -> tuple[Float[Array, ""], dict[str, Array]]:
         policy = self._policy(weights, rows.obs, rows.mask)

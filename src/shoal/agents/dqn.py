@@ -13,7 +13,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, steps_of
+from shoal.agents.normalization import first_stats, normalized, updated
+from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, normalized_batch, steps_of
 from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -27,6 +28,7 @@ from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
 from shoal.ops.gradients import adam, clip_norm, follow
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, passed, progress
 from shoal.rollouts.rollout import Worlds
 
@@ -48,6 +50,7 @@ class DQNState(Struct):
     worlds: Worlds
     replay: Replay
     priorities: Priorities | None
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @struct
@@ -56,6 +59,7 @@ class DQNPolicy(Struct):
 
     age: Int[Array, ""]
     weights: Weights
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @agent("dqn")
@@ -143,7 +147,8 @@ class DQN(ReplayAgent):
         key, k_weights, k_worlds = jax.random.split(key, 3)
         worlds = self.rollout.init(env, k_worlds)
         seen = Observed(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
-        weights = self._net.init(k_weights, seen.obs)
+        stats = first_stats(self)
+        weights = self._net.init(k_weights, normalized(stats, seen.obs))
         replay = self.empty_replay(seen, jnp.int32(0))
         return DQNState(
             age=jnp.int32(0),
@@ -154,6 +159,7 @@ class DQN(ReplayAgent):
             worlds=worlds,
             replay=replay,
             priorities=Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None,
+            obs_stats=stats,
         )
 
     def update(self, state: DQNState, env: Env, clock: Int[Array, ""]) -> tuple[DQNState, Metrics]:
@@ -163,7 +169,13 @@ class DQN(ReplayAgent):
             env, state.worlds, self._behavior(state), self._noise(state, k_noise), k_worlds
         )
         replay = state.replay.add(steps_of(trajectory), clock)
-        state = state.replace(key=key, worlds=worlds, replay=replay, priorities=self._admit(state, replay, clock))
+        state = state.replace(
+            key=key,
+            worlds=worlds,
+            replay=replay,
+            priorities=self._admit(state, replay, clock),
+            obs_stats=updated(state.obs_stats, trajectory.obs),
+        )
         due = self.gradient_steps_due(state.age, self.n_step)
         state, losses = self._train(state, due, clock, k_train)
         state = state.replace(target=self._refreshed(state), age=state.age + 1)
@@ -175,26 +187,26 @@ class DQN(ReplayAgent):
         """The best action when greedy; otherwise as in training, with the exploration of this age."""
         k_weights, k_dice = jax.random.split(key)
         noise = None if greedy else self._net.draw_noise(k_weights, state.weights, ())
-        worth = self.worth(state.weights, obs, noise)
+        worth = self.worth(state.weights, normalized(state.obs_stats, obs), noise)
         epsilon = 0.0 if greedy or self.noisy else self._epsilon(state.age, 0)
         dice = draw_dice(k_dice, (), self.action_space.n)
         return epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype), carry
 
     def worth(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
-        """The expected return of every action."""
+        """The expected return of every action, for observations as the network reads them."""
         return self._mean(self._net(weights, obs, noise))
 
     def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
         """The expected return of the best action, were all allowed."""
-        return jnp.max(self.worth(state.weights, obs), axis=-1)
+        return jnp.max(self.worth(state.weights, normalized(state.obs_stats, obs)), axis=-1)
 
     def with_policy(self, state: DQNState, policy: DQNPolicy) -> DQNState:
-        """A fresh member that begins with these weights, in its targets too."""
-        return state.replace(weights=policy.weights, target=policy.weights)
+        """A fresh member that begins with these weights, in its targets too, and observation statistics."""
+        return state.replace(weights=policy.weights, target=policy.weights, obs_stats=policy.obs_stats)
 
     def policy_state(self, state: DQNState) -> DQNPolicy:
-        """Weights and age."""
-        return DQNPolicy(state.age, state.weights)
+        """Weights, age and observation statistics."""
+        return DQNPolicy(state.age, state.weights, state.obs_stats)
 
     # What happens inside an update, in order.
 
@@ -208,6 +220,7 @@ class DQN(ReplayAgent):
 
     def _behavior(self, state: DQNState) -> Any:
         def behave(obs, mask, noise, carry):
+            obs = normalized(state.obs_stats, obs)
             if self.noisy:
                 action = greedy(self.worth(state.weights, obs, noise), mask)
             else:
@@ -246,7 +259,7 @@ class DQN(ReplayAgent):
             flat, optimizer, priorities, total = loop
             k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._draw(state, priorities, k_index, newest, usable)
-            batch = state.replay.take(index, self.discount, self.n_step)
+            batch = normalized_batch(state.obs_stats, state.replay.take(index, self.discount, self.n_step))
             slope, (surprise, losses) = gradient(flat, state.target, batch, weight, k_noise)
             change, optimizer = self._change(clip_norm(slope, self.max_grad_norm), optimizer)
             if priorities is not None:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.agents.normalization import first_stats, normalization_field, normalized
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key, State, episode_limit
 from shoal.core.keys import make_key
@@ -23,7 +24,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import TORSOS, check_numbers, chosen_torso
+from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
@@ -112,7 +113,7 @@ class ES(Agent):
     memory_size: int = static(16)
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
-    normalize_observation: bool = static(False, choices=(False, True))
+    normalize_observation: bool = normalization_field()
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -126,8 +127,6 @@ class ES(Agent):
         head_size(env.action_space)
         if self.episode_steps < 0:
             raise ValueError(f"episode_steps={self.episode_steps} must not be negative; 0 means the world's own limit.")
-        if self.normalize_observation:
-            check_numbers(env.observation_space)
         if isinstance(env.action_space, Box):
             refuse_ignored(self, "where actions are numbers", "sample_actions")
         else:
@@ -165,10 +164,8 @@ class ES(Agent):
         """A search around fresh weights."""
         del env
         key, k_weights, k_search = jax.random.split(key, 3)
-        example = self._example()
-        center, _ = ravel_pytree(self._controller.init(k_weights, example))
-        stats = RunningStats.zero(example) if self.normalize_observation else None
-        return ESState(jnp.int32(0), key, self.evolution.init(k_search, center, self.sigma), stats)
+        center, _ = ravel_pytree(self._controller.init(k_weights, self._example()))
+        return ESState(jnp.int32(0), key, self.evolution.init(k_search, center, self.sigma), first_stats(self))
 
     def update(self, state: ESState, env: Env, clock: Int[Array, ""]) -> tuple[ESState, Metrics]:
         """One generation: ask for candidates, let them play, tell what they were worth."""
@@ -201,7 +198,7 @@ class ES(Agent):
     ) -> tuple[Any, Any]:
         """What the searched-for controller does; it draws its choices only where it was trained to."""
         policy = self.policy_state(state) if isinstance(state, ESState) else state
-        head, carry = self._controller.apply(policy.weights, _normalize(policy.obs_stats, obs), carry)
+        head, carry = self._controller.apply(policy.weights, normalized(policy.obs_stats, obs), carry)
         noise = draw_noise(self.action_space, key, ()) if self.sample_actions and not greedy else None
         return self._action(head, noise, mask), carry
 
@@ -223,7 +220,7 @@ class ES(Agent):
         def step(loop: tuple[Int[Array, ""], Lives]) -> tuple[Int[Array, ""], Lives]:
             t, lives = loop
             obs, mask = jax.vmap(env.observe)(lives.state), jax.vmap(env.action_mask)(lives.state)
-            head, carry = self._heads(weights, _normalize(stats, obs), lives.carry)
+            head, carry = self._heads(weights, normalized(stats, obs), lives.carry)
             action = self._action(head, self._action_noise(jax.random.fold_in(k_act, t)), mask)
             env_noise = self._shared(draw_env_noise(env, jax.random.fold_in(k_env, t), self._chances))
             after, reward, terminated, truncated, _ = jax.vmap(env.advance)(lives.state, action, env_noise)
@@ -289,8 +286,7 @@ class ES(Agent):
         return ravel_pytree(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes))[1](flat)
 
     def _example(self) -> Any:
-        obs = zeros(self.observation_space)
-        return jax.tree.map(lambda x: x.astype(jnp.float32), obs) if self.normalize_observation else obs
+        return normalized(first_stats(self), zeros(self.observation_space))
 
     def _action(self, head: Float[Array, "*axes A"], noise: Any, mask: Any) -> Array:
         space = self.action_space
@@ -362,10 +358,6 @@ def _seen(lives: Lives, stats: RunningStats) -> RunningStats:
     n = jnp.maximum(count, 1)
     mean = jax.tree.map(lambda old, x: old + x / n, stats.mean, first)
     return RunningStats(count, mean, jax.tree.map(lambda x, square: jnp.maximum(square - x**2 / n, 0), first, second))
-
-
-def _normalize(stats: RunningStats | None, obs: Any) -> Any:
-    return obs if stats is None else stats.normalize(obs)
 
 
 def _within(space: Box, x: Float[Array, "*axes A"], squash: str) -> Array:

@@ -16,6 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
@@ -25,7 +26,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import TORSOS, check_numbers, chosen_torso, is_dense
+from shoal.nn.torso_choice import TORSOS, chosen_torso, is_dense
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
@@ -124,7 +125,7 @@ class PPO(Agent):
     surrogate: Any = static("clipped", choices=tuple(SURROGATES))
     value_loss: Any = static("clipped", choices=tuple(VALUE_LOSSES))
     normalize_advantage: bool = static(True, choices=(False, True))
-    normalize_observation: bool = static(False, choices=(False, True))
+    normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))
     shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic, or envs with memory")
     reset: str = static("bank", choices=("bank", "exact"))
@@ -140,8 +141,6 @@ class PPO(Agent):
         self._check_sizes()
         head_size(env.action_space)
         check_real(env.action_space)
-        if self.normalize_observation:
-            check_numbers(env.observation_space)
         if not isinstance(env.action_space, Box):
             refuse_ignored(self, "where actions are choices", "noise_correlation", "log_std_init")
         if self.memory == "none":
@@ -176,18 +175,17 @@ class PPO(Agent):
         """Fresh weights and worlds."""
         key, k_weights, k_worlds = jax.random.split(key, 3)
         worlds = self.rollout.init(env, k_worlds)
-        obs = jax.vmap(env.observe)(worlds.state)
-        weights = self._nets.init(k_weights, self._floats(obs))
+        stats = first_stats(self)
+        weights = self._nets.init(k_weights, normalized(stats, jax.vmap(env.observe)(worlds.state)))
         if "log_std" in weights:
             weights["log_std"] = weights["log_std"] + self.log_std_init
-        one_obs = jax.tree.map(lambda x: x[0], obs)
         return PPOState(
             age=jnp.int32(0),
             key=key,
             weights=weights,
             optimizer=self._optimizer.init(ravel_pytree(weights)[0]),
             worlds=worlds,
-            obs_stats=RunningStats.zero(one_obs) if self.normalize_observation else None,
+            obs_stats=stats,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
             discounted_return=jnp.zeros(self.num_envs, jnp.float32) if self.normalize_reward else None,
             carry=self._nets.initial_carry((self.num_envs,)),
@@ -209,14 +207,13 @@ class PPO(Agent):
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
         weights, optimizer, losses = self._descend(state, batch, k_shuffle)
-        obs_stats = state.obs_stats and state.obs_stats.update(trajectory.obs, axes=2)
         state = state.replace(
             age=state.age + 1,
             key=key,
             weights=weights,
             optimizer=optimizer,
             worlds=worlds,
-            obs_stats=obs_stats,
+            obs_stats=updated(state.obs_stats, trajectory.obs),
             return_stats=return_stats,
             discounted_return=discounted_return,
             carry=Carry(actor_carry, critic_carry),
@@ -237,7 +234,7 @@ class PPO(Agent):
 
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
         """The critic's value of observations; with memory, of those that begin an episode."""
-        return self._nets.value(state.weights, self._normalize(state, obs))
+        return self._nets.value(state.weights, normalized(state.obs_stats, obs))
 
     def policy_state(self, state: PPOState) -> PPOPolicy:
         """Weights and observation statistics."""
@@ -273,7 +270,7 @@ class PPO(Agent):
 
     def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
         action, policy = trajectory.kept
-        obs = self._normalize(state, trajectory.obs)
+        obs = normalized(state.obs_stats, trajectory.obs)
         value, next_value, critic_carry = self._values(state, trajectory)
 
         def estimate(reward, value, next_value, terminated, done):
@@ -317,8 +314,8 @@ class PPO(Agent):
         steps = self.num_steps
         seen = jax.tree.map(lambda obs, last: jnp.concatenate([obs, last[None]]), trajectory.obs, trajectory.last_obs)
         is_first = jnp.concatenate([trajectory.is_first, trajectory.done[-1:]])
-        value, carries = self._nets.values(state.weights, self._normalize(state, seen), is_first, state.carry)
-        final_obs = self._normalize(state, trajectory.final_obs)
+        value, carries = self._nets.values(state.weights, normalized(state.obs_stats, seen), is_first, state.carry)
+        final_obs = normalized(state.obs_stats, trajectory.final_obs)
         final_value = self._nets.value(state.weights, final_obs, before_cuts(trajectory, carries))
         after = successor_value(trajectory, value[:steps], value[steps], final_value)
         held = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
@@ -393,14 +390,8 @@ class PPO(Agent):
         return self.learning_rate * linear(1.0, 1 - self.anneal, progress(age, self.steps_per_update, self.horizon))
 
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
-        policy, carry = self._nets.act(state.weights, self._normalize(state, obs), carry)
+        policy, carry = self._nets.act(state.weights, normalized(state.obs_stats, obs), carry)
         return restricted(policy, mask), carry
-
-    def _normalize(self, state: PPOState | PPOPolicy, obs: Any) -> Any:
-        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
-
-    def _floats(self, obs: Any) -> Any:
-        return jax.tree.map(lambda x: x.astype(jnp.float32), obs) if self.normalize_observation else obs
 
     def _to_world(self, action: Array) -> Array:
         space = self.action_space

@@ -13,6 +13,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -24,6 +25,7 @@ from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, successor_value
@@ -40,6 +42,7 @@ class PQNState(Struct):
     weights: Weights
     optimizer: Any  # over the weights as one flat vector
     worlds: Worlds
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @struct
@@ -48,6 +51,7 @@ class PQNPolicy(Struct):
 
     age: Int[Array, ""]
     weights: Weights
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @struct
@@ -90,6 +94,7 @@ class PQN(Agent):
     layer_norm: bool = static(True, choices=(False, True))
     torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
     network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
+    normalize_observation: bool = normalization_field()
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
@@ -122,18 +127,20 @@ class PQN(Agent):
         """Fresh weights and worlds."""
         key, k_weights, k_worlds = jax.random.split(key, 3)
         worlds = self.rollout.init(env, k_worlds)
-        weights = self._net.init(k_weights, jax.vmap(env.observe)(worlds.state))
-        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), worlds)
+        stats = first_stats(self)
+        weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(worlds.state)))
+        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), worlds, stats)
 
     def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
-        """Roll out, work out returns, and descend over shuffled minibatches."""
+        """Roll out, work out returns, and descend over shuffled minibatches, all by the statistics from before."""
         del clock
         key, k_dice, k_worlds, k_shuffle = jax.random.split(state.key, 4)
         dice = draw_dice(k_dice, (self.num_steps, self.num_envs), self.action_space.n)
         noise = dice, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
         worlds, trajectory, _ = self.rollout.collect(env, state.worlds, self._behavior(state), noise, k_worlds)
         weights, optimizer, losses = self._descend(state, self._batch(state, trajectory), k_shuffle)
-        return PQNState(state.age + 1, key, weights, optimizer, worlds), Metrics(trajectory.episodes(), losses)
+        stats = updated(state.obs_stats, trajectory.obs)
+        return PQNState(state.age + 1, key, weights, optimizer, worlds, stats), Metrics(trajectory.episodes(), losses)
 
     def act(
         self, state: PQNState | PQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -141,27 +148,27 @@ class PQN(Agent):
         """The best action when greedy; otherwise as in training, with the exploration of this age."""
         epsilon = 0.0 if greedy else self._epsilon(state.age, 0)
         dice = draw_dice(key, (), self.action_space.n)
-        action = epsilon_greedy(self.worth(state.weights, obs), epsilon, dice, mask)
+        action = epsilon_greedy(self.worth(state.weights, normalized(state.obs_stats, obs)), epsilon, dice, mask)
         return action.astype(self.action_space.dtype), carry
 
     def worth(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
-        """The expected return of every action."""
+        """The expected return of every action, for observations as the network reads them."""
         return self._net(weights, obs)[..., 0]
 
     def value(self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None) -> Float[Array, "*axes"]:
         """The expected return of the best action."""
-        return jnp.max(allowed(self.worth(state.weights, obs), mask), axis=-1)
+        return jnp.max(allowed(self.worth(state.weights, normalized(state.obs_stats, obs)), mask), axis=-1)
 
     def policy_state(self, state: PQNState) -> PQNPolicy:
-        """Weights and age."""
-        return PQNPolicy(state.age, state.weights)
+        """Weights, age and observation statistics."""
+        return PQNPolicy(state.age, state.weights, state.obs_stats)
 
     # What happens inside an update, in order.
 
     def _behavior(self, state: PQNState) -> Any:
         def behave(obs, mask, noise, carry):
             dice, epsilon = noise
-            worth = self.worth(state.weights, obs)
+            worth = self.worth(state.weights, normalized(state.obs_stats, obs))
             action = epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype)
             return action, jnp.max(allowed(worth, mask), axis=-1), carry
 
@@ -180,7 +187,7 @@ class PQN(Agent):
 
         columns = (trajectory.reward, next_value, trajectory.terminated, trajectory.done)
         target = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
-        batch = Batch(trajectory.obs, trajectory.action, target)
+        batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target)
         return jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
 
     def _descend(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.core.agent import Agent, Metrics
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.distributions import draw_noise, uniform_action
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, steps_taken, whole
 from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, final_slots
 
@@ -45,6 +47,9 @@ class ReplayAgent(Agent):
     An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
     are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. Subclasses
     declare a field again to give it another default.
+
+    The replay holds observations as they are. Where they are normalized, what a rollout collected counts in the
+    statistics before the gradient steps, which normalize each batch anew.
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -60,6 +65,7 @@ class ReplayAgent(Agent):
     num_steps: int = static(4, help="steps of each environment in one update")
     max_batch_size: int = static(0, help="0: the largest batch_size of the run")
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
+    normalize_observation: bool = normalization_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
 
@@ -120,10 +126,11 @@ class ReplayAgent(Agent):
         age: Int[Array, ""],
         clock: Int[Array, ""],
         key: Key,
+        stats: RunningStats | None = None,
     ) -> tuple[Learner, Losses, Int[Array, ""]]:
         """(learner after the gradient steps that are due, their mean losses, how many steps that were).
 
-        Batches are drawn uniformly. `key` is consumed.
+        Batches are drawn uniformly and normalized by `stats`. `key` is consumed.
         """
         newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
         share = batch_shares(self.batch_size, self.max_batch_size)
@@ -131,7 +138,8 @@ class ReplayAgent(Agent):
         def step(i: Array, learner: Any) -> tuple[Any, Losses]:
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
             index = replay.uniform(k_index, self.max_batch_size, newest, usable)
-            return gradient_step(learner, replay.take(index, self.discount), share, k_learn)
+            batch = normalized_batch(stats, replay.take(index, self.discount))
+            return gradient_step(learner, batch, share, k_learn)
 
         def add(i: Array, loop: tuple[Any, Losses]) -> tuple[Any, Losses]:
             learner, losses = step(i, loop[0])
@@ -152,6 +160,7 @@ class ReplayState(Struct):
     learner: Any  # what gradient steps change
     worlds: Worlds
     replay: Replay
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @struct
@@ -160,17 +169,26 @@ class ReplayActorCritic(ReplayAgent):
 
     @abc.abstractmethod
     def fresh_learner(self, key: Key, obs: Any, action: Array) -> Any:
-        """Weights and what else gradient steps change; `obs` [E] and one `action` are examples. `key` is consumed."""
+        """Weights and what else gradient steps change; `key` is consumed.
+
+        `obs` [E], as networks read them, and one `action` are examples.
+        """
 
     @abc.abstractmethod
     def explore(self, learner: Any, observed: Observed, noise: Array) -> Array:
-        """Actions [E] of the policy as it explores, given noise of `nn.distributions.draw_noise`."""
+        """Actions [E] of the policy as it explores, given noise of `nn.distributions.draw_noise`.
+
+        What was observed comes as networks read it.
+        """
 
     @abc.abstractmethod
     def learn(
         self, learner: Any, batch: Transitions, share: Float[Array, "B"], key: Key
     ) -> tuple[Any, dict[str, Array]]:
-        """A gradient step: (learner after it, losses to log). `share` weighs the samples. `key` is consumed."""
+        """A gradient step: (learner after it, losses to log). `share` weighs the samples. `key` is consumed.
+
+        Observations of the batch come as networks read them.
+        """
 
     def init(self, key: Key, env: Env) -> ReplayState:
         """A fresh learner, environments, and an empty buffer."""
@@ -178,8 +196,9 @@ class ReplayActorCritic(ReplayAgent):
         worlds = self.rollout.init(env, k_worlds)
         observed = Observed(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
         action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
-        replay = self.empty_replay(observed, action)
-        return ReplayState(jnp.int32(0), key, self.fresh_learner(k_learner, observed.obs, action), worlds, replay)
+        replay, stats = self.empty_replay(observed, action), first_stats(self)
+        learner = self.fresh_learner(k_learner, normalized(stats, observed.obs), action)
+        return ReplayState(jnp.int32(0), key, learner, worlds, replay, stats)
 
     def update(self, state: ReplayState, env: Env, clock: Int[Array, ""]) -> tuple[ReplayState, Metrics]:
         """Roll out, store, and make the gradient steps that are due."""
@@ -187,8 +206,9 @@ class ReplayActorCritic(ReplayAgent):
         noise = self._action_noise(state.age, k_noise)
         worlds, trajectory, _ = self.rollout.collect(env, state.worlds, self._behavior(state), noise, k_worlds)
         replay = state.replay.add(steps_of(trajectory), clock)
-        learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, k_train)
-        state = ReplayState(state.age + 1, key, learner, worlds, replay)
+        stats = updated(state.obs_stats, trajectory.obs)
+        learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, k_train, stats)
+        state = ReplayState(state.age + 1, key, learner, worlds, replay, stats)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
     def _action_noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Bool[Array, "T"]]:
@@ -200,7 +220,7 @@ class ReplayActorCritic(ReplayAgent):
     def _behavior(self, state: ReplayState) -> Any:
         def behave(obs, mask, noise, carry):
             noise, is_uniform = noise
-            chosen = self.explore(state.learner, Observed(obs, mask), noise)
+            chosen = self.explore(state.learner, Observed(normalized(state.obs_stats, obs), mask), noise)
             action = jnp.where(is_uniform, uniform_action(self.action_space, noise, mask), chosen)
             return action.astype(self.action_space.dtype), None, carry
 
@@ -218,6 +238,12 @@ def steps_of(trajectory: Trajectory) -> Steps:
         finals=Observed(trajectory.final_obs, trajectory.final_mask),
         final_slot=trajectory.final_slot,
     )
+
+
+def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transitions:
+    """Samples whose observations, which a replay holds as they are, are as networks read them."""
+    seen, after = (x.replace(obs=normalized(stats, x.obs)) for x in (batch.seen, batch.next_seen))
+    return batch.replace(seen=seen, next_seen=after)
 
 
 def critic_loss(

@@ -14,6 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from shoal.agents.normalization import normalized
 from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
@@ -27,6 +28,7 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Transitions
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
 
 Weights = Any
@@ -55,6 +57,7 @@ class SACPolicy(Struct):
     actor: Weights
     critics: Weights
     log_alpha: Float[Array, ""]
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @agent("sac")
@@ -119,7 +122,8 @@ class SAC(ReplayActorCritic):
         self, state: ReplayState | SACPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The middle of the policy when greedy (its likeliest choice, for discrete actions), a draw otherwise."""
-        policy = self._policy(self.policy_state(state).actor, Observed(obs, mask))
+        known = self.policy_state(state)
+        policy = self._policy(known.actor, Observed(normalized(known.obs_stats, obs), mask))
         action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
         return action.astype(self.action_space.dtype), carry
 
@@ -128,24 +132,25 @@ class SAC(ReplayActorCritic):
 
         In a box, of the middle of the policy, without the entropy of the next action.
         """
-        known, seen = self.policy_state(state), Observed(obs, None)
+        known = self.policy_state(state)
+        seen = Observed(normalized(known.obs_stats, obs), None)
         if isinstance(self.action_space, Discrete):
             return self._soft_value(known.actor, known.critics, self._alpha(known), seen, None)[0]
         action = self._policy(known.actor, seen).mode()
-        return jnp.min(self._critics(known.critics, obs, action), axis=0)
+        return jnp.min(self._critics(known.critics, seen.obs, action), axis=0)
 
     def with_policy(self, state: ReplayState, policy: SACPolicy) -> ReplayState:
-        """A fresh member that begins with this actor, these critics, also as targets, and this temperature."""
+        """A fresh member that begins with this actor, critics (targets too), temperature and observation statistics."""
         learner = state.learner.replace(
             actor=policy.actor, critics=policy.critics, target=policy.critics, log_alpha=policy.log_alpha
         )
-        return state.replace(learner=learner)
+        return state.replace(learner=learner, obs_stats=policy.obs_stats)
 
     def policy_state(self, state: ReplayState | SACPolicy) -> SACPolicy:
-        """Weights and temperature."""
+        """Weights, temperature and observation statistics."""
         if isinstance(state, SACPolicy):
             return state
-        return SACPolicy(state.learner.actor, state.learner.critics, state.learner.log_alpha)
+        return SACPolicy(state.learner.actor, state.learner.critics, state.learner.log_alpha, state.obs_stats)
 
     # What happens inside an update, in order.
 

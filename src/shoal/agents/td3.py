@@ -15,6 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from shoal.agents.normalization import normalized
 from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
@@ -26,6 +27,7 @@ from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, follow
 from shoal.ops.replay import Transitions
+from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
 
 Weights = Any
@@ -47,6 +49,15 @@ class Learner(Struct):
     target: Networks
     actor_moments: Any  # Adam's, over the weights as one flat vector
     critic_moments: Any
+
+
+@struct
+class TD3Policy(Struct):
+    """What acting and valuing need."""
+
+    actor: Weights
+    critics: Weights
+    obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
 @agent("td3")
@@ -90,27 +101,32 @@ class TD3(ReplayActorCritic):
         return self.fitted(env).replace(network=chosen_torso(self, env.observation_space))
 
     def act(
-        self, state: ReplayState | Networks, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
+        self, state: ReplayState | TD3Policy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
         """The policy's action; with the noise of exploration unless greedy."""
         del mask
-        actor = self.policy_state(state).actor
+        known = self.policy_state(state)
+        obs = normalized(known.obs_stats, obs)
         if greedy:
-            return self._choose(actor, obs), carry
-        return self._explore(actor, obs, draw_noise(self.action_space, key, ())), carry
+            return self._choose(known.actor, obs), carry
+        return self._explore(known.actor, obs, draw_noise(self.action_space, key, ())), carry
 
-    def value(self, state: ReplayState | Networks, obs: Any) -> Float[Array, "*axes"]:
+    def value(self, state: ReplayState | TD3Policy, obs: Any) -> Float[Array, "*axes"]:
         """What the critics agree that the policy's action is worth."""
         known = self.policy_state(state)
+        obs = normalized(known.obs_stats, obs)
         return jnp.min(self._critics(known.critics, obs, self._choose(known.actor, obs)), axis=0)
 
-    def with_policy(self, state: ReplayState, policy: Networks) -> ReplayState:
-        """A fresh member that begins with these networks, also as targets."""
-        return state.replace(learner=state.learner.replace(weights=policy, target=policy))
+    def with_policy(self, state: ReplayState, policy: TD3Policy) -> ReplayState:
+        """A fresh member that begins with these networks, also as targets, and observation statistics."""
+        weights = Networks(policy.actor, policy.critics)
+        return state.replace(learner=state.learner.replace(weights=weights, target=weights), obs_stats=policy.obs_stats)
 
-    def policy_state(self, state: ReplayState | Networks) -> Networks:
-        """Weights."""
-        return state if isinstance(state, Networks) else state.learner.weights
+    def policy_state(self, state: ReplayState | TD3Policy) -> TD3Policy:
+        """Weights and observation statistics."""
+        if isinstance(state, TD3Policy):
+            return state
+        return TD3Policy(state.learner.weights.actor, state.learner.weights.critics, state.obs_stats)
 
     # What happens inside an update, in order.
 

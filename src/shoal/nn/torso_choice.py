@@ -82,13 +82,20 @@ class TorsoFields(Protocol):
         """That of every layer."""
         ...
 
+    @property
+    def normalize_observation(self) -> bool:
+        """Whether it reads observations on a scale of their own."""
+        ...
+
 
 def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bool = False) -> Any:
     """The torso of an agent for these observations: its own `network`, or the one that `torso` names.
 
-    Raises TypeError for a network that is none, ValueError for one that cannot read these observations, and for layers
-    or activations that the torso would ignore.
+    Raises TypeError for a network that is none, ValueError for one that cannot read these observations, for layers or
+    activations that the torso would ignore, and for observations to be normalized that are not all arrays of numbers.
     """
+    if agent.normalize_observation:
+        _check_numbers(observation_space)
     if agent.network is None:
         if agent.torso == "impala" and is_picture(observation_space):
             refuse_ignored(agent, "in this network, whose layers are those published", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
@@ -102,13 +109,6 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
     return agent.network
 
 
-def check_numbers(space: Space) -> None:
-    """Raise ValueError for observations that cannot be normalized: those that are not all arrays of numbers."""
-    if not only_boxes(space) or has_tiles(space):
-        what = "images of categories" if has_tiles(space) else str(space)
-        raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
-
-
 def has_pictures(space: Space) -> bool:
     """Whether pictures are among the parts of an observation."""
     if isinstance(space, Dict):
@@ -116,6 +116,13 @@ def has_pictures(space: Space) -> bool:
     if isinstance(space, Tuple):
         return any(has_pictures(part) for part in space.spaces)
     return is_picture(space)
+
+
+def _check_numbers(space: Space) -> None:
+    """Raise ValueError for observations that cannot be normalized: those that are not all arrays of numbers."""
+    if not only_boxes(space) or has_tiles(space):
+        what = "images of categories" if has_tiles(space) else str(space)
+        raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
 
 
 def _stack(space: Space) -> Box | None:
