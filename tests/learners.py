@@ -4,12 +4,29 @@ import functools
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from shoal.core.errors import Unsuited
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 
 TELLING = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-CountedMatching-v0")
+# Agents that are another one with other settings, or with one step of its own: `make test` checks the other one.
+RELATIVES = {
+    "a2c": "ppo",
+    "rl2": "ppo",
+    "c51": "dqn",
+    "ddpg": "td3",
+    "double-q": "q-learning",
+    "expected-sarsa": "q-learning",
+    "sarsa": "q-learning",
+}
 NO_FIELDS = ("updates", "image", "for_env")  # what `CONTRACT` says beside fields of the agent
+
+
+def everyone():
+    """Names of all agents as pytest parameters; relatives are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in RELATIVES else []) for name in sorted(AGENTS)]
 
 
 @functools.cache

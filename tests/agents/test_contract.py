@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learners import bound, playable, settings_of, unbound
+from learners import bound, everyone, playable, settings_of, unbound
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
@@ -67,21 +67,6 @@ GROUPS = {
     "counts": (("Probe-CountedTimeLimit-v0", "Probe-Chain-v0", "Probe-CountedMatching-v0"), Discrete(5)),
     **{probe: ((probe,), None) for probe in ALONE},
 }
-# What is left to `make test-all` for other settings of a class that plays it every time under another name.
-MORE = {
-    "a2c": ("counts", "Probe-Image-v0", "Probe-Mask-v0"),
-    "rl2": ("counts", "Probe-Image-v0", "Probe-Mask-v0"),
-    "c51": ("counts", "Probe-Image-v0"),
-}
-
-
-def agents_and_groups():
-    """(agent, groups of probes to play), as pytest parameters."""
-    quick = [(name, [group for group in GROUPS if group not in MORE.get(name, ())]) for name in sorted(AGENTS)]
-    return [
-        *(pytest.param(name, groups, id=name) for name, groups in quick),
-        *(pytest.param(name, groups, id=f"{name}-more", marks=pytest.mark.slow) for name, groups in MORE.items()),
-    ]
 
 
 @functools.cache
@@ -126,12 +111,12 @@ def observations(group):
     return sorted({obs for probe in GROUPS[group][0] for obs in VALUES.get(probe, {0.0: 0.0})})
 
 
-def probes_of(name, groups, known):
+def probes_of(name, known):
     """(probe, group) of those that are known and that an agent can play."""
-    return [(probe, group) for group in groups for probe in lessons(name, group) if probe in known]
+    return [(probe, group) for group in GROUPS for probe in lessons(name, group) if probe in known]
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("name", everyone())
 def test_an_agent_keeps_the_contract(name):
     env = make(playable(name))
     check_agent(unbound(name, env), env)
@@ -139,7 +124,7 @@ def test_an_agent_keeps_the_contract(name):
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_everyone_plays_some_probes(name):
-    assert len(probes_of(name, GROUPS, BEST_RETURNS)) >= 2
+    assert len(probes_of(name, BEST_RETURNS)) >= 2
 
 
 def test_every_probe_is_in_a_group():
@@ -148,9 +133,9 @@ def test_every_probe_is_in_a_group():
     )
 
 
-@pytest.mark.parametrize(("name", "groups"), agents_and_groups())
-def test_values_are_those_computed_by_hand(name, groups, subtests):
-    for probe, group in probes_of(name, groups, VALUES) if hasattr(AGENTS[name].cls, "value") else []:
+@pytest.mark.parametrize("name", everyone())
+def test_values_are_those_computed_by_hand(name, subtests):
+    for probe, group in probes_of(name, VALUES) if hasattr(AGENTS[name].cls, "value") else []:
         with subtests.test(probe):
             values = dict(zip(observations(group), np.asarray(learned(name, group)[probe][0]), strict=True))
             remembers = lessons(name, group)[probe][0].initial_carry() is not None
@@ -161,13 +146,14 @@ def test_values_are_those_computed_by_hand(name, groups, subtests):
                 )
 
 
-@pytest.mark.parametrize(("name", "groups"), agents_and_groups())
-def test_policies_find_the_best_actions(name, groups, subtests):
-    for probe, group in probes_of(name, groups, BEST_RETURNS):
+@pytest.mark.parametrize("name", everyone())
+def test_policies_find_the_best_actions(name, subtests):
+    for probe, group in probes_of(name, BEST_RETURNS):
         with subtests.test(probe):
             np.testing.assert_allclose(learned(name, group)[probe][1], BEST_RETURNS[probe], atol=0.02)
 
 
+@pytest.mark.slow  # PPO with either cell is trained on the same probe in its own tests
 def test_agents_with_memory_answer_what_was_shown_before(subtests):
     probe = "Probe-Memory-v0"
     agents = {name: lessons(name, probe)[probe][0] for name in sorted(AGENTS) if lessons(name, probe)}

@@ -83,7 +83,7 @@ CASES = {  # one for each class of agents: (fields, whether actions lie in a box
     "bc": (RATE | {"batch_size": 8, "num_batches": 4, "horizon": 1e4}, False),
     "es": (RATE | {"population_size": 8, "sigma": 0.5}, False),
 }
-SLOW = ("ppo", "es", "rl2")  # the first two have tests of their own, rl2 is ppo with a memory
+SLOW = ("ppo", "es", "rl2", "pqn", "td3")  # the first two have tests of their own
 
 
 def cases(*without):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shoal
-from learners import bound, playable, unbound
+from learners import RELATIVES, bound, playable, unbound
 from shoal.core.registry import AGENTS, make
 from shoal.training import checkpoint
 from tiny import SILENT
@@ -17,9 +17,8 @@ VARIANTS = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
-NEAR_RELATIVES = {"a2c", "c51", "ddpg", "double-q", "expected-sarsa", "rl2", "sarsa"}  # of others
 CASES = [
-    pytest.param(name, fields, marks=[pytest.mark.slow] if name in NEAR_RELATIVES or other else [])
+    pytest.param(name, fields, marks=[pytest.mark.slow] if name in RELATIVES or other else [])
     for name in sorted(AGENTS)
     for fields, other in [*[(fields, False) for fields in VARIANTS.get(name, [])], ({}, name in VARIANTS)]
 ]
