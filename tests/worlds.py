@@ -128,6 +128,22 @@ class Several(Env):
         return jnp.stack(of_each)[self.which]
 
 
+@struct
+class TracedHorizon(DialedHorizon):
+    """The same in a box of another width; one compiled program plays it with any limit, end and gain."""
+
+    terminates_after: Number = 10**6
+    gain: Number = 0.0  # of the reward, for each unit of the action
+
+    @property
+    def action_space(self):
+        return Box(-2.0, 2.0, (1,))
+
+    def transition(self, state, action, noise):
+        state, reward, ends, info = super().transition(state, action, noise)
+        return state, reward + self.gain * action[0], ends, info
+
+
 def play(env, actions, noises, key):
     """Eager play under given noise: (state, observation), then also reward, flags and info for every step."""
     state = env.init(key)

@@ -16,7 +16,8 @@ from shoal.core.struct import static, struct, to_arrays
 from shoal.envs.probes import ContinuousAction
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from worlds import DialedHorizon
+from weights import random_weights
+from worlds import TracedHorizon
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -35,6 +36,18 @@ QUICK = {
     "updates": 200,
 }
 CONTRACT = {"td3": QUICK, "ddpg": QUICK}
+FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
+
+# Agents are arguments: those that differ in numbers only share a program.
+learn_critics, learn_policy = jax.jit(TD3._learn_critics), jax.jit(TD3._learn_policy)
+noise_of = jax.jit(draw_noise, static_argnums=(0, 2))
+begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
+
+
+@jax.jit
+def train(agent, env, state, updates):
+    """The state after some updates from the first on."""
+    return jax.lax.fori_loop(0, updates, lambda i, s: agent.update(s, env, i)[0], state)
 
 
 @struct
@@ -64,14 +77,12 @@ def random_batch(size=16, seed=0):
     return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))
 
 
-def a_learner(agent, env):
-    """A learner whose target differs from its weights."""
-    learner = jax.jit(agent.init)(make_key(0), env).learner
-
-    def shaken(tree, seed):
-        return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(seed), x.shape), tree)
-
-    return learner.replace(weights=shaken(learner.weights, 1), target=shaken(learner.target, 2))
+def a_learner(agent):
+    """A learner that has not learned yet, whose target differs from its weights."""
+    obs, action = (jnp.zeros((n, *space.shape)) for n, space in ((1, agent.observation_space), (1, agent.action_space)))
+    shapes = jax.eval_shape(agent.fresh_learner, make_key(0), obs, action[0])
+    learner = random_weights(shapes, deviation=0)
+    return learner.replace(weights=random_weights(shapes.weights, seed=1), target=random_weights(shapes.target, seed=2))
 
 
 def numpy_net(weights, x, critic=None):
@@ -97,12 +108,12 @@ def numpy_worth(networks, obs, unit):
 @pytest.mark.parametrize("name", ["td3", "ddpg"])
 def test_the_critics_loss_equals_a_numpy_version(name):
     agent, env = bound(name=name, learning_rate=0.0)
-    learner, batch = a_learner(agent, env), random_batch()
+    learner, batch = a_learner(agent), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = jax.jit(agent._learn_critics)(learner, batch, share, make_key(3))
+    _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
     after = batch.next_seen.obs
-    noise = np.asarray(draw_noise(env.action_space, make_key(3), (16,)), np.float64)
+    noise = np.asarray(noise_of(env.action_space, make_key(3), (16,)), np.float64)
     smoothing = np.clip(0.2 * noise, -0.5, 0.5) if name == "td3" else 0.0
     unit = np.clip(numpy_policy(learner.target, after) + smoothing, -1, 1)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * numpy_worth(learner.target, after, unit).min(
@@ -116,7 +127,7 @@ def test_the_critics_loss_equals_a_numpy_version(name):
 
 def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
-    learner, batch = a_learner(agent, env), random_batch()
+    learner, batch = a_learner(agent), random_batch()
     noise = jnp.ones((16, 1))
     value = jax.jit(agent._after)(learner.target, batch.next_seen, noise)
     unit = np.minimum(numpy_policy(learner.target, batch.next_seen.obs) + 0.25, 1)
@@ -126,8 +137,8 @@ def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
 
 def test_the_policy_climbs_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
-    learner, seen = a_learner(agent, env), random_batch().seen
-    after = jax.jit(agent._learn_policy)(learner, seen, jnp.full(16, 1 / 16))
+    learner, seen = a_learner(agent), random_batch().seen
+    after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
 
     def worth(bias):
         head = {**learner.weights.actor["head"], "bias": bias}
@@ -144,59 +155,53 @@ def test_the_policy_climbs_the_first_critic():
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 1, 1, 1, 2])])
 def test_policy_and_targets_wait_for_the_critics(delay, visits):
     agent, env = bound(policy_delay=delay, target_mix=0.25)
-    learner, batch, share = a_learner(agent, env), random_batch(), jnp.full(16, 1 / 16)
+    learner, batch, share = a_learner(agent), random_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
         before = learner.target
-        learner, _ = jax.jit(agent._learn_critics)(learner, batch, share, make_key(i))
-        learner = jax.jit(agent._learn_policy)(learner, batch.seen, share)
+        learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
+        learner = learn_policy(agent, learner, batch.seen, share)
         moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
         made.append(int(learner.actor_moments.count))
-        expected = jax.tree.map(lambda t, w, m=moves: t + 0.25 * m * (w - t), before, learner.weights)
+        before, now = (jax.tree.map(np.asarray, tree) for tree in (before, learner.weights))
+        expected = jax.tree.map(lambda t, w, m=moves: t + 0.25 * m * (w - t), before, now)
         for got, wanted in zip(jax.tree.leaves(learner.target), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
     assert made == visits
 
 
 def test_actions_are_uniform_until_learning_starts_and_then_near_the_policys():
-    agent, env = bound(num_steps=4, num_envs=50, learning_starts=300.0, exploration_noise=0.1)
-    state = agent.init(make_key(0), env)
-    actor = jax.tree.map(jnp.zeros_like, state.learner.weights.actor)  # always 0
+    slow = {"learning_rate": 0.0, "policy_learning_rate": 0.0}
+    agent, env = bound(TracedHorizon(), **{**FIELDS, **slow, "learning_starts": 300.0, "exploration_noise": 0.1})
+    state = begin(agent, env)
+    actor = random_weights(state.learner.weights.actor, deviation=0)  # always 0
     state = state.replace(learner=state.learner.replace(weights=state.learner.weights.replace(actor=actor)))
-    for clock in range(2):
-        state, _ = jax.jit(agent.update)(state, env, jnp.int32(clock))
-    action = np.asarray(state.replay.action[:8]).reshape(8, 50)
-    assert stats.kstest(action[:6].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
-    assert stats.kstest(action[6:].ravel(), stats.norm(0, 0.2).cdf).pvalue > 1e-3  # a tenth of half the width
+    action = np.asarray(train(agent, env, state, 10).replay.action)[:100, :, 0]
+    assert stats.kstest(action[:75].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
+    assert stats.kstest(action[75:].ravel(), stats.norm(0, 0.2).cdf).pvalue > 1e-3  # a tenth of half the width
 
 
 def test_exploration_is_for_training_only():
     agent, env = bound()
-    state = agent.init(make_key(0), env)
-    obs = jnp.asarray([1.0, 0.0, 0.5])
-    expected = 2 * numpy_policy(state.learner.weights, obs[None])[0]
-    greedy, _ = agent.act(state, obs, None, make_key(1), True)
-    drawn, _ = agent.act(state, obs, None, make_key(1), False)
-    noise = np.asarray(draw_noise(env.action_space, make_key(1), ()))
+    weights, obs = a_learner(agent).weights, jnp.asarray([1.0, 0.0, 0.5])
+    expected = 2 * numpy_policy(weights, obs[None])[0]
+    greedy, drawn = jax.jit(lambda *x: [agent.act(*x, is_greedy)[0] for is_greedy in (True, False)])(
+        weights, obs, None, make_key(1)
+    )
+    noise = np.asarray(noise_of(env.action_space, make_key(1), ()))
     np.testing.assert_allclose(greedy, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(drawn, np.clip(expected + 2 * 0.1 * noise, -2, 2), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("terminates", [False, True])
 def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
-    fields = {key: value for key, value in QUICK.items() if key != "updates"}
-    ends = {"max_steps": None, "terminates_after": 5} if terminates else {}
-    agent, env = bound(DialedHorizon(**ends), **fields)
-
-    @jax.jit
-    def train(key):
-        state = agent.init(key, env)
-        return jax.lax.fori_loop(0, 250, lambda i, s: agent.update(s, env, i)[0], state)
-
-    state = train(make_key(0))
+    agent, env = bound(TracedHorizon(), **FIELDS)
+    if terminates:
+        env = to_arrays(env.replace(max_steps=10**6, terminates_after=5))
+    state = train(agent, env, begin(agent, env), 250)
     steps_left = 5 - np.arange(5)
     expected = (1 - 0.9**steps_left) / (1 - 0.9) if terminates else np.full(5, 10.0)
-    values = agent.value(state, jnp.arange(5.0)[:, None] / 5)
+    values = jax.jit(TD3.value)(agent, state.learner.weights, np.arange(5, dtype=np.float32)[:, None] / 5)
     np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
 
 
