@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.agents.replay_agent import Observed
-from shoal.agents.sac import SAC
+from shoal.agents.sac import SAC, SACPolicy
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -16,7 +16,8 @@ from shoal.core.struct import Number, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper
 from shoal.nn.distributions import draw_noise
 from shoal.ops.replay import Transitions
-from worlds import DialedHorizon, Tally
+from weights import random_weights
+from worlds import Tally, TracedHorizon
 
 # How it learns the probes of the contract within seconds. The temperature is fixed and small: what the probes promise
 # are values without entropy.
@@ -38,6 +39,18 @@ QUICK = {
     "updates": 300,
 }
 CONTRACT = {"sac": QUICK}
+FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
+
+# Agents are arguments: those that differ in numbers only share a program.
+learn_critics, learn_policy, learn_alpha = map(jax.jit, (SAC._learn_critics, SAC._learn_policy, SAC._learn_alpha))
+noise_of = jax.jit(draw_noise, static_argnums=(0, 2))
+begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
+
+
+@jax.jit
+def train(agent, env, state, updates):
+    """The state after some updates from the first on."""
+    return jax.lax.fori_loop(0, updates, lambda i, s: agent.update(s, env, i)[0], state)
 
 
 def bound(env="Pendulum-v1", **fields):
@@ -66,14 +79,13 @@ def transitions(random, obs, action, after, mask):
     return Transitions(Observed(jnp.asarray(obs), mask), *arrays, Observed(jnp.asarray(after), mask))
 
 
-def a_learner(agent, env):
-    """A learner whose heads are large and whose target differs from its critics."""
-    learner = jax.jit(agent.init)(make_key(0), env).learner
-    shaken = [
-        jax.tree.map(lambda x, i=i: x + 0.3 * jax.random.normal(make_key(i), x.shape), part)
-        for i, part in enumerate((learner.actor, learner.target))
-    ]
-    return learner.replace(actor=shaken[0], target=shaken[1], log_alpha=jnp.float32(np.log(0.3)))
+def a_learner(agent):
+    """A learner that has not learned yet, whose heads are large and whose target differs from its critics."""
+    seen, space = jnp.zeros((1, *agent.observation_space.shape)), agent.action_space
+    shapes = jax.eval_shape(agent.fresh_learner, make_key(0), seen, jnp.zeros(space.shape, space.dtype))
+    names = ("actor", "critics", "target")
+    drawn = {name: random_weights(getattr(shapes, name), seed=i) for i, name in enumerate(names)}
+    return random_weights(shapes, deviation=0).replace(**drawn, log_alpha=jnp.float32(np.log(0.3)))
 
 
 def numpy_net(weights, x, critic=None):
@@ -111,11 +123,11 @@ def numpy_soft_value(actor, critics, obs, mask=None):
 
 def test_the_loss_of_continuous_critics_equals_a_numpy_version():
     agent, env = bound(learning_rate=0.0)
-    learner, batch = a_learner(agent, env), continuous_batch()
+    learner, batch = a_learner(agent), continuous_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = jax.jit(agent._learn_critics)(learner, batch, share, make_key(3))
+    _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
-    noise = draw_noise(env.action_space, make_key(3), (16,))
+    noise = noise_of(env.action_space, make_key(3), (16,))
     action, log_prob = numpy_draw(learner.actor, batch.next_seen.obs, noise)
     after = numpy_worth(learner.target, batch.next_seen.obs, action).min(axis=0) - 0.3 * log_prob
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * after
@@ -128,8 +140,8 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
 
 def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     agent, env = bound("CartPole-v1", learning_rate=0.0)
-    learner, batch = a_learner(agent, env), discrete_batch()
-    _, losses = jax.jit(agent._learn_critics)(learner, batch, jnp.full(16, 1 / 16), make_key(3))
+    learner, batch = a_learner(agent), discrete_batch()
+    _, losses = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(3))
     value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_seen.obs)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * (value + 0.3 * entropy)
     rows = np.arange(16)
@@ -141,28 +153,33 @@ def test_the_loss_of_discrete_critics_equals_a_numpy_version():
 
 def test_forbidden_actions_have_no_part_in_expectations():
     agent, env = bound("CartPole-v1")
-    learner = a_learner(agent, env)
+    learner = a_learner(agent)
     mask = jnp.asarray(np.array([[True, True], [True, False]] * 8))
     batch = discrete_batch(mask=mask)
-    value, entropy = agent._soft_value(learner.actor, learner.target, jnp.float32(0.3), batch.next_seen, None)
+
+    @jax.jit
+    def values(actor):
+        def total(actor):
+            value, entropy = agent._soft_value(actor, learner.target, jnp.float32(0.3), batch.next_seen, None)
+            return value.sum(), (value, entropy)
+
+        return *jax.grad(total, has_aux=True)(actor), agent._target_entropy(batch.seen)
+
+    slope, (value, entropy), aims = values(learner.actor)
     expected, nats = numpy_soft_value(learner.actor, learner.target, batch.next_seen.obs, mask)
     np.testing.assert_allclose(entropy, nats, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(value, expected + 0.3 * nats, rtol=1e-4, atol=1e-5)
-    slope = jax.grad(lambda a: agent._soft_value(a, learner.target, jnp.float32(0.3), batch.next_seen, None)[0].sum())(
-        learner.actor
-    )
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
     # The entropy to aim for counts what is allowed: two actions, or one.
-    aims = agent._target_entropy(batch.seen)
     np.testing.assert_allclose(aims[:2], [0.5 * np.log(2), 0], rtol=1e-6)
 
 
 def test_the_policy_climbs_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
-    learner, seen, share = a_learner(agent, env), continuous_batch().seen, jnp.full(16, 1 / 16)
+    learner, seen, share = a_learner(agent), continuous_batch().seen, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = jax.jit(agent._learn_policy)(counted, seen, share, make_key(4))
-    noise = np.asarray(draw_noise(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
+    after = learn_policy(agent, counted, seen, share, make_key(4))
+    noise = np.asarray(noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
 
     def loss(actor):
         action, log_prob = numpy_draw(actor, seen.obs, noise)
@@ -183,11 +200,11 @@ def test_the_policy_climbs_the_soft_value():
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 3, 3, 3, 6])])
 def test_a_delayed_policy_catches_up(delay, visits):
     agent, env = bound(policy_delay=delay)
-    learner, batch, share = a_learner(agent, env), continuous_batch(), jnp.full(16, 1 / 16)
+    learner, batch, share = a_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
-        learner, _ = jax.jit(agent._learn_critics)(learner, batch, share, make_key(i))
-        learner = jax.jit(agent._learn_policy)(learner, batch.seen, share, make_key(10 + i))
+        learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
+        learner = learn_policy(agent, learner, batch.seen, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
         assert learner.alpha_moments.count == learner.actor_moments.count
     assert made == visits
@@ -196,10 +213,10 @@ def test_a_delayed_policy_catches_up(delay, visits):
 @pytest.mark.parametrize("ratio", [-0.5, 2.0])
 def test_the_temperature_moves_towards_the_entropy_it_aims_for(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
-    learner, seen, share = a_learner(agent, env), continuous_batch().seen, jnp.full(16, 1 / 16)
+    learner, seen, share = a_learner(agent), continuous_batch().seen, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = jax.jit(agent._learn_policy)(counted, seen, share, make_key(4))
-    noise = draw_noise(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
+    after = learn_policy(agent, counted, seen, share, make_key(4))
+    noise = noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
     entropy = -numpy_draw(learner.actor, seen.obs, noise)[1].mean()
     # Too little entropy makes it dearer. Adam's first step is as long as the rate.
     np.testing.assert_allclose(after.log_alpha - learner.log_alpha, 1e-3 * np.sign(-ratio - entropy), rtol=1e-3)
@@ -220,101 +237,95 @@ class InOtherUnits(Wrapper):
         return self.env.transition(state, action * self.unit, noise)
 
 
-def trained_in_units(unit):
-    """The learner after 40 updates on Pendulum."""
-    fields = {"learning_starts": 20.0, "num_steps": 10, "policy_delay": 1.0, "alpha_learning_rate": 1e-2}
-    agent, env = bound(InOtherUnits(make("Pendulum-v1"), unit), **fields)
-
-    @jax.jit
-    def train(key):
-        return jax.lax.fori_loop(0, 40, lambda i, s: agent.update(s, env, i)[0], agent.init(key, env))
-
-    return train(make_key(0)).learner
+def trained_in_units(env):
+    """The learner after 20 updates of a tuned temperature."""
+    tuned = {"temperature": "tuned", "policy_delay": 1.0, "alpha_learning_rate": 1e-2}
+    agent, env = bound(env, **{**FIELDS, **tuned})
+    return train(agent, env, begin(agent, env), 20).learner
 
 
 def test_results_do_not_depend_on_the_units_of_actions():
-    # Torque of at most 2, and the same of at most 1/16; a power of two rounds nothing.
-    learners = [jax.tree.leaves(trained_in_units(unit)) for unit in (1.0, 32.0)]
+    # A reward for actions of at most 2, and the same of at most 1/16; a power of two rounds nothing.
+    env = TracedHorizon(gain=0.5)
+    learners = [jax.tree.leaves(trained_in_units(world)) for world in (env, InOtherUnits(env, 32.0))]
     assert all(np.array_equal(x, y) for x, y in zip(*learners, strict=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("half", [0.01, 0.1, 2.0, 50.0])
 def test_the_entropy_to_aim_for_can_be_reached_in_a_box_of_any_size(half):
     # On a scale from -1 to 1, where a uniform action has log 2 nats.
     agent, env = bound(InOtherUnits(make("Pendulum-v1"), 2 / half))
     batch = continuous_batch(256)
-    learner = jax.jit(agent.init)(make_key(0), env).learner
-    noise = draw_noise(env.action_space, make_key(1), (256,))
-    _, fresh = agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.seen, noise)
+
+    @jax.jit
+    def entropies(key, noise):
+        learner = agent.fresh_learner(key, batch.seen.obs[:1], batch.action[0])
+        return agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.seen, noise)[1]
+
+    fresh = np.asarray(entropies(make_key(0), noise_of(Box(-2.0, 2.0, (1,)), make_key(1), (256,))))
     assert agent._target_entropy(batch.seen) < fresh.mean() < np.log(2)
 
 
 def test_the_temperature_rests_where_the_entropy_is_right_or_where_it_is_fixed():
     agent, env = bound()
-    learner = a_learner(agent, env)
-    np.testing.assert_array_equal(agent._learn_alpha(learner, jnp.float32(0)).log_alpha, learner.log_alpha)
+    learner = a_learner(agent)
+    np.testing.assert_array_equal(learn_alpha(agent, learner, jnp.float32(0)).log_alpha, learner.log_alpha)
     fixed = to_arrays(agent.replace(temperature="fixed", alpha=0.7))
-    np.testing.assert_array_equal(fixed._learn_alpha(learner, jnp.float32(1)).log_alpha, learner.log_alpha)
+    np.testing.assert_array_equal(learn_alpha(fixed, learner, jnp.float32(1)).log_alpha, learner.log_alpha)
     np.testing.assert_allclose(fixed._alpha(learner), 0.7, rtol=1e-6)
     np.testing.assert_allclose(agent._alpha(learner), 0.3, rtol=1e-6)
 
 
 def test_the_target_follows_by_its_share():
-    agent, env = bound(num_steps=4, target_mix=0.25, learning_rate=0.0, learning_starts=0.0, policy_delay=100.0)
-    state = agent.init(make_key(0), env)
-    learner = state.learner.replace(target=jax.tree.map(lambda x: x + 1, state.learner.critics))
-    after, _, due = agent.train_on_replay(agent.learn, learner, state.replay, jnp.int32(1), jnp.int32(1), make_key(1))
-    assert due == 4
+    still = {"target_mix": 0.25, "learning_rate": 0.0, "learning_starts": 0.0}
+    agent, env = bound(TracedHorizon(), **{**FIELDS, **still})
+    state = begin(agent, env)
+    learner = state.learner.replace(target=jax.tree.map(lambda x: np.asarray(x) + 1, state.learner.critics))
+    after = train(agent, env, state.replace(learner=learner), 1).learner
+    assert after.critic_moments.count == 10  # gradient steps
     for old, new in zip(jax.tree.leaves(learner.critics), jax.tree.leaves(after.target), strict=True):
-        np.testing.assert_allclose(new, old + 0.75**4, rtol=1e-4)  # four gradient steps
+        np.testing.assert_allclose(new, np.asarray(old) + 0.75**10, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("env", ["Pendulum-v1", Tally()])
+@pytest.mark.parametrize("env", [TracedHorizon(), Tally()])
 def test_actions_are_uniform_until_learning_starts(env):
-    agent, env = bound(env, num_steps=4, num_envs=50, learning_starts=300.0)
-    state = agent.init(make_key(0), env)
-    certain = {**state.learner.actor, "head": jax.tree.map(jnp.zeros_like, state.learner.actor["head"])}
+    agent, env = bound(env, **{**FIELDS, "learning_starts": 300.0, "train_frequency": 1e6})
+    state = begin(agent, env)
+    certain = random_weights(state.learner.actor, deviation=0)
     certain["head"]["bias"] = certain["head"]["bias"].at[0].set(100.0)
     state = state.replace(learner=state.learner.replace(actor=certain))
-    for clock in range(2):
-        state, _ = jax.jit(agent.update)(state, env, jnp.int32(clock))
-    action = np.asarray(state.replay.action[:8]).reshape(8, 50)
+    replay = train(agent, env, state, 10).replay
+    action = np.asarray(replay.action)[:100].reshape(100, 4)
     if isinstance(env.action_space, Box):
-        assert stats.kstest(action[:6].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
-        np.testing.assert_array_equal(action[6:], 2)  # from step 300 on the policy's own
+        assert stats.kstest(action[:75].ravel(), stats.uniform(-2, 4).cdf).pvalue > 1e-3
+        np.testing.assert_array_equal(action[75:], 2)  # from step 300 on the policy's own
     else:
-        assert set(action[:6].ravel().tolist()) == {0, 1, 2}
-        is_free = np.asarray(state.replay.seen.mask[:6, :, 2])
-        assert (action[:6][~is_free] != 2).all() and (action[:6][is_free] == 2).any()
-        np.testing.assert_array_equal(action[6:], 0)
+        assert set(action[:75].ravel().tolist()) == {0, 1, 2}
+        is_free = np.asarray(replay.seen.mask)[:75, :, 2]
+        assert (action[:75][~is_free] != 2).all() and (action[:75][is_free] == 2).any()
+        np.testing.assert_array_equal(action[75:], 0)
 
 
 @pytest.mark.parametrize("terminates", [False, True])
 def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
-    fields = {key: value for key, value in QUICK.items() if key != "updates"}
-    ends = {"max_steps": None, "terminates_after": 5} if terminates else {}
-    agent, env = bound(DialedHorizon(**ends), **fields)
-
-    @jax.jit
-    def train(key):
-        state = agent.init(key, env)
-        return jax.lax.fori_loop(0, 250, lambda i, s: agent.update(s, env, i)[0], state)
-
-    state = train(make_key(0))
+    agent, env = bound(TracedHorizon(), **FIELDS)
+    if terminates:
+        env = to_arrays(env.replace(max_steps=10**6, terminates_after=5))
+    known = agent.policy_state(train(agent, env, begin(agent, env), 250))
     steps_left = 5 - np.arange(5)
     expected = (1 - 0.9**steps_left) / (1 - 0.9) if terminates else np.full(5, 10.0)
-    values = agent.value(state, jnp.arange(5.0)[:, None] / 5)
+    values = jax.jit(SAC.value)(agent, known, np.arange(5, dtype=np.float32)[:, None] / 5)
     np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
 
 
 def test_a_value_in_a_box_is_that_of_the_middle_of_the_policy():
     agent, env = bound()
-    state = agent.init(make_key(0), env)
-    state = state.replace(learner=a_learner(agent, env))
-    obs = continuous_batch().seen.obs
-    mean, _ = np.split(numpy_net(state.learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
-    expected = numpy_worth(state.learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
-    np.testing.assert_allclose(agent.value(state, obs), expected, rtol=1e-4, atol=1e-5)
+    learner, obs = a_learner(agent), continuous_batch().seen.obs
+    mean, _ = np.split(numpy_net(learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
+    expected = numpy_worth(learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
+    known = SACPolicy(learner.actor, learner.critics, learner.log_alpha)
+    np.testing.assert_allclose(jax.jit(SAC.value)(agent, known, obs), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
