@@ -3,6 +3,7 @@
 import pytest
 
 import shoal
+from shoal.agents.tabular import QTable
 from shoal.core.registry import ENVS
 from shoal.studies.sweeps import plan_all, suite_of, suites
 from tiny import FIELDS, OPTIONS, SILENT
@@ -21,13 +22,11 @@ def test_a_run_for_each_static_value_and_a_member_for_each_traced_one():
 
 
 def test_train_all_makes_a_folder_and_a_result_for_each_environment(tmp_path):
-    agent = shoal.PPO(**FIELDS)
-    results = shoal.train_all(agent, ["CartPole-v1", "MountainCar-v0"], root=tmp_path, name="x", **OPTIONS, **SILENT)
-    assert [result.spec.env for result in results] == ["CartPole-v1", "MountainCar-v0"]
-    assert [result.folder for result in results] == [
-        tmp_path / "x" / name for name in ("CartPole-v1", "MountainCar-v0")
-    ]
-    alone = shoal.train(agent, "CartPole-v1", root=tmp_path, **OPTIONS, **SILENT)
+    agent, envs = QTable(num_steps=64), ["CliffWalking-v1", "FrozenLake-v1"]
+    results = shoal.train_all(agent, envs, root=tmp_path, name="x", **OPTIONS, **SILENT)
+    assert [result.spec.env for result in results] == envs
+    assert [result.folder for result in results] == [tmp_path / "x" / name for name in envs]
+    alone = shoal.train(agent, "CliffWalking-v1", root=tmp_path, **OPTIONS, **SILENT)
     assert alone.summary["last"] == results[0].summary["last"]
 
 
