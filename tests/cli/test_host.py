@@ -150,34 +150,35 @@ def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys
     assert "--device gpu: JAX sees none here" in refused(capsys, "bench", "CartPole-v1", "--device", "gpu")
 
 
-def test_the_steps_of_a_small_rollout_are_one_kernel():
-    code = (
-        "import shoal\n"
-        "shoal.prepare(cache=False)\n"
-        "import jax\n"
-        "from shoal.training.placement import CPU_OPTIONS\n"
-        "env = shoal.make('CartPole-v1')\n"
-        "agent = shoal.PPO(hidden=(8,)).bind(env)\n"
-        "state = jax.eval_shape(agent.init, jax.random.key(0), env)\n"
-        "update = jax.jit(lambda s: agent.update(s, env, jax.numpy.int32(0))).lower(state)\n"
-        "print(update.compile(compiler_options=CPU_OPTIONS).as_text().count('xla_cpu_small_call'))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, timeout=120
-    )
-    assert int(done.stdout) >= 2, done.stderr  # the rollout, and the sum of advantages
-
-
-def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored():
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """What a process says that prepares with some of its environment given: threads, cache, kernels of small loops."""
     code = (
         "import os, shoal\n"
         "shoal.prepare()\n"
         "import jax\n"
-        "print(os.environ['NPROC'], jax.config.jax_compilation_cache_dir)\n"
+        "from shoal.training.placement import CPU_OPTIONS\n"
+        "env = shoal.make('CartPole-v1')\n"
+        "agent = shoal.PPO(hidden=(8,), num_epochs=1, num_minibatches=1).bind(env)\n"
+        "state = jax.eval_shape(agent.init, jax.random.key(0), env)\n"
+        "update = jax.jit(lambda s: agent.update(s, env, jax.numpy.int32(0))).lower(state)\n"
+        "kernels = update.compile(compiler_options=CPU_OPTIONS).as_text().count('xla_cpu_small_call')\n"
+        "print(os.environ['NPROC'], jax.config.jax_compilation_cache_dir, kernels)\n"
     )
-    given = {**os.environ, "NPROC": "5", "JAX_COMPILATION_CACHE_DIR": "/nowhere", "XLA_FLAGS": ""}
+    cache = str(tmp_path_factory.mktemp("cache"))
+    given = {**os.environ, "NPROC": "5", "JAX_COMPILATION_CACHE_DIR": cache, "XLA_FLAGS": ""}
     done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["5", "/nowhere"], done.stderr
+    assert done.returncode == 0, done.stderr
+    threads, found, kernels = done.stdout.split()
+    return threads, found == cache, int(kernels)
+
+
+def test_the_steps_of_a_small_rollout_are_one_kernel(prepared):
+    assert prepared[2] >= 2  # the rollout, and the sum of advantages
+
+
+def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored(prepared):
+    assert prepared[:2] == ("5", True)
     import shoal
 
     with pytest.raises(RuntimeError, match="must come before JAX is imported"):
