@@ -110,8 +110,12 @@ def test_debug_shows_where_an_error_comes_from():
         main(["train", "pppo", "CartPole-v1", "--debug"])
 
 
-def test_listings_name_everything_and_show_manuals(capsys):
+@pytest.mark.slow  # imports and builds every environment, as docs/command-line.md does in a quick test
+def test_the_listing_of_environments_names_them(capsys):
     assert "CartPole-v1" in say(capsys, "envs")[1]
+
+
+def test_listings_name_everything_and_show_manuals(capsys):
     names = [line.split()[0] for line in say(capsys, "envs", "cartpole")[1].splitlines()[2:]]
     assert names[:3] == ["CartPole-v0", "CartPole-v1", "bsuite/cartpole/0-19"]
     page = say(capsys, "envs", "CartPole-v1")[1]

@@ -25,6 +25,7 @@ def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
     assert [line.split()[:3] for line in out.splitlines()[3:]] == [["all", "greedy", "1"], ["all", "sampled", "1"]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

@@ -99,6 +99,7 @@ def test_negative_numbers_and_tuples_are_values(capsys):
     assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16)" in out and "shared=True" in out
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "runs"), [("classic", 5), ("minigrid-10", 10)])
 def test_a_suite_is_a_run_for_each_of_its_worlds(name, runs, capsys):
     from shoal.studies.sweeps import suites
