@@ -4,6 +4,7 @@ The Python blocks of a page share one namespace and an empty folder, in order; a
 `# name.py` is saved as that file instead. Every `shoal ...` line of a `console` block runs in between, where it stands.
 """
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -18,7 +19,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from shoal.cli.main import main
+import shoal
+from shoal.cli.main import COMMANDS, main
 from shoal.core.registry import AGENTS, ENVS
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +28,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
+SLOW = {"coming-from", "memory", "minigrid-levels"}  # pages whose examples compile much that no other page needs
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
 
 
@@ -69,6 +72,10 @@ def reader(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
+def _in_its_tier(page: Path):
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
+
+
 def run_python(block: Block, page: Path, namespace: dict) -> None:
     saved_as = FILE_NAME.match(block.text)
     if saved_as:
@@ -85,7 +92,7 @@ def run_console(block: Block, page: Path) -> None:
         assert main(words[1:]) in NEEDS_ATTENTION.get(words[1], (0,)), f"{page.name}: {line}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [_in_its_tier(page) for page in PAGES if blocks(page)])
 def test_every_example_of_a_page_runs(page, reader):
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
@@ -93,6 +100,21 @@ def test_every_example_of_a_page_runs(page, reader):
             run_python(block, page, namespace)
         else:
             run_console(block, page)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_every_name_that_an_example_takes_from_shoal_exists(page):
+    """Also on pages whose examples are slow: what is imported from shoal, `shoal.name`, and commands."""
+    for block in blocks(page):
+        if block.language == "console":
+            assert {shlex.split(line)[1] for line in block.text.splitlines()} <= set(COMMANDS)
+            continue
+        for node in ast.walk(ast.parse(block.text)):
+            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "shoal":
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "shoal":
+                assert hasattr(shoal, node.attr), f"{page.name}: shoal.{node.attr}"
 
 
 @pytest.mark.parametrize(
