@@ -1,6 +1,8 @@
 """Jobs: what a run is made of and where it goes, repeated, resumed and made to go on."""
 
+import re
 import shutil
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -8,11 +10,16 @@ import pytest
 
 import shoal
 from shoal.agents.ppo import PPO
+from shoal.agents.tabular import QTable
 from shoal.cli.main import main
+from shoal.core.agent import Agent
+from shoal.core.env import Env
 from shoal.core.registry import ENVS
 from shoal.core.wrappers.frame_stack import FrameStack
+from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.nn.torsos import MLP
 from shoal.tracking.events import Message, Sink
+from shoal.training.export import export
 from shoal.training.extension import extend
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import job_to_resume
@@ -25,53 +32,89 @@ def _promotion_as_users_have_it():
         yield
 
 
-@pytest.fixture(scope="module")
-def wrapped(tmp_path_factory):
-    """A network of one's own in a wrapped world, at two gravities."""
-    return shoal.train(
+class Case(NamedTuple):
+    """An agent in a wrapped world: one field of the wrapper's own, one of the world inside with two values for it."""
+
+    agent: Agent
+    env: Env
+    name: str
+    observation: np.ndarray
+    own: str
+    inner: str
+    values: list[float]
+    elsewhere: dict[str, float]
+
+
+CASES = {
+    "table": lambda: Case(
+        QTable(num_steps=64),
+        TimeLimit(shoal.make("CliffWalking-v1"), 20),
+        "q-learning on TimeLimit(CliffWalking-v1)",
+        np.zeros((), np.uint8),
+        "max_steps",
+        "cliff_reward",
+        [-50.0, -10.0],
+        {"env.step_reward": -2.0},
+    ),
+    "network": lambda: Case(
         PPO(network=MLP((8,), "relu"), num_envs=4, num_steps=16),
         FrameStack(shoal.make("CartPole-v1"), 2),
-        env_sweep={"env.gravity": [5.0, 10.0]},
-        root=tmp_path_factory.mktemp("runs"),
-        **OPTIONS,
-        **SILENT,
-    )
+        "ppo on FrameStack(CartPole-v1)",
+        np.zeros((2, 4)),
+        "n",
+        "gravity",
+        [5.0, 10.0],
+        {"env.force_mag": 0.0},
+    ),
+}
 
 
-def test_a_wrapped_run_is_named_and_loaded_without_its_values(wrapped):
-    assert wrapped.folder.name == "ppo-FrameStack-CartPole-v1"
-    assert repr(wrapped).startswith("<Result ppo on FrameStack(CartPole-v1): mean return")
+@pytest.fixture(scope="module", params=["table", pytest.param("network", marks=pytest.mark.slow)])
+def case(request):
+    return CASES[request.param]()
+
+
+@pytest.fixture(scope="module")
+def wrapped(case, tmp_path_factory):
+    """A run in a wrapped world, with two values of a field of the world inside."""
+    sweep, root = {f"env.{case.inner}": case.values}, tmp_path_factory.mktemp("runs")
+    return shoal.train(case.agent, case.env, env_sweep=sweep, root=root, **OPTIONS, **SILENT)
+
+
+def test_a_wrapped_run_is_named_and_loaded_without_its_values(case, wrapped):
+    agent, env = case.name.split(" on ")
+    assert wrapped.folder.name == f"{agent}-{env.replace('(', '-').rstrip(')')}"
+    assert repr(wrapped).startswith(f"<Result {case.name}: mean return")
     policy = shoal.load(wrapped.folder, 1)
-    assert policy.env.env.gravity == 10.0 and policy(np.zeros((2, 4))).shape == ()
-    for mine, theirs in zip(policy.weights.weights["actor"], wrapped.policies[1].weights.weights["actor"], strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    assert getattr(policy.env.env, case.inner) == case.values[1] and policy(case.observation).shape == ()
+    mine, theirs = (jax.tree.leaves(loaded.weights) for loaded in (policy, wrapped.policies[1]))
+    assert mine
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
-def test_a_wrapped_run_is_evaluated_in_another_inner_world(wrapped):
-    many = shoal.evaluate(wrapped.folder, episodes=2, max_steps=8, env_fields={"env.force_mag": 0.0})
-    alone = shoal.evaluate(shoal.load(wrapped.folder, 1), episodes=2, max_steps=8, env_fields={"env.force_mag": 0.0})
+def test_a_wrapped_run_is_evaluated_in_another_inner_world(case, wrapped):
+    options = {"episodes": 2, "max_steps": 8, "env_fields": case.elsewhere}
+    many = shoal.evaluate(wrapped.folder, **options)
+    alone = shoal.evaluate(shoal.load(wrapped.folder, 1), **options)
     np.testing.assert_array_equal(many.episode_return[1], alone.episode_return)
-    with pytest.raises(TypeError, match="FrameStack has no field 'gravity'. Did you mean env.env.gravity?"):
-        shoal.evaluate(wrapped.folder, episodes=2, env_fields={"gravity": 0.0})
+    said = f"{type(case.env).__name__} has no field '{case.inner}'. Did you mean env.env.{case.inner}?"
+    with pytest.raises(TypeError, match=re.escape(said)):
+        shoal.evaluate(wrapped.folder, episodes=2, env_fields={case.inner: 0.0})
 
 
-def test_a_wrapped_run_is_evaluated_and_resumed_from_the_command_line(wrapped, capsys):
+def test_a_wrapped_run_is_evaluated_and_resumed_from_the_command_line(case, wrapped, capsys):
     assert main(["eval", str(wrapped.folder), "--episodes", "2"]) == 0
-    assert "env.env.gravity=10.0" in capsys.readouterr().out
+    assert f"env.env.{case.inner}={case.values[1]}" in capsys.readouterr().out
     assert main(["train", "--resume", str(wrapped.folder), "--no-progress", "--no-figures"]) == 0
-    assert main(["train", "--resume", str(wrapped.folder), "--env.n", "3"]) == 2
-    assert "env.n: 2 -> 3" in capsys.readouterr().err
+    assert main(["train", "--resume", str(wrapped.folder), f"--env.{case.own.replace('_', '-')}", "3"]) == 2
+    assert f"env.{case.own}: {getattr(case.env, case.own)} -> 3" in capsys.readouterr().err
 
 
-def test_a_wrapped_run_is_exported_and_loaded(wrapped, tmp_path):
-    made = shoal.load(RunFolder(_export(wrapped.folder, tmp_path / "policy")).path)
-    assert made.env.env.gravity == 10.0 and made.env.n == 2
-
-
-def _export(run, out):
-    from shoal.training.export import export
-
-    return export(run, out, 1)
+def test_a_wrapped_run_is_exported_and_loaded(case, wrapped, tmp_path):
+    made = shoal.load(RunFolder(export(wrapped.folder, tmp_path / "policy", 1)).path)
+    assert getattr(made.env.env, case.inner) == case.values[1]
+    assert getattr(made.env, case.own) == getattr(case.env, case.own)
 
 
 class Listener(Sink):
@@ -87,11 +130,11 @@ class Listener(Sink):
 
 def test_a_run_that_goes_on_equals_a_longer_one(tmp_path):
     """Where no schedule depends on its length: same weights, curves and scores."""
-    agent, listener = PPO(num_envs=4, num_steps=16, hidden=(8,), horizon=384), Listener()
-    short = shoal.train(agent, "CartPole-v1", folder=tmp_path / "a", **{**OPTIONS, "evaluations": 4}, **SILENT)
+    agent, listener = QTable(num_steps=64, horizon=384), Listener()
+    short = shoal.train(agent, "CliffWalking-v1", folder=tmp_path / "a", **{**OPTIONS, "evaluations": 4}, **SILENT)
     more = shoal.train(resume=short.folder, steps=350, sinks=[listener], **SILENT)  # rounded up to 384
     options = {**OPTIONS, "steps": 384, "records": 6, "evaluations": 6}
-    straight = shoal.train(agent, "CartPole-v1", folder=tmp_path / "b", **options, **SILENT)
+    straight = shoal.train(agent, "CliffWalking-v1", folder=tmp_path / "b", **options, **SILENT)
     for name, curve in straight.curves.items():
         if name != "wall_seconds":
             np.testing.assert_array_equal(more.curves[name], curve, err_msg=name)
@@ -102,16 +145,16 @@ def test_a_run_that_goes_on_equals_a_longer_one(tmp_path):
     shoal.train(resume=short.folder, **SILENT)  # and is resumed as such
 
 
-def test_schedules_that_change_are_named(wrapped, tmp_path):
+def test_schedules_that_change_are_named(case, wrapped, tmp_path):
     folder = RunFolder(shutil.copytree(wrapped.folder, tmp_path / "copy"))
     spec = job_to_resume(folder.path, None, None, {"steps": 1000}).spec
-    told = extend(folder, spec, PPO())
+    told = extend(folder, spec, case.agent)
     assert told.startswith(
         "goes on from 256 to 1,000 steps; horizon was as long as the run, so what it schedules spans"
     )
     assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
     assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
-    assert extend(folder, spec, PPO()) == ""
+    assert extend(folder, spec, case.agent) == ""
 
 
 def test_a_preset_by_name_is_refused_for_a_value():
