@@ -12,6 +12,7 @@ import termios
 import threading
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -111,11 +112,11 @@ def test_a_game_is_painted_and_played(console):
     assert len(shown) == 4 and "get to the green goal square" in shown[0]
     assert ["step 0/100" in shown[0], "step 3/100" in shown[3]] == [True, True]
     env = make("MiniGrid-Empty-5x5-v0", tile_size=10)  # 26 lines are 52 rows of pixels, for 5 cells
-    state = env.init(make_key(0))  # Empty begins in one way only
+    state, step = jax.jit(env.init)(make_key(0)), jax.jit(env.step)  # Empty begins in one way only
     for frame, action in zip(shown, (1, 2, 2, None), strict=True):
         np.testing.assert_array_equal(pixels(frame), env.render(state))
         if action is not None:
-            state = env.step(make_key(0), state, jnp.int32(action))[1]
+            state = step(make_key(0), state, jnp.int32(action))[1]
     assert console.is_restored()
 
 
