@@ -13,7 +13,7 @@ from shoal.rollouts.evaluate import evaluate, record_episode
 def setup(name="CartPole-v1", **fields):
     env = make(name, **fields)
     agent = PPO(hidden=(8,)).bind(env)
-    return agent, agent.init(make_key(3), env), env
+    return agent, jax.jit(agent.init)(make_key(3), env), env
 
 
 def test_a_recorded_episode_adds_up():
@@ -23,10 +23,11 @@ def test_a_recorded_episode_adds_up():
     assert 5 < length < 200 and episode.terminated[length - 1] and not episode.terminated[length:].any()
     assert episode.cumulative_reward[-1] == length == episode.state.time[-1]
     assert (np.asarray(episode.valid) == (np.arange(200) < length)).all()
-    state_t = jax.tree.map(lambda x: x[0], episode.state)
+    state_t, step = jax.tree.map(lambda x: x[0], episode.state), jax.jit(env.step)
+    obs_t = env.observe(state_t)
     for t in range(length):
-        np.testing.assert_allclose(episode.obs[t], env.observe(state_t), atol=1e-5)
-        _, state_t, *_ = env.step(make_key(0), state_t, episode.action[t])
+        np.testing.assert_allclose(episode.obs[t], obs_t, atol=1e-5)
+        obs_t, state_t, *_ = step(make_key(0), state_t, episode.action[t])
 
 
 def test_every_environment_plays_one_episode():
@@ -39,7 +40,7 @@ def test_every_environment_plays_one_episode():
 
 def test_the_horizon_ends_what_does_not_end():
     agent, state, env = setup("Probe-TimeLimit-v0", max_steps=None)
-    result = evaluate(agent, state, env, make_key(0), episodes=4, horizon=7)
+    result = jax.jit(lambda key: evaluate(agent, state, env, key, episodes=4, horizon=7))(make_key(0))
     assert not result.finished.any() and result.episode_length.tolist() == [7] * 4
 
 
@@ -48,6 +49,6 @@ def test_greedy_evaluation_takes_the_likeliest_action():
     obs = jnp.asarray([[1.0], [-1.0]])
     best = [int(agent.act(state, o, None, make_key(0), True)[0]) for o in obs]
     right = [best[0] == 1, best[1] == 0]
-    result = evaluate(agent, state, env, make_key(0), episodes=64, horizon=3)
+    result = jax.jit(lambda key: evaluate(agent, state, env, key, episodes=64, horizon=3))(make_key(0))
     expected = {1.0 if right[0] else -1.0, 1.0 if right[1] else -1.0}
     assert set(result.episode_return.tolist()) == expected

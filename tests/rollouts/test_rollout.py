@@ -61,7 +61,7 @@ class Counter(Env):
 def play(env, actions, num_envs=2, reset="bank", bank_size=0):
     """A rollout that takes the actions [T, E] it is given."""
     rollout = Rollout.for_env(env, num_envs, len(actions), reset, bank_size)
-    worlds = rollout.init(env, make_key(0))
+    worlds = jax.jit(rollout.init)(env, make_key(0))
     policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
     run = jax.jit(lambda worlds: rollout.collect(env, worlds, policy, jnp.asarray(actions, jnp.int32), make_key(1)))
     return worlds, *run(worlds)
@@ -71,10 +71,11 @@ def test_a_step_equals_the_environment_s_own():
     env = make("CartPole-v1")
     actions = jax.random.randint(make_key(5), (60, 3), 0, 2)
     worlds, _, trajectory, _ = play(env, actions, num_envs=3)
-    state = jax.tree.map(lambda x: x[1], worlds.state)
+    state, step = jax.tree.map(lambda x: x[1], worlds.state), jax.jit(env.step)
+    obs = env.observe(state)
     for t in range(60):
-        np.testing.assert_allclose(trajectory.obs[t, 1], env.observe(state), atol=1e-5)
-        _, state, reward, terminated, truncated, _ = env.step(make_key(0), state, actions[t, 1])
+        np.testing.assert_allclose(trajectory.obs[t, 1], obs, atol=1e-5)
+        obs, state, reward, terminated, truncated, _ = step(make_key(0), state, actions[t, 1])
         assert (trajectory.reward[t, 1], trajectory.terminated[t, 1]) == (reward, terminated)
         assert trajectory.truncated[t, 1] == truncated
         if terminated:
@@ -140,8 +141,9 @@ def test_episodes_go_on_from_one_rollout_to_the_next():
     env = Counter(max_steps=6)
     rollout = Rollout.for_env(env, 2, 4)
     policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
-    worlds, first, _ = rollout.collect(env, rollout.init(env, make_key(0)), policy, jnp.zeros((4, 2), int), make_key(1))
-    _, second, _ = rollout.collect(env, worlds, policy, jnp.zeros((4, 2), jnp.int32), make_key(2))
+    collect = jax.jit(lambda worlds, key: rollout.collect(env, worlds, policy, jnp.zeros((4, 2), jnp.int32), key))
+    worlds, first, _ = collect(jax.jit(rollout.init)(env, make_key(0)), make_key(1))
+    _, second, _ = collect(worlds, make_key(2))
     assert first.episodes().count == 0 and second.episodes().count == 2
     np.testing.assert_array_equal(second.obs[0], first.last_obs)
     np.testing.assert_allclose(
@@ -203,6 +205,7 @@ def test_an_unknown_reset_mode_is_refused():
         Rollout.for_env(Counter(), 2, 2, "always")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("prng", ["mix32", "threefry2x32"])
 def test_a_larger_bank_begins_with_the_states_of_a_smaller_one(prng):
     # So a size that is never used up does not change a bit.
@@ -221,7 +224,7 @@ def test_banks_that_make_no_sense_are_refused(reset, bank_size, says):
         Rollout.for_env(Counter(), 2, 8, reset, bank_size)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", names_of_each_class("Probe-"))
 def test_a_random_policy_hardly_ever_empties_the_bank(names):
     env = smallest(names)
