@@ -74,7 +74,12 @@ def changed(states: Any, **fields: Any) -> Any:
 
 def openings_of(env: Game, count: int = 16, seed: int = 7) -> Any:
     """So many first states."""
-    return jax.vmap(env.init)(jax.random.split(make_key(seed), count))
+    return _begin(to_arrays(env), jax.random.split(make_key(seed), count))
+
+
+@jax.jit
+def _begin(env: Game, keys: jax.Array) -> Any:
+    return jax.vmap(env.init)(keys)
 
 
 def compare(

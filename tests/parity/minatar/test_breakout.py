@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
-from shoal.core.keys import make_key
 from shoal.envs.minatar.breakout import WALL, Breakout
 
 pytestmark = pytest.mark.sampled
@@ -89,7 +88,7 @@ def test_single_steps_from_every_kind_of_state_equal_minatars():
 
 def test_the_opening_is_minatars():
     env = Breakout()
-    openings = openings_of(env)
+    openings, observe = openings_of(env), jax.jit(env.observe)
     assert {bool(x) for x in openings.goes_right} == {False, True}
     for k in range(16):
         state = row(openings, k)
@@ -97,9 +96,9 @@ def test_the_opening_is_minatars():
         world.env.random.load(iter([("randint", 0 if state.goes_right else 1)]))
         world.reset()
         assert theirs(world.env) == ours(state) and world.last_action == state.last_action == 0
-        np.testing.assert_array_equal(env.observe(jax.tree.map(jax.numpy.asarray, state)), world.state())
+        np.testing.assert_array_equal(observe(jax.tree.map(jax.numpy.asarray, state)), world.state())
 
 
 def test_both_corners_are_as_likely():
-    right = jax.vmap(Breakout().init)(jax.random.split(make_key(0), 4000)).goes_right
+    right = openings_of(Breakout(), 4000, seed=0).goes_right
     assert abs(float(right.mean()) - 0.5) < 0.04

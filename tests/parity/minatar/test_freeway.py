@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from parity.minatar.replay import Adapter, changed, compare, openings_of, reference
 from shoal.core.keys import make_key
 from shoal.envs.minatar.freeway import Freeway
 from shoal.rollouts.rollout import draw_noise
@@ -90,7 +90,7 @@ def test_games_equal_minatars():
     assert len({str([car[3] for car in each["cars"]]) for each in seen}) > 30  # many crossings
 
 
-@pytest.mark.parametrize("minimal", [False, True])
+@pytest.mark.parametrize("minimal", [True, False])
 def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
     env = Freeway(sticky_action_prob=0.0, minimal_actions=minimal)
     compare(env, ADAPTER, crafted(env), 4_000, restart=3)
@@ -98,13 +98,14 @@ def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
 
 def test_the_opening_is_minatars():
     env = Freeway()
+    init, lots, observe = jax.jit(env.init), jax.jit(env.luck), jax.jit(env.observe)
     for seed in range(16):
-        state = row(jax.tree.map(lambda x: x[None], env.init(make_key(seed))), 0)
+        state = jax.tree.map(np.asarray, init(make_key(seed)))
         world = reference(env)
-        world.env.random.load(iter(luck(env.luck(make_key(seed)))))
+        world.env.random.load(iter(luck(lots(make_key(seed)))))
         world.reset()
         assert theirs(world.env) == ours(state)
-        np.testing.assert_array_equal(env.observe(jax.tree.map(jnp.asarray, state)), world.state())
+        np.testing.assert_array_equal(observe(jax.tree.map(jnp.asarray, state)), world.state())
 
 
 def test_speeds_and_directions_are_uniform_in_every_lane():

@@ -9,6 +9,7 @@ import pytest
 
 from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
 from shoal.core.keys import make_key
+from shoal.core.struct import to_arrays
 from shoal.envs.minatar.seaquest import Seaquest
 from shoal.envs.minatar.slots import written
 
@@ -127,29 +128,35 @@ ASKED = Asked()
 ADAPTER = adapter(ASKED)
 
 
-def late(env, seed=0, n=64, steps=200, spawn_speed=1, move_speed=2, ramp=25, one_way=False):
+def late(env, n=256, spawn_speed=1, move_speed=2, ramp=25, one_way=False):
     """States of the hardest difficulty, reached by playing on with a submarine that nothing can hit."""
+    numbers = np.array([spawn_speed, move_speed, ramp, one_way], np.int32)
+    return played_on(to_arrays(env), openings_of(env, n), jax.random.split(make_key(0), n), numbers)
+
+
+@jax.jit
+def played_on(env, states, keys, numbers):
+    spawn_speed, move_speed, ramp, one_way = numbers
 
     def play(state, key):
         def step(state, key):
             k_act, k_step = jax.random.split(key)
             chance, luck = env.noise(k_step)
-            luck = luck | 1 if one_way else luck
-            given = {"oxygen": jnp.int32(150), "spawn_speed": jnp.int32(spawn_speed)}
-            state = state.replace(**given, move_speed=jnp.int32(move_speed), ramp_index=jnp.int32(ramp))
+            luck = luck | one_way.astype(luck.dtype)
+            given = {"oxygen": jnp.int32(150), "spawn_speed": spawn_speed, "move_speed": move_speed}
+            state = state.replace(**given, ramp_index=ramp)
             state = state.replace(spawn_timer=jnp.minimum(state.spawn_timer, spawn_speed))
             action = jax.random.choice(k_act, jnp.array([0, 1, 3, 5, 5, 4]))
             return env.advance(state, action, (chance, luck))[0], None
 
-        return jax.lax.scan(step, state, jax.random.split(key, steps))[0]
+        return jax.lax.scan(step, state, jax.random.split(key, 200))[0]
 
-    keys = jax.random.split(make_key(seed), n)
-    return jax.jit(jax.vmap(play))(openings_of(env, n), keys)
+    return jax.vmap(play)(states, keys)
 
 
-def crafted(env, n=64, **how):
+def crafted(env, **how):
     """Late states with the submarine in any place, with any crew and any oxygen."""
-    rng = np.random.default_rng(1)
+    rng, n = np.random.default_rng(1), 256
     x, right = rng.integers(1, 9, n), rng.integers(0, 2, n)
     fields = {
         "x": x,
@@ -160,8 +167,8 @@ def crafted(env, n=64, **how):
         "at_surface": rng.integers(0, 2, n),
     }
     # No shots: those of another place could not have been fired.
-    states = changed(late(env, n=n, **how), **fields)
-    none = states.shots[0].y * 0 - 1
+    states = changed(late(env, n, **how), **fields)
+    none = np.full(n, -1, np.int32)
     return jax.vmap(lambda s, y: s.replace(shots=tuple(shot.replace(y=y) for shot in s.shots)))(states, none)
 
 
@@ -190,10 +197,11 @@ def careful(game, rng):
     return best[0] if best else 0
 
 
-def test_games_equal_minatars():
+@pytest.mark.parametrize(("at_random", "with_care"), [(500, 5_000), (4_000, 8_000)])
+def test_games_equal_minatars(at_random, with_care):
     env = Seaquest()
-    compare(env, ADAPTER, openings_of(env), 4_000)
-    seen = compare(env, ADAPTER, openings_of(env), 8_000, policy=careful)
+    compare(env, ADAPTER, openings_of(env), at_random)
+    seen = compare(env, ADAPTER, openings_of(env), with_care, policy=careful)
     assert max(each["ramp_index"] for each in seen) >= 3
     assert max(each["diver_count"] for each in seen) >= 3
 
@@ -201,16 +209,17 @@ def test_games_equal_minatars():
 @pytest.mark.parametrize("ramping", [True, False])
 def test_late_games_equal_minatars(ramping):
     env = Seaquest(sticky_action_prob=0.0, ramping=ramping)
-    seen = compare(env, ADAPTER, crafted(env), 5_000, restart=25, policy=careful)
+    seen = compare(env, ADAPTER, crafted(env), 3_000, restart=25, policy=careful)
     counts = Counter(each["diver_count"] for each in seen)
     assert counts[-1] and counts[6]
     assert max(len(each["shots"]) for each in seen) == 2
 
 
-@pytest.mark.parametrize("how", [{}, {"spawn_speed": 3, "move_speed": 3, "ramp": 4}, {"one_way": True}])
-def test_single_steps_from_every_kind_of_state_equal_minatars(how):
-    env = Seaquest(minimal_actions=False)
-    seen = compare(env, ADAPTER, crafted(env, n=256, **how), 3_000, restart=3)
+@pytest.mark.parametrize("minimal", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", [{"one_way": True}, {}, {"spawn_speed": 3, "move_speed": 3, "ramp": 4}])
+def test_single_steps_from_every_kind_of_state_equal_minatars(how, minimal):
+    env = Seaquest(minimal_actions=minimal)
+    seen = compare(env, ADAPTER, crafted(env, **how), 1_500, restart=3)
     most = max(len(each["fish"]) + len(each["subs"]) for each in seen)
     assert most >= (27 if how.get("one_way") else 12)
 
@@ -219,7 +228,7 @@ def test_the_opening_is_minatars():
     env = Seaquest()
     state, world = row(openings_of(env), 0), reference(env)
     assert theirs(world.env) == ours(state)
-    np.testing.assert_array_equal(env.observe(env.init(make_key(0))), world.state())
+    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), world.state())
 
 
 def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
@@ -248,5 +257,5 @@ def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
         return state.replace(enemies=enemies.replace(gun=gun), shots=(shot, state.shots[1]))
 
     words = [jnp.asarray(each, jnp.uint32) for each in (subs, *planes)]
-    seen = compare(env, ADAPTER, jax.vmap(crowd)(states, *words), 500, restart=2)
+    seen = compare(env, ADAPTER, jax.jit(jax.vmap(crowd))(states, *words), 500, restart=2)
     assert {len(each["subs"]) for each in seen} >= {0, 1, 2}

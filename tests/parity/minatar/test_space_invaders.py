@@ -132,9 +132,10 @@ def test_late_games_equal_minatars(ramping):
     assert any(before["ramp_index"] < after["ramp_index"] for before, after in zip(seen, seen[1:], strict=False))
 
 
+@pytest.mark.parametrize("minimal", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("low", [True, False])
-def test_single_steps_from_every_kind_of_state_equal_minatars(low):
-    env = SpaceInvaders(minimal_actions=False)
+def test_single_steps_from_every_kind_of_state_equal_minatars(low, minimal):
+    env = SpaceInvaders(minimal_actions=minimal)
     compare(env, ADAPTER, crafted(env, low), 5_000, restart=3)
 
 
@@ -143,14 +144,15 @@ def test_the_opening_is_minatars():
     env = SpaceInvaders()
     state, world = row(openings_of(env), 0), reference(env)
     assert theirs(world.env) == ours(state) and world.env.alien_map.sum() == 24
-    np.testing.assert_array_equal(env.observe(env.init(make_key(0))), world.state())
+    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), world.state())
 
 
 def test_a_bomb_hits_where_the_cannon_has_moved_to():
     # gymnax before 1.0.1 looked where the cannon had been.
     env = SpaceInvaders(sticky_action_prob=0.0)
-    state = env.init(make_key(0)).replace(bomb_x=jnp.int32(4), bomb_y=jnp.int32(8))
-    ends = [bool(env.advance(state, jnp.int32(action), env.noise(make_key(0)))[2]) for action in range(4)]
+    state = jax.jit(env.init)(make_key(0)).replace(bomb_x=jnp.int32(4), bomb_y=jnp.int32(8))
+    terminated = jax.jit(lambda action: env.advance(state, action, env.noise(make_key(0)))[2])
+    ends = [bool(terminated(jnp.int32(action))) for action in range(4)]
     assert ends == [False, True, False, False]
 
 
@@ -160,6 +162,6 @@ def test_the_first_wave_is_whole():
 
 def test_jitted_bits_of_dead_columns_never_reach_the_board():
     env = SpaceInvaders()
-    state = env.init(make_key(0)).replace(aliens=jnp.uint32(1 << 5), left=jnp.int32(-5))
+    state = jax.jit(env.init)(make_key(0)).replace(aliens=jnp.uint32(1 << 5), left=jnp.int32(-5))
     cells = jax.jit(env.observe)(state)[:, :, 1]
     assert np.argwhere(cells).tolist() == [[0, 0]]
