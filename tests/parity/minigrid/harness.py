@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -31,6 +32,7 @@ from parity.minigrid.layouts import (
     assert_same_distribution,
     cells,
     distance_to,
+    drawing,
     layouts_of_ours,
     layouts_of_reference,
     mission,
@@ -135,7 +137,7 @@ class Match:
 
     def __init__(self, env_id: str, family: Family, seed: int, slots: int) -> None:
         self.family, self.rng = family, np.random.default_rng(seed)
-        self.ours = Ours(env_id, seed)
+        self.ours = Ours(env_id, seed, slots)
         self.theirs = [make_reference(env_id) for _ in range(slots)]
         for i, reference in enumerate(self.theirs):
             reference.reset(seed=1000 * seed + i)
@@ -254,9 +256,9 @@ class Match:
 class Ours:
     """Our side: one compiled step for a batch, fresh layouts, and states from the reference."""
 
-    def __init__(self, env_id: str, seed: int) -> None:
-        self.env, self.key = make(env_id), make_key(seed)
-        self.init, self.step_batch, self.observe_one, self.template = programs(env_id)
+    def __init__(self, env_id: str, seed: int, slots: int) -> None:
+        self.env, self.key, self.slots = make(env_id), make_key(seed), slots
+        self.draw, (self.step_batch, self.template) = drawing(env_id), programs(env_id)
         self.pool: list[Any] = []
         self.batches = 0
 
@@ -264,18 +266,20 @@ class Ours:
         """The first state of an episode."""
         if not self.pool:
             self.batches += 1
-            batch = jax.tree.map(np.asarray, self.init(self.key, self.batches))
+            batch = jax.tree.map(np.asarray, self.draw(jax.random.fold_in(self.key, self.batches))[0])
             self.pool = [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(len(batch.time))]
         return self.pool.pop()
 
     def step(self, states: Any, actions: list[int], numbers: list[int], times: list[int], limits: list[int]) -> tuple:
         """(obs, states, reward, terminated, truncated) of a batch, as arrays that may be written to."""
         given = (np.array(each, np.int32) for each in (actions, numbers, times, limits))
-        return jax.tree.map(np.array, self.step_batch(self.key, states, *given))
+        return jax.tree.map(np.array, self.step_batch(self.key, states, *given, np.bool_(False)))
 
     def observe(self, state: Any) -> dict[str, np.ndarray]:
-        """Our observation of one state."""
-        return jax.tree.map(np.asarray, self.observe_one(state))
+        """Our observation of one state, which the program of a step makes, so that there is one to compile."""
+        states, unused = jax.tree.map(lambda leaf: np.stack([leaf] * self.slots), state), np.zeros(self.slots, np.int32)
+        obs, *_ = self.step_batch(self.key, states, unused, unused, unused, unused, np.bool_(True))
+        return jax.tree.map(lambda leaf: np.asarray(leaf[0]), obs)
 
     def state_of(self, reference: MiniGridEnv, extra: dict[str, Any]) -> Any:
         """Our state of the reference's situation."""
@@ -300,19 +304,18 @@ def at_time(state: Any, time: int) -> Any:
 
 @functools.cache
 def programs(env_id: str) -> tuple:
-    """Compiled once an id: 64 layouts, a step of a batch, one observation; and the shape of a state."""
+    """Compiled once an id: a step of a batch, with the observations after it or, where asked for, before it; and the
+    shape of a state."""
     env = make(env_id)
 
-    def init(key: jax.Array, batch: Any) -> GridState:
-        return jax.vmap(env.init)(jax.random.split(jax.random.fold_in(key, batch), 64))
-
-    def step(key: jax.Array, state: GridState, action: Any, number: Any, t: Any, limit: Any) -> tuple:
+    def step(key: jax.Array, state: GridState, action: Any, number: Any, t: Any, limit: Any, before: Any) -> tuple:
         key = jax.random.fold_in(jax.random.fold_in(key, number), t)
-        obs, state, reward, terminated, truncated, _ = env.replace(max_steps=limit).step(key, state, action)
-        return obs, state, reward, terminated, truncated
+        _, after, reward, terminated, truncated, _ = env.replace(max_steps=limit).step(key, state, action)
+        seen = jax.tree.map(lambda old, new: jnp.where(before, old, new), state, after)
+        return env.observe(seen), after, reward, terminated, truncated
 
     template = jax.eval_shape(env.init, make_key(0))
-    return jax.jit(init), jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0, 0, 0))), jax.jit(env.observe), template
+    return jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0, 0, 0, None))), template
 
 
 def differences(obs: dict[str, np.ndarray], state: Any, their_obs: dict[str, Any], reference: MiniGridEnv) -> list[str]:

@@ -34,16 +34,22 @@ class Layouts(NamedTuple):
 
 
 @functools.cache
-def layouts_of_ours(env_id: str, n: int, seed: int = 0, **options: Any) -> Layouts:
-    """`n` layouts of our generator, drawn 500 at a time."""
+def drawing(env_id: str, **options: Any) -> Callable[[jax.Array], tuple]:
+    """Compiled once an id: a key -> 500 first states and their missions."""
     env = make(env_id, **options)
 
     def draw(key: jax.Array) -> tuple:
         state = env.init(key)
         return state, env.mission(state)
 
-    draw_many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 500)))
-    batches = [draw_many(jax.random.fold_in(make_key(seed), i)) for i in range(-(-n // 500))]
+    return jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 500)))
+
+
+@functools.cache
+def layouts_of_ours(env_id: str, n: int, seed: int = 0, **options: Any) -> Layouts:
+    """`n` layouts of our generator, drawn 500 at a time."""
+    draw = drawing(env_id, **options)
+    batches = [draw(jax.random.fold_in(make_key(seed), i)) for i in range(-(-n // 500))]
     states, missions = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n], *batches)
     fields = {name: getattr(states, name) for name in states.__dataclass_fields__}
     texts = {numbers: decode(np.frombuffer(numbers, np.uint8)) for numbers in {m.tobytes() for m in missions}}

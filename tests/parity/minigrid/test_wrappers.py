@@ -68,20 +68,27 @@ def play(wrap_ours, wrap_theirs, name, episodes, steps, compare, noise_for=None)
     """Step both sides from the reference's layouts, and `compare(our observation, reward, flags; theirs)` each time."""
     env = wrap_ours(make(name))
     reference = wrap_theirs(make_reference(name))
-    advance, observe = jax.jit(env.advance), jax.jit(env.observe)
+
+    @jax.jit  # one program for first observations and for steps
+    def step(state, action, noise, begins):
+        after, *numbers, _ = env.advance(state, action, noise)
+        return after, numbers, env.observe(jax.tree.map(partial(jnp.where, begins), state, after))
+
+    begin = jax.jit(lambda inside: with_level_state(env.init(KEY), inside))  # the level's own layout is never made
+    carry_over, fixed = jax.jit(env.carry_over), jax.jit(env.noise)(KEY)
     space, ended = env.observation_space, None
     rng, met = np.random.default_rng(1), []
     for episode in range(episodes):
         obs, _ = reference.reset(seed=episode)
-        state = with_level_state(env.init(KEY), level_state(reference.unwrapped))
-        state = state if ended is None else env.carry_over(ended, state)
-        compare(jax.tree.map(np.asarray, observe(state)), obs)
+        state = begin(level_state(reference.unwrapped))
+        state = state if ended is None else carry_over(ended, state)
+        _, _, seen = step(state, jnp.int32(0), fixed, True)
+        compare(jax.tree.map(np.asarray, seen), obs)
         for _ in range(steps):
             action = int(rng.choice(7, p=BIASED))
-            noise = env.noise(KEY) if noise_for is None else noise_for(reference, rng)
-            state, *numbers, _ = advance(state, jnp.int32(action), noise)
+            noise = fixed if noise_for is None else noise_for(reference, rng)
+            state, numbers, seen = step(state, jnp.int32(action), noise, False)
             obs, *their_numbers, _ = reference.step(action)
-            seen = observe(state)
             assert space.contains(seen)
             compare(jax.tree.map(np.asarray, seen), obs)
             np.testing.assert_allclose(np.array(numbers, float), np.array(their_numbers, float), rtol=1e-6, atol=1e-6)
@@ -220,9 +227,10 @@ def test_reseed_takes_its_seeds_in_minigrids_order():
         order.append(by_layout[(*map(int, reference.agent_pos), int(reference.agent_dir))])
 
     env = ours.Reseed(make("MiniGrid-Empty-Random-6x6-v0"), seeds=seeds, first=1)
-    states = [env.init(KEY)]
+    init, carry_over, init_level = jax.jit(env.init), jax.jit(env.carry_over), jax.jit(level_of(env).init)
+    states = [init(KEY)]
     for i in range(4):
-        states.append(env.carry_over(states[-1], env.init(make_key(i))))
+        states.append(carry_over(states[-1], init(make_key(i))))
     for seed, state in zip(order, states, strict=True):
-        expected = level_of(env).init(make_key(seed))
+        expected = init_level(make_key(seed))
         assert all(jax.tree.leaves(jax.tree.map(jnp.array_equal, state.inner, expected)))
