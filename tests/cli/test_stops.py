@@ -58,7 +58,7 @@ def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
 
 
 def test_ctrl_c_is_heard_in_the_middle_of_a_chunk_and_the_second_does_not_wait(tmp_path):
-    words = "train ppo CartPole-v1 --steps 100_000_000_000 --records 1 --no-figures --seeds 1"  # hours
+    words = "train q-learning CliffWalking-v1 --steps 100_000_000_000 --records 1 --no-figures --seeds 1"  # hours
     command = [sys.executable, "-m", "shoal.cli.main", *words.split()]
     answers = ("compiled in", "stopping when this chunk is saved; Ctrl-C again stops at once", "interrupted")
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
