@@ -1,7 +1,9 @@
 """Commands in a pseudo-terminal: how they end when a signal comes, and what they survive."""
 
+import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -12,29 +14,48 @@ import numpy as np
 import pytest
 
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
-# As a terminal starts a command, also where the tests themselves run with signals ignored.
-AS_SHELL = (
-    "import signal, sys\n"
-    "for name in ('SIGINT', 'SIGQUIT', 'SIGHUP', 'SIGTERM'): signal.signal(getattr(signal, name), signal.SIG_DFL)\n"
-    "import fcntl, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"  # Ctrl-C is a key, and closing the terminal is noticed
-)
+# Imports what commands need once, and forks for each of them, before JAX starts its threads. A command begins as a
+# terminal starts it, also where the tests themselves run with signals ignored. Says its number, then its exit status.
+STARTER = """
+import fcntl, json, os, signal, sys, termios
+import jax, optax, shoal.cli.main, shoal.cli.train, shoal.training.jobs
+for line in sys.stdin:
+    asked = json.loads(line)
+    tty = os.open(asked["tty"], os.O_RDWR | os.O_NOCTTY)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        fcntl.ioctl(tty, termios.TIOCSCTTY, 0)  # Ctrl-C is a key, and closing the terminal is noticed
+        for number in range(3):
+            os.dup2(tty, number)
+        os.close(tty)
+        for name in ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.chdir(asked["cwd"])
+        sys.argv[1:] = asked["words"]
+        exec(asked["code"])
+        sys.exit()
+    os.close(tty)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 COMMAND = "from shoal.cli.main import main\nsys.exit(main())\n"
 LONG = (
-    "train ppo CartPole-v1 --steps 100_000_000_000 --records 1_000_000 --evaluations 0 --preset none --num-envs 4 "
-    "--num-steps 16 --hidden 8 --no-figures --name r"
+    "train q-learning CliffWalking-v1 --steps 100_000_000_000 --records 1_000_000 --evaluations 0 --preset none "
+    "--num-steps 64 --no-figures --name r"
 )
 
 
 class Terminal:
     """A pseudo-terminal with a command in it; what is painted is collected."""
 
-    def __init__(self, *words, cwd, code=COMMAND):
+    def __init__(self, starter, *words, cwd, code=COMMAND):
         self.ours, theirs = pty.openpty()
         self.painted = b""
-        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        command = [sys.executable, "-c", AS_SHELL + code, *words]
-        self.process = subprocess.Popen(command, **streams, cwd=cwd, start_new_session=True)
+        self.answers, self.status = starter.stdout, None
+        asked = {"tty": os.ttyname(theirs), "cwd": str(cwd), "words": words, "code": code}
+        starter.stdin.write(json.dumps(asked).encode() + b"\n")
+        self.pid = int(self.answers.readline())
         os.close(theirs)
         self.reader = threading.Thread(target=self._collect, daemon=True)
         self.reader.start()
@@ -49,31 +70,48 @@ class Terminal:
     def wait_for(self, what, seconds=200):
         until = time.monotonic() + seconds
         while what not in self.painted:
-            assert self.process.poll() is None and time.monotonic() < until, self.painted[-500:]
+            assert not self.has_ended() and time.monotonic() < until, self.painted[-500:]
             time.sleep(0.02)
 
     def press(self, keys):
         os.write(self.ours, keys)
 
+    def send(self, number):
+        os.kill(self.pid, number)
+
+    def has_ended(self, seconds=0.0):
+        if self.status is None and select.select([self.answers], [], [], seconds)[0]:
+            self.status = int(self.answers.readline())
+        return self.status is not None
+
     def end(self, seconds=60):
         """The exit status."""
-        status = self.process.wait(seconds)
+        assert self.has_ended(seconds), self.painted[-500:]
         self.reader.join(10)
-        return status
+        return self.status
+
+
+@pytest.fixture(scope="module")
+def starter():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", STARTER], **pipes) as process:
+        yield process
+        process.kill()
 
 
 @pytest.fixture
-def terminal(tmp_path):
+def terminal(starter, tmp_path):
     opened = []
 
     def start(*words, **options):
-        opened.append(Terminal(*words, cwd=tmp_path, **options))
+        opened.append(Terminal(starter, *words, cwd=tmp_path, **options))
         return opened[-1]
 
     yield start
     for each in opened:
-        each.process.kill()
-        each.process.wait()
+        if not each.has_ended():
+            each.send(signal.SIGKILL)
+            each.end()
 
 
 def test_ctrl_c_saves_and_shows_the_cursor_again(terminal, tmp_path):
@@ -111,11 +149,11 @@ def test_a_scheduler_or_a_closed_terminal_saves_the_run(number, status, terminal
     if number == signal.SIGHUP:
         os.close(run.ours)  # the kernel says so
     else:
-        run.process.send_signal(number)
+        run.send(number)
     assert run.end() == status
     saved = sorted((tmp_path / "runs" / "r" / "checkpoints").glob("step-*"))
     with np.load(tmp_path / "runs" / "r" / "curves.npz") as curves:
-        assert int(saved[-1].name[5:]) * 64 == curves["env_steps"][-1]  # 4 environments x 16 steps
+        assert int(saved[-1].name[5:]) * 64 == curves["env_steps"][-1]  # steps of an update
     if number == signal.SIGTERM:
         assert run.painted.rindex(SHOWN) > run.painted.rindex(HIDDEN)
 
@@ -144,7 +182,7 @@ WAITS = (
 def test_outside_of_training_a_signal_ends_a_command_at_once(number, status, said, terminal):
     run = terminal(code=WAITS)
     run.wait_for(b"ready", 60)
-    run.process.send_signal(number)
+    run.send(number)
     assert run.end() == status
     assert said in run.painted and SHOWN in run.painted and b"Error" not in run.painted
 
