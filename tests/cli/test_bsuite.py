@@ -12,7 +12,7 @@ from shoal.studies.bsuite import chosen_experiments
 from shoal.training.loop import Run
 from shoal.training.stopping import Stopped
 
-TINY = ["--num-steps", "16", "--hidden", "8"]
+TINY = ["--num-steps", "16", "--hidden", "8", "--num-epochs", "1", "--num-minibatches", "1"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,31 +52,38 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
     assert (folder / "scores.json").read_bytes() == before
 
 
-def test_a_stopped_run_goes_on_to_the_same_logs(tmp_path, capsys, monkeypatch):
-    words = ["bsuite", "ppo", "--experiments", "bandit,bandit_noise", "--quick", "--episodes-scale", "0.01", *TINY]
+@pytest.mark.parametrize(
+    ("experiments", "before"), [("bandit_noise", 0), pytest.param("bandit,bandit_noise", 4, marks=pytest.mark.slow)]
+)
+def test_a_stopped_run_goes_on_to_the_same_logs(experiments, before, tmp_path, capsys, monkeypatch):
+    """`before`: records of the programs before the one that is stopped; each has four."""
+    words = ["bsuite", "ppo", "--experiments", experiments, "--quick", "--episodes-scale", "0.01", *TINY]
     assert main([*words, "--no-figures", "--name", "whole"]) == 0
     chunks, step = [], Run.step
 
-    def stops_in_the_sixth(run):
+    def stops_in_the_middle(run):
         if run.is_over:
             return False
         chunks.append(run)
-        if len(chunks) == 6:  # four records a program: in the middle of the second one
+        if len(chunks) == before + 2:
             raise Stopped
         return step(run)
 
-    monkeypatch.setattr(Run, "step", stops_in_the_sixth)
+    monkeypatch.setattr(Run, "step", stops_in_the_middle)
     capsys.readouterr()
     assert main([*words, "--no-figures", "--name", "parts"]) == 130
     assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().err
     assert main(["bsuite", "--resume", "runs/parts"]) == 0
-    assert len(chunks) == 6 + 3  # the first program is whole, the second has one of its four records
+    assert len(chunks) == before + 2 + 3  # programs before are whole, the last one has one of its four records
+    assert main(["bsuite", "--resume", "runs/parts"]) == 0
+    assert len(chunks) == before + 2 + 3  # now this one is whole, too
     whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
     logs = sorted(path.name for path in (whole / "logs").iterdir())
-    assert len(logs) == 8 and logs == sorted(path.name for path in (parts / "logs").iterdir())
+    assert len(logs) == before + 4 and logs == sorted(path.name for path in (parts / "logs").iterdir())
     assert all((whole / "logs" / name).read_bytes() == (parts / "logs" / name).read_bytes() for name in logs)
-    spec = json.loads((parts / "programs" / "bandit-0-19" / "spec.json").read_text())
-    (parts / "programs" / "bandit-0-19" / "spec.json").write_text(json.dumps({**spec, "seed": 9}))
+    program = parts / "programs" / f"{experiments.split(',')[0]}-0-19"
+    spec = json.loads((program / "spec.json").read_text())
+    (program / "spec.json").write_text(json.dumps({**spec, "seed": 9}))
     assert main(["bsuite", "--resume=runs/parts"]) == 2
     assert "was begun by another version of shoal" in capsys.readouterr().err
 
