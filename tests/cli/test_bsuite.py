@@ -28,23 +28,23 @@ def _work_in_an_empty_folder(tmp_path, monkeypatch):
 
 
 def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
-    words = ["bsuite", "ppo", "--experiments", "bandit_noise", "--quick", "--episodes-scale", "0.002", *TINY]
+    words = ["bsuite", "ppo", "--experiments", "bandit_noise", "--quick", "--episodes-scale", "0.01", *TINY]
     assert main(words) == 0
     folder = tmp_path / "runs" / "bsuite-ppo"
     found = json.loads((folder / "scores.json").read_text())
     noisy = found["experiments"]["bandit_noise"]
-    assert noisy["ids"] == 4 and noisy["episodes"] == 20 and noisy["steps"] == 4 * 20 and not noisy["finished"]
+    assert noisy["ids"] == 4 and noisy["episodes"] == 100 and noisy["steps"] == 4 * 100 and not noisy["finished"]
     assert 0 <= noisy["score"] <= 1 and found["tags"]["noise"] == noisy["score"] and found["tags"]["memory"] is None
-    # Arms with rewards 0, 0.1, ..., 1: a regret is a whole number of tenths, and none in 20 pulls costs more than 20.
+    # Arms with rewards 0, 0.1, ..., 1: a regret is a whole number of tenths, and none in 100 pulls costs more than 100.
     table = np.loadtxt(folder / "logs" / "bsuite_id_-_bandit_noise-0.csv", delimiter=",", skiprows=1)
-    assert table[:, 0].tolist() == [*range(1, 11), 12, 14, 17, 20]
+    assert table[:, 0].tolist() == [*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10)]
     regret = table[:, -1]
     np.testing.assert_allclose(regret * 10, np.rint(regret * 10), atol=1e-4)
-    assert (np.diff(regret) >= 0).all() and regret[-1] <= 20
+    assert (np.diff(regret) >= 0).all() and regret[-1] <= 100
     assert (folder / "figures" / "radar.png").is_file()
     assert [path.name for path in (folder / "programs").iterdir()] == ["bandit_noise-0-19"]
     out = capsys.readouterr().out
-    assert "bandit_noise" in out and "a part" in out and "4 of 20" in out and "20 of 10,000" in out
+    assert "bandit_noise" in out and "a part" in out and "4 of 20" in out and "100 of 10,000" in out
     before = (folder / "scores.json").read_bytes()
     assert main(["bsuite", "ppo", "--experiments", "catch", "--quick", "--name", "bsuite-ppo", *TINY]) == 2
     answer = capsys.readouterr().err
