@@ -19,6 +19,7 @@ PROMISED = dict.fromkeys(suites()["minigrid-10"]["envs"], 0.95)
 PROMISED |= {"MiniGrid-Dynamic-Obstacles-5x5-v0": 0.9, "MiniGrid-FourRooms-v0": 0.7}
 
 
+@pytest.mark.slow  # test_contract.py learns from small pictures, test_torsos.py from tiles
 def test_ppo_learns_to_cross_an_empty_room():
     env = make("MiniGrid-Empty-5x5-v0")
     fields = {"num_envs": 16, "num_steps": 64, "learning_rate": 2e-3, "hidden": (32,), "shared": True}

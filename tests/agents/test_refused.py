@@ -80,6 +80,7 @@ ABLE = {
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("env", ABLE)
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_who_cannot_play_a_world_is_refused_and_hears_who_can(name, env, tmp_path):

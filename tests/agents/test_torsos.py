@@ -66,6 +66,7 @@ def test_every_class_of_agents_with_a_network_is_here():
     assert {AGENTS[name].cls for name in SMALL} == classes
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("torso", "observation", "kind"),
     [("mlp", "picture", MLP), ("cnn", "picture", CNN), ("tiles", "tiles", TileNet)],
@@ -92,6 +93,7 @@ def test_names_mean_the_same_for_every_agent(name):
         built(name, "vector", torso="rnn")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "observation", "torso"), [("dqn", "tiles", "auto"), ("bc", "picture", "cnn"), ("es", "picture", "mlp")]
 )
