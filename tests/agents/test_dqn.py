@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.agents.dqn import DQN
-from shoal.agents.replay_agent import Observed
+from shoal.agents.replay_agent import Observed, steps_of
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -53,6 +53,10 @@ def random_batch(agent, size=16, seed=0):
     return Transitions(seen, jnp.asarray(action), jnp.asarray(reward), jnp.asarray(bootstrap), next_seen)
 
 
+begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
+
+
+@jax.jit
 def two_networks(agent):
     """Weights and target weights that differ."""
     weights = agent._net.init(make_key(0), jnp.zeros((1, 4)))
@@ -109,6 +113,7 @@ def numpy_quantile(now, later, reward, bootstrap, kappa):
     return loss, loss
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("head", ["categorical", "quantile"])
 @pytest.mark.parametrize("double", [False, True])
 def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
@@ -147,12 +152,16 @@ def test_prioritised_samples_weigh_by_how_seldom_they_should_be():
     # Schaul et al. 2016, section 3.4: (N p)^-beta over the largest in the batch; beta rises from 0.4 to 1.
     fields = {"num_envs": 1, "num_steps": 4, "buffer_size": 40, "batch_size": 32, "max_batch_size": 40, "horizon": 100}
     agent, env = bound(prioritized=True, importance_exponent=0.4, **fields)
-    state = agent.init(make_key(0), env)
     given = {0: 1.0, 3: 2.0, 5: 5.0}
-    priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
+
+    @jax.jit
+    def drawn(age):
+        state = agent.init(make_key(0), env).replace(age=age)
+        priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
+        return agent._draw(state, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
+
     for age, beta in ((0, 0.4), (25, 1.0)):
-        then = state.replace(age=jnp.int32(age))
-        index, weight = agent._draw(then, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
+        index, weight = map(np.asarray, drawn(jnp.int32(age)))
         expected = np.array([(3 * given[int(i)] / 8) ** -beta for i in index])
         np.testing.assert_allclose(weight[:32], expected[:32] / expected[:32].max() / 32, rtol=1e-5)
         assert not weight[32:].any() and {int(i) for i in index} == set(given)
@@ -178,64 +187,76 @@ def test_forbidden_actions_are_worth_nothing_to_come():
 
 def test_a_dueling_network_adds_advantages_that_are_zero_on_average():
     agent, _ = bound(dueling=True)
-    weights = agent._net.init(make_key(0), jnp.zeros((1, 4)))
-    obs = jax.random.normal(make_key(1), (5, 4))
-    hidden = agent.network.apply(weights["torso"], obs)
-    value = hidden @ weights["value"]["kernel"] + weights["value"]["bias"][None]
-    np.testing.assert_allclose(agent.worth(weights, obs).mean(axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
+
+    @jax.jit
+    def both(key, obs):
+        weights = agent._net.init(key, obs)
+        hidden = agent.network.apply(weights["torso"], obs)
+        return agent.worth(weights, obs), hidden @ weights["value"]["kernel"] + weights["value"]["bias"][None]
+
+    worth, value = both(make_key(0), np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
+    np.testing.assert_allclose(np.mean(worth, axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
 
 
 def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
     agent, _ = bound(noisy=True)
-    net = agent._net
-    weights = net.init(make_key(0), jnp.zeros((1, 4)))
-    obs = jax.random.normal(make_key(1), (3, 4))
-    noise = net.draw_noise(make_key(2), weights, (3,))
-    out = net(weights, obs, noise)[..., 0]
-    hidden = np.asarray(agent.network.apply(weights["torso"], obs))
+    obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+    @jax.jit
+    def draw(key, obs):
+        net = agent._net
+        weights = net.init(key, obs)
+        noise = net.draw_noise(make_key(2), weights, (3,))
+        hidden = agent.network.apply(weights["torso"], obs)
+        return (
+            weights,
+            noise,
+            hidden,
+            net(weights, obs, noise)[..., 0],
+            net(weights, obs)[..., 0],
+            agent.worth(weights, obs),
+        )
+
+    weights, noise, hidden, out, silent, worth = jax.tree.map(np.asarray, draw(make_key(0), obs))
     sigma = weights["advantage_sigma"]
     assert np.allclose(sigma["kernel"], 0.5 / np.sqrt(8))
     for b in range(3):  # a matrix of noise for each, written out
-        into, outof = np.asarray(noise["advantage"][b, :8]), np.asarray(noise["advantage"][b, 8:])
+        into, outof = noise["advantage"][b, :8], noise["advantage"][b, 8:]
         kernel = weights["advantage"]["kernel"] + sigma["kernel"] * np.outer(into, outof)
         bias = weights["advantage"]["bias"] + sigma["bias"] * outof
         np.testing.assert_allclose(out[b], hidden[b] @ kernel + bias, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(net(weights, obs)[..., 0], agent.worth(weights, obs))  # no noise: the mean
+    np.testing.assert_allclose(silent, worth)  # no noise: the mean
 
 
 def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started():
-    agent, env = bound(num_steps=10, train_frequency=25.0, train_iterations=2.0, learning_starts=50.0)
-    state = agent.init(make_key(0), env)
-    update = jax.jit(agent.update)
-    due = []
-    for clock in range(10):
-        state, metrics = update(state, env, jnp.int32(clock))
-        due.append(int(metrics.weight))
+    agent, _ = bound(num_steps=10, train_frequency=25.0, train_iterations=2.0, learning_starts=50.0)
+    due = jax.jit(jax.vmap(agent.gradient_steps_due))(jnp.arange(10, dtype=jnp.int32)).tolist()
     # After 10, 20, ..., 100 steps: multiples of 25 are passed at 30, 50, 80 and 100; those up to 50 do not count.
     assert due == [0, 0, 0, 0, 0, 0, 0, 2, 0, 2]
 
 
 def test_the_target_network_is_copied_when_its_period_ends():
     agent, env = bound(num_steps=10, target_period=20.0, target_mix=0.25)
-    state = agent.init(make_key(0), env)
-    state = state.replace(weights=jax.tree.map(lambda x: x + 1, state.target))
+    state = begin(agent, env)
+    state = state.replace(weights=jax.tree.map(lambda x: np.asarray(x) + 1, state.target))
+    refreshed = jax.jit(DQN._refreshed)
     full, last = agent.replace(target_mix=jnp.float32(1)), state.replace(age=jnp.int32(1))
-    kept = agent._refreshed(state.replace(age=jnp.int32(0)))  # after 10 steps
-    mixed = agent._refreshed(state.replace(age=jnp.int32(1)))  # after 20
-    twice = agent.replace(target_period=jnp.float32(5))._refreshed(state)  # two periods within the first update
+    kept = refreshed(agent, state.replace(age=jnp.int32(0)))  # after 10 steps
+    mixed = refreshed(agent, state.replace(age=jnp.int32(1)))  # after 20
+    twice = refreshed(agent.replace(target_period=jnp.float32(5)), state)  # two periods within the first update
     for old, same, new, further in zip(*map(jax.tree.leaves, (state.target, kept, mixed, twice)), strict=True):
         np.testing.assert_array_equal(same, old)
-        np.testing.assert_allclose(new, old + 0.25, atol=1e-6)
-        np.testing.assert_allclose(further, old + 1 - 0.75**2, atol=1e-6)
-    for old, new in zip(*map(jax.tree.leaves, (state.weights, full._refreshed(last))), strict=True):
+        np.testing.assert_allclose(new, np.asarray(old) + 0.25, atol=1e-6)
+        np.testing.assert_allclose(further, np.asarray(old) + 1 - 0.75**2, atol=1e-6)
+    for old, new in zip(*map(jax.tree.leaves, (state.weights, refreshed(full, last))), strict=True):
         np.testing.assert_allclose(new, old, atol=1e-6)
 
 
 def test_exploration_falls_linearly_over_its_share_of_the_horizon():
     agent, _ = bound(num_steps=10, num_envs=2, horizon=400, exploration=0.5, epsilon_start=1.0, epsilon_end=0.1)
-    steps = jnp.arange(10, dtype=jnp.int32)
-    np.testing.assert_allclose(agent._epsilon(jnp.int32(0), steps)[jnp.asarray([0, 5])], [1.0, 1 - 0.9 * 10 / 200])
-    np.testing.assert_allclose(agent._epsilon(jnp.int32(10), 0), 0.1, rtol=1e-5)
+    epsilon = jax.jit(lambda age: agent._epsilon(age, jnp.arange(10, dtype=jnp.int32)))
+    np.testing.assert_allclose(np.asarray(epsilon(jnp.int32(0)))[[0, 5]], [1.0, 1 - 0.9 * 10 / 200])
+    np.testing.assert_allclose(epsilon(jnp.int32(10)), 0.1, rtol=1e-5)
 
 
 def test_plain_descent_is_a_choice_within_the_same_program():
@@ -243,21 +264,26 @@ def test_plain_descent_is_a_choice_within_the_same_program():
     sgd = to_arrays(adam.replace(optimizer="sgd"))
     assert jax.tree.structure(adam) == jax.tree.structure(sgd) and sgd.optimizer.dtype == adam.optimizer.dtype
     slope = jnp.asarray([0.5, -2.0])
-    start = adam._adam.init(slope)
-    np.testing.assert_allclose(adam._change(slope, start)[0], [1, -1], rtol=1e-5)  # Adam's first step: the sign
-    np.testing.assert_allclose(sgd._change(slope, start)[0], slope)
+    change = jax.jit(lambda agent: agent._change(slope, agent._adam.init(slope))[0])
+    np.testing.assert_allclose(change(adam), [1, -1], rtol=1e-5)  # Adam's first step: the sign
+    np.testing.assert_allclose(change(sgd), slope)
 
 
 def test_an_effective_batch_learns_as_a_small_one_does():
     # The same program shaped for more: only the samples that count may matter.
     small, env = bound(batch_size=8, buffer_size=100, learning_starts=0.0, train_frequency=10.0)
     roomy = small.replace(max_batch_size=32)
-    state = jax.jit(small.init)(make_key(0), env)
     weights, target = two_networks(small)
     batch = random_batch(small, 32)
     first = jax.tree.map(lambda x: x[:8], batch)
     share_small = jnp.full(8, 1 / 8)
-    _, share = roomy._draw(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))
+
+    @jax.jit
+    def shares(key):
+        state = small.init(key, env)
+        return roomy._draw(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))[1]
+
+    share = shares(make_key(0))
     slopes = [
         jax.jit(jax.grad(lambda w, a=a, b=b, s=s: a._loss(w, target, b, s, make_key(2))[0]))(weights)
         for a, b, s in ((small, first, share_small), (roomy, batch, share))
@@ -267,15 +293,15 @@ def test_an_effective_batch_learns_as_a_small_one_does():
 
 
 def test_losses_are_averages_over_the_gradient_steps_that_were_made():
-    agent, env = bound(learning_starts=25.0, train_frequency=4.0, num_steps=10, batch_size=8)
-    member = Member(jax.jit(agent.init)(make_key(0), env), jnp.bool_(True))
+    agent, env = bound(learning_starts=25.0, train_frequency=4.0, num_steps=10)
+    member = Member(begin(agent, env), jnp.bool_(True))
     chunk = jax.jit(train_chunk)
     first, metrics = chunk(member, agent, env, jnp.int32(0), jnp.int32(2))
     assert metrics.weight == 0 and np.isnan(metrics.losses["loss"])
     _, together = chunk(first, agent, env, jnp.int32(2), jnp.int32(4))
-    update, state, each = jax.jit(DQN.update), first.state, []
+    member, each = first, []
     for clock in range(2, 6):
-        state, metrics = update(agent, state, env, jnp.int32(clock))
+        member, metrics = chunk(member, agent, env, jnp.int32(clock), jnp.int32(1))
         each += [float(metrics.losses["loss"])] * int(metrics.weight)
     assert len(each) == int(together.weight) == 10  # 2, 3, 2 and 3
     np.testing.assert_allclose(together.losses["loss"], np.mean(each), rtol=1e-5)
@@ -306,7 +332,7 @@ ALONE = [
 ]
 
 
-@pytest.mark.parametrize("options", [*ALONE, *REFINEMENTS], ids="-".join)
+@pytest.mark.parametrize("options", [*REFINEMENTS, *(pytest.param(x, marks=pytest.mark.slow) for x in ALONE)])
 def test_refinements_work_alone_and_together(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
     agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})
@@ -342,13 +368,21 @@ def test_refinements_work_together_over_many_steps(options):
 
 def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
     agent, env = bound(prioritized=True, n_step=3, num_envs=2, num_steps=5, buffer_size=60, max_buffer_size=80)
-    state = agent.init(make_key(0), env)
-    update = jax.jit(agent.update)
+    state = begin(agent, env)
+
+    @jax.jit
+    def store(state, clock):  # the first half of an update
+        behavior, noise = agent._behavior(state), agent._noise(state, make_key(1))
+        worlds, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        replay = state.replay.add(steps_of(trajectory), clock)
+        state = state.replace(worlds=worlds, replay=replay, priorities=agent._admit(state, replay, clock))
+        return state.replace(age=state.age + 1), replay.newest(clock)
+
     for clock in range(12):
-        state, _ = update(state, env, jnp.int32(clock))
+        state, newest = store(state, jnp.int32(clock))
         leaf = np.asarray(state.priorities.leaf).ravel()[: state.replay.rows * 2].reshape(-1, 2)
         stored = min((clock + 1) * 5, 30)
-        behind = (int(state.replay.newest(jnp.int32(clock))) - np.arange(state.replay.rows)) % state.replay.rows
+        behind = (int(newest) - np.arange(state.replay.rows)) % state.replay.rows
         np.testing.assert_array_equal(leaf[:, 0] > 0, (behind >= 3) & (behind < stored))
 
 
