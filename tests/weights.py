@@ -1,8 +1,10 @@
-"""Weights for tests, drawn by NumPy: none of the programs that initialize networks is compiled for them."""
+"""Weights and observations for tests, drawn by NumPy: no program is compiled to initialize networks or to sample."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from shoal.core.spaces import Dict, Discrete, MultiDiscrete, Tuple
 
 
 def random_weights(shapes, deviation=0.3, seed=0):
@@ -14,3 +16,20 @@ def random_weights(shapes, deviation=0.3, seed=0):
         return jnp.asarray(drawn.astype(x.dtype))
 
     return jax.tree.map(draw, shapes)
+
+
+def random_values(space, axes=(), seed=0):
+    """Values of a space [*axes, ...], every one equally likely."""
+    if isinstance(space, Tuple):
+        return tuple(random_values(part, axes, seed + i) for i, part in enumerate(space.spaces))
+    if isinstance(space, Dict):
+        return {name: random_values(part, axes, seed + i) for i, (name, part) in enumerate(space.spaces)}
+    random, dtype = np.random.default_rng(seed), np.dtype(space.dtype)
+    shape = (*axes, *space.shape)
+    if isinstance(space, Discrete | MultiDiscrete):
+        low, high = 0, np.asarray(space.n if isinstance(space, Discrete) else space.nvec) - 1
+    else:
+        low, high = space.bounds()
+    if np.issubdtype(dtype, np.floating):
+        return jnp.asarray(random.uniform(low, high, shape).astype(dtype))
+    return jnp.asarray(random.integers(np.asarray(low, int), np.asarray(high, int), shape, endpoint=True).astype(dtype))

@@ -10,6 +10,7 @@ from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.torso_choice import default_torso
+from weights import random_values, random_weights
 
 SPACES = [
     Discrete(3),
@@ -51,17 +52,17 @@ def test_the_scale_of_uint8_is_its_bound_and_what_was_normalized_keeps_its_own()
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_accept_any_observation_with_any_leading_axes(space, shared):
     nets = ActorCritic(default_torso(space, (8,), "tanh"), space, Discrete(2), shared)
-    one = space.sample(make_key(0))
-    weights = nets.init(make_key(1), one)
-    policy, value = nets.both(weights, one)
+    one = random_values(space)
+    stacked = jax.tree.map(lambda x: np.broadcast_to(x, (3, 5, *x.shape)), one)
+
+    @jax.jit
+    def found(weights, one, stacked):
+        many = {"logits": nets.policy(weights, stacked).logits, "value": nets.value(weights, stacked)}
+        return *nets.both(weights, one), many
+
+    policy, value, many = found(random_weights(jax.eval_shape(nets.init, make_key(1), one)), one, stacked)
     assert policy.logits.shape == (2,) and value.shape == ()
-    many = {"logits": nets.policy(weights, _stacked(one)).logits, "value": nets.value(weights, _stacked(one))}
     assert many["logits"].shape == (3, 5, 2) and many["value"].shape == (3, 5)
     np.testing.assert_allclose(many["logits"][1, 2], policy.logits, atol=1e-5)
     np.testing.assert_allclose(many["value"][2, 4], value, atol=1e-5)
     assert is_image(space) == (isinstance(space, Box) and len(space.shape) == 3)
-
-
-def _stacked(obs):
-
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (3, 5, *x.shape)), obs)

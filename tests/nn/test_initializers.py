@@ -12,7 +12,7 @@ from shoal.nn.torsos import CNN, MLP
 
 @pytest.mark.parametrize("shape", [(4, 64), (64, 64), (64, 2), (64, 1), (3, 3, 4, 16)])
 def test_matrices_are_orthogonal_in_their_smaller_dimension(shape):
-    matrix = np.asarray(orthogonal(1.5)(make_key(0), shape)).reshape(-1, shape[-1])
+    matrix = np.asarray(jax.jit(lambda k: orthogonal(1.5)(k, shape))(make_key(0))).reshape(-1, shape[-1])
     gram = matrix @ matrix.T if matrix.shape[0] < matrix.shape[1] else matrix.T @ matrix
     np.testing.assert_allclose(gram, 2.25 * np.eye(len(gram)), atol=5e-6)
 
@@ -26,7 +26,9 @@ def test_a_population_initialises_without_lapack():
 
 def test_directions_are_uniform():
     # The first column is a normalised Gaussian vector: its mean is 0 and its second moment I / n.
-    first = np.asarray(jax.vmap(lambda k: orthogonal()(k, (8, 8)))(jax.random.split(make_key(1), 20_000)))[:, :, 0]
+    first = np.asarray(jax.jit(jax.vmap(lambda k: orthogonal()(k, (8, 8))))(jax.random.split(make_key(1), 20_000)))[
+        :, :, 0
+    ]
     np.testing.assert_allclose(first.mean(0), np.zeros(8), atol=0.01)
     np.testing.assert_allclose(first.T @ first / 20_000, np.eye(8) / 8, atol=0.01)
 
@@ -41,10 +43,16 @@ VARIANCES = {  # of weights from n inputs to m outputs
 
 @pytest.mark.parametrize("name", INITIALIZERS)
 def test_layers_start_with_the_variance_of_the_paper(name):
-    dense = MLP((400,), initializer=name).init(make_key(0), jnp.zeros(300))["params"]["Dense_0"]["kernel"]
+    @jax.jit
+    def both(key):
+        """The kernels of a dense layer and of a convolution."""
+        dense = MLP((400,), initializer=name).init(key, jnp.zeros(300))
+        images = CNN((128,), (), initializer=name).init(key, jnp.zeros((8, 8, 32)))
+        return dense["params"]["Dense_0"]["kernel"], images["params"]["Conv_0"]["kernel"]
+
+    dense, images = map(np.asarray, both(make_key(0)))
     np.testing.assert_allclose(np.var(dense), VARIANCES[name](300, 400), rtol=0.02)
     if name == "glorot_uniform":
         np.testing.assert_allclose(np.abs(dense).max(), np.sqrt(6 / 700), rtol=1e-3)
-    images = CNN((128,), (), initializer=name).init(make_key(0), jnp.zeros((8, 8, 32)))["params"]["Conv_0"]["kernel"]
     ways_out = 128 if name == "orthogonal" else 9 * 128  # Glorot's outputs of a kernel count its pixels
     np.testing.assert_allclose(np.var(images), VARIANCES[name](9 * 32, ways_out), rtol=0.02)

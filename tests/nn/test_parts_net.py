@@ -12,6 +12,7 @@ from shoal.nn.impala import ImpalaCNN
 from shoal.nn.parts_net import PartsNet
 from shoal.nn.torso_choice import default_torso, named_torso
 from shoal.nn.torsos import CNN, MLP
+from weights import random_values, random_weights
 
 PICTURE = Box(0, 255, (12, 9, 3), np.uint8)
 MIXED = Dict({"picture": PICTURE, "speed": Box(-1.0, 1.0, (2,)), "words": MultiDiscrete((5, 7)), "mode": Discrete(3)})
@@ -27,12 +28,12 @@ def correlated(images, kernel, bias):
 
 def test_impala_equals_a_numpy_version():
     net = ImpalaCNN(channels=(4,), hidden=())
-    images = jax.random.normal(make_key(0), (2, 4, 6, 3))
-    weights = net.init(make_key(1), images)
-    layers = jax.tree.map(lambda x: np.asarray(x) + 0.1, weights)["params"]
-    found = net.apply({"params": layers}, images)
+    images = np.random.default_rng(0).normal(size=(2, 4, 6, 3)).astype(np.float32)
+    weights = random_weights(jax.eval_shape(net.init, make_key(1), images))
+    layers = jax.tree.map(np.asarray, weights)["params"]
+    found = jax.jit(net.apply)(weights, images)
     assert len(layers) == 5
-    for image, flat in zip(np.asarray(images), found, strict=True):
+    for image, flat in zip(images, np.asarray(found), strict=True):
         x = correlated(image, **layers["Conv_0"])
         padded = np.pad(x, [(0, 1), (0, 1), (0, 0)], constant_values=-np.inf)
         x = np.stack([padded[y : y + 4 : 2, z : z + 6 : 2] for y in range(3) for z in range(3)]).max(axis=0)
@@ -51,25 +52,25 @@ def test_fifteen_convolutions_as_published():
 @pytest.mark.parametrize("axes", [(), (5,), (2, 3)])
 def test_parts_are_read_beside_each_other(axes):
     net = PartsNet(MIXED, (8,))
-    obs = [MIXED.sample(k) for k in jax.random.split(make_key(0), 6)]
-    many = jax.tree.map(lambda *x: jnp.stack(x)[: int(np.prod(axes))].reshape(*axes, *x[0].shape), *obs)
-    weights = net.init(make_key(1), many)
+    many = random_values(MIXED, axes)
+    weights = random_weights(jax.eval_shape(net.init, make_key(1), many), deviation=0.02)
     # 10 x 7 pixels of 16 channels, 2 numbers, 5 + 7 words, 3 modes
     assert weights["params"]["MLP_0"]["Dense_0"]["kernel"].shape == (10 * 7 * 16 + 2 + 12 + 3, 8)
-    out = net.apply(weights, many)
-    assert out.shape == (*axes, 8)
-    np.testing.assert_allclose(out.reshape(-1, 8)[0], net.apply(weights, obs[0]), atol=1e-5)
+    first = jax.tree.map(lambda x: np.asarray(x)[(0,) * len(axes)], many)
+    out, alone = jax.jit(lambda w, *x: [net.apply(w, obs) for obs in x])(weights, many, first)
+    assert out.shape == (*axes, 8) and np.abs(out).max() > 0.1
+    np.testing.assert_allclose(np.reshape(out, (-1, 8))[0], alone, atol=1e-5)
 
 
 def test_a_picture_is_scaled_and_every_part_matters():
     net = PartsNet(MIXED, (8,), "tanh")
-    obs = MIXED.sample(make_key(0))
-    weights = net.init(make_key(1), obs)
-    plain = net.apply(weights, obs)
+    obs, apply = random_values(MIXED), jax.jit(net.apply)
+    weights = jax.jit(net.init)(make_key(1), obs)
+    plain = apply(weights, obs)
     assert np.abs(plain).max() < 1  # brightness up to 255 would saturate it
     for name, part in MIXED.spaces:
-        other = next(x for x in map(part.sample, jax.random.split(make_key(2), 9)) if (x != obs[name]).any())
-        assert not np.allclose(net.apply(weights, {**obs, name: other}), plain), name
+        other = next(x for x in (random_values(part, seed=10 + i) for i in range(9)) if (x != obs[name]).any())
+        assert not np.allclose(apply(weights, {**obs, name: other}), plain), name
 
 
 @pytest.mark.parametrize(
@@ -89,9 +90,9 @@ def test_pictures_get_convolutions(space, kind):
 
 def test_pictures_among_other_parts_keep_their_convolutions_with_layer_norm():
     torso = default_torso(MIXED, (8,), "tanh", layer_norm=True)
-    weights = torso.init(make_key(1), MIXED.sample(make_key(0)))["params"]
+    weights = jax.eval_shape(torso.init, make_key(1), random_values(MIXED))["params"]
     assert set(weights["CNN_0"]) == {"Conv_0", "LayerNorm_0"} and set(weights["MLP_0"]) == {"Dense_0", "LayerNorm_0"}
-    plain = default_torso(MIXED, (8,), "tanh").init(make_key(1), MIXED.sample(make_key(0)))["params"]
+    plain = jax.eval_shape(default_torso(MIXED, (8,), "tanh").init, make_key(1), random_values(MIXED))["params"]
     assert set(plain["CNN_0"]) == {"Conv_0"} and set(plain["MLP_0"]) == {"Dense_0"}
 
 
@@ -100,7 +101,7 @@ def test_impala_normalizes_before_every_activation_where_asked():
     assert sum(name.startswith("LayerNorm") for name in alone) == 13  # two a block, and one behind them
     assert set(alone["MLP_0"]) == {"Dense_0", "LayerNorm_0"}
     torso = named_torso("impala", MIXED, (8,), "tanh", layer_norm=True)
-    among = jax.eval_shape(torso.init, make_key(1), MIXED.sample(make_key(0)))["params"]["ImpalaCNN_0"]
+    among = jax.eval_shape(torso.init, make_key(1), random_values(MIXED))["params"]["ImpalaCNN_0"]
     assert {name: x for name, x in alone.items() if name != "MLP_0"}.keys() == among.keys()
 
 
@@ -117,6 +118,7 @@ def test_torsos_have_names():
 @pytest.mark.parametrize("pictures", ["cnn", "impala"])
 def test_policy_and_value_read_pictures_among_other_parts(pictures):
     nets = ActorCritic(named_torso(pictures, MIXED, (8,), "tanh"), MIXED, Discrete(3))
-    obs = jax.tree.map(lambda *x: jnp.stack(x), *map(MIXED.sample, jax.random.split(make_key(0), 4)))
-    policy, value = nets.both(nets.init(make_key(1), obs), obs)
+    obs = random_values(MIXED, (4,))
+    weights = random_weights(jax.eval_shape(nets.init, make_key(1), obs), deviation=0.02)
+    policy, value = jax.jit(nets.both)(weights, obs)
     assert policy.logits.shape == (4, 3) and value.shape == (4,) and len(set(value.tolist())) == 4

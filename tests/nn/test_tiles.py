@@ -12,6 +12,7 @@ from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.tiles import ChoiceDense, TileConv, TileNet, has_tiles, is_tiles
 from shoal.nn.torso_choice import default_torso
 from shoal.nn.torsos import CNN, MLP
+from weights import random_values, random_weights
 
 TILES = Box(0, (10, 5, 2), (7, 7, 3), np.uint8)
 
@@ -43,26 +44,27 @@ def test_looking_up_rows_is_a_convolution_of_one_hot_categories(width, height, k
     sizes = (11, 6, 3)
     tiles = np.stack([rng.integers(0, n, (4, width, height)) for n in sizes], axis=-1).astype(np.uint8)
     conv = TileConv(sizes, 5, kernel, stride)
-    weights = jax.jit(conv.init)(make_key(0), jnp.asarray(tiles))
+    weights = random_weights(jax.eval_shape(conv.init, make_key(0), tiles))
     weights["params"]["bias"] = jnp.arange(5.0)
     matrix = np.asarray(weights["params"]["kernel"]).reshape(kernel, kernel, 20, 5)
     expected = [convolved(one_hot(image, sizes), matrix, stride) + np.arange(5.0) for image in tiles]
-    np.testing.assert_allclose(conv.apply(weights, jnp.asarray(tiles)), np.stack(expected), atol=1e-5)
+    np.testing.assert_allclose(jax.jit(conv.apply)(weights, tiles), np.stack(expected), atol=1e-5)
 
 
 def test_looking_up_choices_is_a_dense_layer_of_one_hot_choices():
     choices = np.array([[0, 3, 1], [2, 0, 0]], np.uint8)
     layer = ChoiceDense((3, 4, 2), 5)
-    weights = jax.jit(layer.init)(make_key(0), jnp.asarray(choices))
+    weights = random_weights(jax.eval_shape(layer.init, make_key(0), choices))
     expected = one_hot(choices, (3, 4, 2)) @ np.asarray(weights["params"]["kernel"])
-    np.testing.assert_allclose(layer.apply(weights, jnp.asarray(choices)), expected, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(layer.apply)(weights, choices), expected, atol=1e-6)
 
 
 def test_words_share_a_row_that_holds_in_any_place():
     layer = ChoiceDense((5, 5, 5), 4)
-    weights = jax.jit(layer.init)(make_key(0), jnp.zeros(3, jnp.uint8))
+    weights = random_weights(jax.eval_shape(layer.init, make_key(0), np.zeros(3, np.uint8)))
     weights["params"]["kernel"] = jnp.zeros((15, 4))
-    here, there = (layer.apply(weights, jnp.asarray(words, jnp.uint8)) for words in ([1, 3, 0], [3, 0, 1]))
+    apply = jax.jit(layer.apply)
+    here, there = (apply(weights, np.asarray(words, np.uint8)) for words in ([1, 3, 0], [3, 0, 1]))
     rows = np.asarray(weights["params"]["anywhere"])
     np.testing.assert_allclose(here, rows[1] + rows[3] + rows[0], atol=1e-6)
     np.testing.assert_allclose(here, there, atol=1e-6)
@@ -70,9 +72,9 @@ def test_words_share_a_row_that_holds_in_any_place():
 
 def test_a_tile_net_reads_every_part_of_an_observation():
     space = Dict({"image": TILES, "at": Tuple((Discrete(4), Box(-1, 1, (2,)))), "mission": MultiDiscrete((9, 9))})
-    obs = space.sample(make_key(0))
+    obs = random_values(space)
     net = TileNet(space, (8, 6), "tanh")
-    weights = jax.jit(net.init)(make_key(1), obs)["params"]
+    weights = jax.jit(net.init)(make_key(1), obs)["params"]  # biases 0
     leaf = {name: jax.tree.map(np.asarray, part) for name, part in weights.items()}
     kernel = leaf["TileConv_0"]["kernel"].reshape(3, 3, 20, 16)
     direction = np.eye(4)[obs["at"][0]] @ leaf["ChoiceDense_0"]["kernel"]
@@ -82,17 +84,19 @@ def test_a_tile_net_reads_every_part_of_an_observation():
     maps = np.tanh(convolved(one_hot(np.asarray(obs["image"]), (11, 6, 3)), kernel, 2) * (1 + scale) + shift)
     numbers = np.concatenate([np.asarray(obs["at"][1]), maps.ravel()]) @ leaf["Dense_0"]["kernel"]
     hidden = np.tanh(np.tanh(numbers + chosen) @ leaf["MLP_0"]["Dense_0"]["kernel"])
-    np.testing.assert_allclose(net.apply({"params": weights}, obs), hidden, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(net.apply)({"params": weights}, obs), hidden, atol=1e-5)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_policy_and_value_read_tiles_under_any_leading_axes(shared):
     space = Dict({"image": TILES, "direction": Discrete(4, "uint8")})
     nets = ActorCritic(default_torso(space, (8,), "relu"), space, Discrete(7), shared)
-    many = jax.vmap(jax.vmap(space.sample))(jax.random.split(make_key(0), (2, 3)))
-    weights = jax.jit(nets.init)(make_key(1), many)
-    policy, value = jax.jit(nets.both)(weights, many)
-    one_policy, one_value = jax.jit(nets.both)(weights, jax.tree.map(lambda x: x[1, 2], many))
+    many = random_values(space, (2, 3))
+    one = jax.tree.map(lambda x: np.asarray(x)[1, 2], many)
+    weights = random_weights(jax.eval_shape(nets.init, make_key(1), many), deviation=0.2)
+    (policy, value), (one_policy, one_value) = jax.jit(lambda w, *x: [nets.both(w, obs) for obs in x])(
+        weights, many, one
+    )
     assert policy.logits.shape == (2, 3, 7) and value.shape == (2, 3)
     np.testing.assert_allclose(policy.logits[1, 2], one_policy.logits, atol=1e-6)
     np.testing.assert_allclose(value[1, 2], one_value, atol=1e-6)
