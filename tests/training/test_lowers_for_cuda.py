@@ -48,6 +48,9 @@ EXTRA = {
     "eigenvectors": ("es", "CartPole-v1", {"population_size": 4, "episode_steps": 3, "strategy": "CMA_ES"}),
 }
 CASES = {name: (name, *SMALL[AGENTS[name].cls]) for name in sorted(AGENTS)} | EXTRA
+# Relatives of these have the same class and other numbers: they lower in `make test-all`.
+FIRST = ("bc", "dqn", "es", "ppo", "pqn", "q-learning", "sac", "td3")
+RELATED = {n for n in AGENTS if n not in FIRST and AGENTS[n].cls in {AGENTS[first].cls for first in FIRST}}
 ON_EVERY_PLATFORM = {"LayoutConstraint"}  # XLA's own; what else is called must be NVIDIA's
 
 
@@ -83,7 +86,9 @@ def calls(text):
     return set(re.findall(r"custom_call @([\w$.]+)", text))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if case in RELATED else []) for case in CASES]
+)
 def test_every_program_of_an_agent_lowers_for_cuda(case):
     for program, text in lowered(case, on_mesh(1)).items():
         foreign = {call for call in calls(text) - ON_EVERY_PLATFORM if not call.startswith("cu")}
