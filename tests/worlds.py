@@ -14,6 +14,13 @@ from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.envs.probes import Horizon
 
+# The hooks of an environment, each compiled once for all values that have the same static fields. Called one by one
+# they would compile each of their operations alone.
+init = jax.jit(lambda env, key: env.init(key))
+noise = jax.jit(lambda env, key: env.noise(key))
+advance = jax.jit(lambda env, state, action, noise: env.advance(state, action, noise))
+observe = jax.jit(lambda env, state: env.observe(state))
+
 
 @struct
 class TallyState(State):
@@ -145,12 +152,12 @@ class TracedHorizon(DialedHorizon):
 
 
 def play(env, actions, noises, key):
-    """Eager play under given noise: (state, observation), then also reward, flags and info for every step."""
-    state = env.init(key)
-    seen = [(state, env.observe(state))]
-    for action, noise in zip(actions, noises, strict=True):
-        state, reward, terminated, truncated, info = env.advance(state, jnp.int32(action), noise)
-        seen.append((state, env.observe(state), float(reward), bool(terminated), bool(truncated), info))
+    """Play under given noise: (state, observation), then also reward, flags and info for every step."""
+    state = init(env, key)
+    seen = [(state, observe(env, state))]
+    for action, lots in zip(actions, noises, strict=True):
+        state, reward, terminated, truncated, info = advance(env, state, jnp.int32(action), lots)
+        seen.append((state, observe(env, state), float(reward), bool(terminated), bool(truncated), info))
     return seen
 
 

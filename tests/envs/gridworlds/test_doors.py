@@ -10,6 +10,7 @@ from shoal.core.registry import make
 from shoal.core.spaces import Box, MultiDiscrete
 from shoal.envs.gridworlds.doors import Doors, DoorsState
 from shoal.envs.gridworlds.doors_imitation import DoorsImitation
+from worlds import advance, init, observe
 
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
 
@@ -21,19 +22,19 @@ def starts(env, number):
 def walk(env, state, *actions):
     rewards = []
     for action in actions:
-        state, reward, *_ = env.advance(state, jnp.int32(action), None)
+        state, reward, *_ = advance(env, state, jnp.int32(action), None)
         rewards.append(float(reward))
     return state, rewards
 
 
 def grid(env, state):
-    return np.asarray(env.observe(state)).reshape(env.rows, env.columns)
+    return np.asarray(observe(env, state)).reshape(env.rows, env.columns)
 
 
 def test_gaps_are_where_the_articles_have_them():
     assert Doors().gaps == (0, 5, 10) and DoorsImitation().gaps == (4, 9, 14)
     for env, wall in ((Doors(), 2), (DoorsImitation(), -1)):
-        seen = grid(env, env.init(make_key(0)))
+        seen = grid(env, init(env, make_key(0)))
         assert np.flatnonzero(seen[7] != wall).tolist() == list(env.gaps)
         assert np.argwhere(seen == wall)[:, 0].tolist() == [7] * 12
 
@@ -47,7 +48,7 @@ def test_there_are_as_many_gaps_as_asked_for(columns, doors):
 def test_spaces_count_cells_in_the_smallest_dtypes():
     assert make("Doors-v0").observation_space == MultiDiscrete((4,) * 225, np.uint8)
     assert make("DoorsImitation-v0").observation_space == Box(-1, 2, (225,), np.int8)
-    assert Doors(rows=5, columns=30).observe(Doors(rows=5, columns=30).init(make_key(0))).shape == (150,)
+    assert observe(Doors(rows=5, columns=30), init(Doors(rows=5, columns=30), make_key(0))).shape == (150,)
 
 
 def test_agent_and_goal_are_drawn_independently():
@@ -75,15 +76,15 @@ def test_a_blocked_move_pays_nothing():
 
 def test_a_goal_is_hidden_by_who_stands_on_it():
     env = Doors()
-    state, reward, terminated, *_ = env.advance(
-        DoorsState(jnp.int32(0), jnp.uint8(1), jnp.uint8(3), jnp.uint8(3)), jnp.int32(UP), None
+    state, reward, terminated, *_ = advance(
+        env, DoorsState(jnp.int32(0), jnp.uint8(1), jnp.uint8(3), jnp.uint8(3)), jnp.int32(UP), None
     )
     assert terminated and reward == 1 and grid(env, state)[0, 3] == 1 and 3 not in grid(env, state)
 
 
 def at_start(column):
     env = DoorsImitation()
-    state = env.init(make_key(0))
+    state = init(env, make_key(0))
     return env, state.replace(column=jnp.uint8(column), start_column=jnp.uint8(column))
 
 
@@ -116,7 +117,7 @@ def test_an_imitators_episode_goes_on_at_the_goal_and_is_cut_after_32_steps():
     env, state = at_start(9)  # straight up through a gap, then four cells to the left
     flags = []
     for action in [UP] * 14 + [LEFT] * 4 + [STAY] * 14:
-        state, _, terminated, truncated, _ = env.advance(state, jnp.int32(action), None)
+        state, _, terminated, truncated, _ = advance(env, state, jnp.int32(action), None)
         flags.append((bool(terminated), bool(truncated)))
     assert (state.row, state.column) == (0, 5)
     assert flags == [(False, False)] * 31 + [(False, True)]
@@ -141,7 +142,7 @@ def test_what_cannot_be_is_refused(cls, fields, words):
 @pytest.mark.parametrize("name", ["Doors-v0", "DoorsImitation-v0"])
 def test_the_picture_shows_who_walks(name):
     env = make(name)
-    state = env.init(make_key(0))
+    state = init(env, make_key(0))
     moved, _ = walk(env, state, UP)
     before, after = env.render(state), env.render(moved)
     assert before.shape == (765, 765, 3) and before.dtype == np.uint8

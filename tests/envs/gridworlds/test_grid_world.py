@@ -8,6 +8,7 @@ import pytest
 from shoal.core.keys import make_key
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.envs.gridworlds.grid_world import GridWorld, GridWorldState
+from worlds import advance, init, observe
 
 RIGHT, DOWN, LEFT, UP = range(4)
 
@@ -18,10 +19,10 @@ def starts(env, number=2000):
 
 
 def test_eighteen_steps_lead_from_corner_to_corner():
-    env, state = GridWorld(), GridWorld().init(make_key(0))
+    env, state = GridWorld(), init(GridWorld(), make_key(0))
     seen = []
     for action in [LEFT] * 11 + [UP] * 7:
-        state, reward, terminated, truncated, _ = env.advance(state, jnp.int32(action), None)
+        state, reward, terminated, truncated, _ = advance(env, state, jnp.int32(action), None)
         seen.append((float(reward), bool(terminated), bool(truncated)))
     assert seen == [(0.0, False, False)] * 17 + [(1.0, True, False)]
 
@@ -43,7 +44,7 @@ def test_an_index_counts_the_cells_row_by_row(columns, dtype):
     assert env.observation_space == Discrete(8 * columns, dtype)
     assert GridWorld(columns=columns).observation_space == MultiDiscrete((8, columns), np.uint8)
     for row, column in ((0, 0), (0, 11), (3, 4), (7, columns - 1)):
-        seen = env.observe(GridWorldState(jnp.int32(0), jnp.uint8(row), jnp.uint8(column)))
+        seen = observe(env, GridWorldState(jnp.int32(0), jnp.uint8(row), jnp.uint8(column)))
         assert seen == row * columns + column and seen.dtype == dtype
 
 
@@ -51,7 +52,7 @@ def test_worlds_of_a_population_have_goals_of_their_own():
     def arrives(goal_column):
         env = GridWorld(rows=1, columns=9, goal_column=goal_column)
         state = GridWorldState(jnp.int32(0), jnp.uint8(0), jnp.uint8(5))
-        return env.advance(state, jnp.int32(LEFT), None)[2]
+        return advance(env, state, jnp.int32(LEFT), None)[2]
 
     assert jax.vmap(arrives)(jnp.array([3, 4, 5])).tolist() == [False, True, False]
 

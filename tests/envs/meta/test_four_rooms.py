@@ -10,6 +10,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.four_rooms import CELLS, WALLS, FourRooms
+from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 20_000)
 
@@ -32,7 +33,7 @@ START, GOAL = 4 * 13 + 1, 8 * 13 + 9
 def test_an_episode_starts_in_the_west_and_the_goal_lies_in_the_southeast():
     start, goal = pairs(FourRooms())
     assert set(start.tolist()) == {START} and set(goal.tolist()) == {GOAL}
-    assert make("FourRooms-misc").observe(FourRooms().init(KEYS[0])).tolist() == [4, 1, 8, 9]
+    assert observe(make("FourRooms-misc"), init(FourRooms(), KEYS[0])).tolist() == [4, 1, 8, 9]
 
 
 def test_a_random_start_is_anywhere_but_at_the_goal():
@@ -55,14 +56,14 @@ def test_random_starts_and_goals_are_any_two_different_cells():
 
 def test_moves_go_astray_as_often_as_asked():
     env = FourRooms(fail_prob=0.3)
-    state = env.init(KEYS[0]).replace(row=jnp.int32(2), column=jnp.int32(3))
-    after = jax.vmap(lambda key: env.advance(state, jnp.int32(1), env.noise(key))[0])(KEYS)
+    state = init(env, KEYS[0]).replace(row=jnp.int32(2), column=jnp.int32(3))
+    after = jax.jit(jax.vmap(lambda key: advance(env, state, jnp.int32(1), noise(env, key))[0]))(KEYS)
     shares = [float(((after.row == r) & (after.column == c)).mean()) for r, c in ((2, 4), (1, 3), (3, 3), (2, 2))]
     np.testing.assert_allclose(shares, [0.7, 0.1, 0.1, 0.1], atol=0.013)  # four standard errors of 0.7
 
 
 def test_whether_a_move_goes_astray_says_nothing_about_where():
-    chance, stray = jax.vmap(FourRooms().noise)(KEYS)
+    chance, stray = jax.jit(jax.vmap(FourRooms().noise))(KEYS)
     assert chance.min() >= 0 and chance.max() < 1
     table = np.histogram2d(np.asarray(chance), np.asarray(stray), (10, np.arange(5) - 0.5))[0]
     assert stats.chi2_contingency(table).pvalue > 1e-3
@@ -70,8 +71,8 @@ def test_whether_a_move_goes_astray_says_nothing_about_where():
 
 def test_the_agent_is_drawn_where_it_is_and_the_goal_too():
     env = make("FourRooms-Image-v0")  # gymnax swaps row and column, and shows no goal
-    state = env.init(KEYS[0]).replace(row=jnp.int32(10), column=jnp.int32(6))  # in a door: the other way round a wall
-    layers = np.asarray(env.observe(state))
+    state = init(env, KEYS[0]).replace(row=jnp.int32(10), column=jnp.int32(6))  # in a door: the other way round a wall
+    layers = np.asarray(observe(env, state))
     assert layers.dtype == bool and layers.shape == (13, 13, 3)
     assert np.argwhere(layers[..., 1]).tolist() == [[10, 6]] and not layers[10, 6, 0]
     assert np.argwhere(layers[..., 2]).tolist() == [[8, 9]]
@@ -80,15 +81,15 @@ def test_the_agent_is_drawn_where_it_is_and_the_goal_too():
 
 def test_observations_of_vectors_are_small_integers_that_their_space_contains():
     env = FourRooms()
-    obs = env.observe(env.init(KEYS[0]))
+    obs = observe(env, init(env, KEYS[0]))
     assert obs.dtype == np.int8 and env.observation_space.contains(obs)  # gymnax says float32 and gives int32
 
 
 def test_the_time_limit_truncates_and_the_goal_terminates():
     env = FourRooms(max_steps=3, fail_prob=0.0, start_row=8, start_column=8)
-    state = env.init(KEYS[0])
-    away = env.advance(state.replace(time=jnp.int32(2)), jnp.int32(3), env.noise(KEYS[0]))
-    there = env.advance(state, jnp.int32(1), env.noise(KEYS[0]))
+    state = init(env, KEYS[0])
+    away = advance(env, state.replace(time=jnp.int32(2)), jnp.int32(3), noise(env, KEYS[0]))
+    there = advance(env, state, jnp.int32(1), noise(env, KEYS[0]))
     assert (float(away[1]), bool(away[2]), bool(away[3])) == (0.0, False, True)
     assert (float(there[1]), bool(there[2]), bool(there[3])) == (1.0, True, False)
     assert there[1].dtype == np.float32
@@ -102,7 +103,7 @@ def test_another_goal_can_be_drawn_for_every_episode():
     env = Randomize(FourRooms(), goal_in_the_southwest)
     states = jax.jit(jax.vmap(env.init))(KEYS[:500])
     assert set(states.inner.goal_row.tolist()) == {8, 9, 10, 11} and set(states.inner.goal_column.tolist()) == {2}
-    obs = jax.vmap(env.observe)(states)
+    obs = jax.jit(jax.vmap(env.observe))(states)
     np.testing.assert_array_equal(obs[:, 2], states.env.goal_row)
 
 
@@ -151,7 +152,7 @@ def test_cells_that_are_not_used_are_not_checked():
 
 def test_the_picture_shows_walls_agent_and_goal():
     env = FourRooms()
-    picture = env.render(env.init(KEYS[0]))
+    picture = env.render(init(env, KEYS[0]))
     assert picture.shape == (364, 364, 3)
     center = lambda row, column: picture[row * 28 + 14, column * 28 + 14].tolist()  # noqa: E731
     wall, floor, agent, goal = center(0, 0), center(1, 1), center(4, 1), center(8, 9)

@@ -10,6 +10,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.meta_maze import MetaMaze
+from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 20_000)
 SIZES = [3, 5, 7, 9, 11]
@@ -21,7 +22,7 @@ def states_of(env, keys=KEYS):
 
 def beside_the_goal(env):
     """In a corridor, one step to the left of the goal."""
-    return env.init(KEYS[0]).replace(
+    return init(env, KEYS[0]).replace(
         row=jnp.int32(1), column=jnp.int32(1), goal_row=jnp.int32(1), goal_column=jnp.int32(2)
     )
 
@@ -30,9 +31,9 @@ def beside_the_goal(env):
 @pytest.mark.parametrize("view", [3, 5])
 def test_the_agent_starts_in_the_middle_which_is_free(size, view):
     env = MetaMaze(maze_size=size, view_size=view)  # in gymnax off by one with view 5, and in a pillar for sizes 7, 11
-    state = env.init(KEYS[0])
+    state = init(env, KEYS[0])
     assert int(state.row) == int(state.column) == (size + 1) // 2
-    seen = np.asarray(env.observe(state))[: view**2].reshape(view, view)
+    seen = np.asarray(observe(env, state))[: view**2].reshape(view, view)
     assert seen[view // 2, view // 2] == 0
     np.testing.assert_array_equal(seen, seen[::-1, ::-1])  # a middle looks the same from both ends
 
@@ -51,7 +52,7 @@ def test_the_goal_is_in_any_free_cell_but_the_middle(size):
 def test_reaching_the_goal_never_ends_an_episode():
     env = MetaMaze()  # in gymnax 1 in 65 did, by a teleport onto the goal
     state = beside_the_goal(env)
-    after, reward, terminated, truncated, _ = jax.vmap(lambda key: env.advance(state, jnp.int32(1), env.noise(key)))(
+    after, reward, terminated, truncated, _ = jax.vmap(lambda key: advance(env, state, jnp.int32(1), noise(env, key)))(
         KEYS
     )
     assert (reward == 10).all() and not terminated.any() and not truncated.any()
@@ -63,20 +64,20 @@ def test_reaching_the_goal_never_ends_an_episode():
 
 def test_time_runs_from_0_to_1_whatever_the_limit():
     env = MetaMaze(max_steps=40)  # gymnax divides by 100 in any case
-    state = env.init(KEYS[0])
-    times = [float(env.observe(state.replace(time=jnp.int32(t)))[9]) for t in (0, 10, 40)]
+    state = init(env, KEYS[0])
+    times = [float(observe(env, state.replace(time=jnp.int32(t)))[9]) for t in (0, 10, 40)]
     assert times == [0.0, 0.25, 1.0]
-    assert float(MetaMaze(max_steps=None).observe(state.replace(time=jnp.int32(9)))[9]) == 0.0
+    assert float(observe(MetaMaze(max_steps=None), state.replace(time=jnp.int32(9)))[9]) == 0.0
 
 
 def test_observations_hold_the_goal_reward_in_their_space():
     env = MetaMaze(wall_penalty=0.5)
-    state, *_ = env.advance(beside_the_goal(env), jnp.int32(1), jnp.int32(0))
-    obs = env.observe(state)
+    state, *_ = advance(env, beside_the_goal(env), jnp.int32(1), jnp.int32(0))
+    obs = observe(env, state)
     assert float(obs[10]) == 10 and obs[11:].tolist() == [0, 1, 0, 0]
     assert env.observation_space.contains(obs)  # gymnax's ends at 1
-    bumped, reward, *_ = env.advance(state.replace(row=jnp.int32(1)), jnp.int32(0), jnp.int32(0))
-    assert float(reward) == -0.5 and env.observation_space.contains(env.observe(bumped))
+    bumped, reward, *_ = advance(env, state.replace(row=jnp.int32(1)), jnp.int32(0), jnp.int32(0))
+    assert float(reward) == -0.5 and env.observation_space.contains(observe(env, bumped))
     assert env.observation_space.low[10] == -0.5 and env.observation_space.high[10] == 10
 
 
@@ -89,10 +90,10 @@ def near_goal(key):
 
 
 def test_goals_can_be_given_and_drawn():
-    assert int(MetaMaze(goal_row=4, goal_column=3).init(KEYS[0]).goal_column) == 3
+    assert int(init(MetaMaze(goal_row=4, goal_column=3), KEYS[0]).goal_column) == 3
     env = Randomize(MetaMaze(goal_row=4, goal_column=5), near_goal)
     assert set(states_of(env, KEYS[:100]).inner.goal_column.tolist()) == {5, 7}
-    goals = jax.vmap(lambda column: MetaMaze(goal_row=1, goal_column=column).init(KEYS[0]).goal_column)(
+    goals = jax.vmap(lambda column: init(MetaMaze(goal_row=1, goal_column=column), KEYS[0]).goal_column)(
         jnp.arange(1, 4)
     )
     assert goals.tolist() == [1, 2, 3]
@@ -120,7 +121,7 @@ def test_what_cannot_be_is_refused(fields, words):
 
 def test_the_picture_shows_what_the_agent_sees():
     env = make("MetaMaze-misc", maze_size=7)
-    state = env.init(KEYS[0]).replace(goal_row=jnp.int32(7), goal_column=jnp.int32(7))
+    state = init(env, KEYS[0]).replace(goal_row=jnp.int32(7), goal_column=jnp.int32(7))
     picture = env.render(state)
     assert picture.shape == (9 * 28, 9 * 28, 3)
     at = lambda row, column: tuple(picture[row * 28 + 14, column * 28 + 14].tolist())  # noqa: E731

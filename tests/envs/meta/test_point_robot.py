@@ -12,17 +12,18 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.point_robot import PointRobot
+from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 5000)
 
 
 def start(env, position, goal):
     pair = {"position": position, "goal": goal}
-    return env.init(KEYS[0]).replace(**{name: jnp.asarray(value, jnp.float32) for name, value in pair.items()})
+    return init(env, KEYS[0]).replace(**{name: jnp.asarray(value, jnp.float32) for name, value in pair.items()})
 
 
 def move(env, state, x, y):
-    return env.advance(state, jnp.asarray([x, y], jnp.float32), env.noise(KEYS[1]))
+    return advance(env, state, jnp.asarray([x, y], jnp.float32), noise(env, KEYS[1]))
 
 
 def test_the_move_that_reaches_the_goal_is_paid_and_the_one_that_leaves_it_is_not():
@@ -48,8 +49,8 @@ def test_dense_rewards_are_distances():
 def test_actions_are_clipped_in_the_world_and_in_what_is_seen():
     env = PointRobot()  # gymnax shows them as they were
     state, *_ = move(env, start(env, (0.0, 0.0), (0.0, 1.0)), 5.0, -0.05)
-    np.testing.assert_allclose(env.observe(state), [0.1, -0.05, 0, 0.1, -0.05, -0.9], rtol=1e-5)
-    assert env.observation_space.contains(env.observe(state))
+    np.testing.assert_allclose(observe(env, state), [0.1, -0.05, 0, 0.1, -0.05, -0.9], rtol=1e-5)
+    assert env.observation_space.contains(observe(env, state))
 
 
 def test_a_point_stays_at_the_goal_unless_it_is_to_respawn():
@@ -57,7 +58,7 @@ def test_a_point_stays_at_the_goal_unless_it_is_to_respawn():
         state, reward, *_ = move(env, start(env, (0.0, 1.0), (0.0, 1.0)), 0.1, 0.0)
         assert float(reward) == 1
         assert bool(np.allclose(state.position, (0.1, 1.0))) == stays
-    assert PointRobot().noise(KEYS[0]) is None
+    assert noise(PointRobot(), KEYS[0]) is None
 
 
 def test_names_have_the_rules_of_their_sources():
@@ -94,7 +95,7 @@ def test_goals_can_be_given_and_drawn():
     env = Randomize(PointRobot(goal_x=1.0, goal_y=0.0), eastern_goal)
     states = jax.vmap(env.init)(KEYS[:50])
     assert (states.inner.goal[:, 0] == 1).all() and len(set(states.inner.goal[:, 1].tolist())) == 50
-    goals = jax.vmap(lambda x: PointRobot(goal_x=x, goal_y=0).init(KEYS[0]).goal)(jnp.array([0.5, -0.5]))
+    goals = jax.vmap(lambda x: init(PointRobot(goal_x=x, goal_y=0), KEYS[0]).goal)(jnp.array([0.5, -0.5]))
     assert goals.tolist() == [[0.5, 0.0], [-0.5, 0.0]]
 
 

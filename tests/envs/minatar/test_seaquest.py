@@ -8,17 +8,18 @@ from shoal.core.keys import make_key
 from shoal.envs.minatar.game import DOWN, FIRE, LEFT, NOTHING, RIGHT, UP
 from shoal.envs.minatar.seaquest import Diver, Seaquest
 from shoal.envs.minatar.slots import SLOTS, numbers, oldest, pushed_number, stepped, where_equal, written, youngest
+from worlds import advance, init, observe
 
 ENV = Seaquest(sticky_action_prob=0.0)
 QUIET = (jnp.float32(0.5), jnp.uint32(0))
 
 
 def start(**fields):
-    return ENV.init(make_key(0)).replace(**{k: jnp.asarray(v, jnp.int32) for k, v in fields.items()})
+    return init(ENV, make_key(0)).replace(**{k: jnp.asarray(v, jnp.int32) for k, v in fields.items()})
 
 
 def step(state, action, luck=0):
-    return ENV.advance(state, jnp.int32(action), (jnp.float32(0.5), jnp.uint32(luck)))
+    return advance(ENV, state, jnp.int32(action), (jnp.float32(0.5), jnp.uint32(luck)))
 
 
 def lives_of_enemies(surfacings, steps):
@@ -100,7 +101,7 @@ def test_surfacing_alone_ends_the_game_with_the_gauge_as_it_was():
     # gymnax 1.0.1 shows a full gauge in this last observation.
     state = start(y=1, crew=0, oxygen=100).replace(at_surface=jnp.bool_(False))
     state, _, ended, *_ = step(state, UP)
-    assert ended and ENV.observe(state)[9, :, 7].sum() == 5 and state.oxygen == 100
+    assert ended and observe(ENV, state)[9, :, 7].sum() == 5 and state.oxygen == 100
 
 
 def test_a_submarine_that_swims_into_a_shot_still_fires():
@@ -151,5 +152,5 @@ def test_numbers_kept_bit_by_bit():
 def test_left_and_right_are_seen_where_they_face():
     for action, front, back in ((LEFT, 4, 5), (RIGHT, 6, 5)):
         state = step(start(y=3, x=5), action)[0]
-        seen = [np.argwhere(ENV.observe(state)[:, :, layer]).tolist() for layer in (0, 1)]
+        seen = [np.argwhere(observe(ENV, state)[:, :, layer]).tolist() for layer in (0, 1)]
         assert seen == [[[3, front]], [[3, back]]] and state.faces_right == (action == RIGHT)

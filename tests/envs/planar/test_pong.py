@@ -13,6 +13,7 @@ from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.envs.planar.pong import PixelPong
 from shoal.rollouts.rollout import Rollout
+from worlds import advance, init, observe
 
 KEYS = jax.random.split(make_key(0), 4000)
 STAY, UP, DOWN = 0, 1, 2
@@ -20,10 +21,7 @@ STAY, UP, DOWN = 0, 1, 2
 
 def game(env, ball, velocity, paddles=(15.0, 15.0)):
     numbers = {"ball": ball, "velocity": velocity, "paddles": paddles}
-    return env.init(KEYS[0]).replace(**{name: jnp.asarray(x, jnp.float32) for name, x in numbers.items()})
-
-
-advance = jax.jit(lambda env, *given: env.advance(*given))
+    return init(env, KEYS[0]).replace(**{name: jnp.asarray(x, jnp.float32) for name, x in numbers.items()})
 
 
 def step(env, state, action=STAY, chance=0.99, height=0.75, right=True):
@@ -76,7 +74,7 @@ def test_serves_go_either_way_at_any_height():
         1,
         -1,
     }
-    chance, height, side = jax.vmap(env.noise)(KEYS)
+    chance, height, side = jax.jit(jax.vmap(env.noise))(KEYS)
     assert all(stats.kstest(part, "uniform").pvalue > 1e-3 for part in (chance, height))
     assert abs(float(side.mean()) - 0.5) < 0.032
     assert np.abs(np.corrcoef([chance, height, side]) - np.eye(3)).max() < 0.06
@@ -142,8 +140,8 @@ def test_paddles_move_by_two_rows_and_stay_in_the_field():
 def test_the_agent_sees_paddles_the_ball_and_where_it_was():
     env = make("Pong-misc")
     state, *_ = step(env, game(env, (10.0, 20.0), (0.75, 1.0), paddles=(2.0, 27.0)).replace(ball_before=jnp.zeros(2)))
-    layers = np.asarray(env.observe(state))
-    assert layers.shape == (30, 40, 3) and env.observation_space.contains(env.observe(state))
+    layers = np.asarray(observe(env, state))
+    assert layers.shape == (30, 40, 3) and env.observation_space.contains(observe(env, state))
     assert np.argwhere(layers[..., 0]).tolist() == [[r, 0] for r in range(5)] + [[r, 39] for r in range(25, 30)]
     assert np.argwhere(layers[..., 1]).tolist() == [[10, 21]] and np.argwhere(layers[..., 2]).tolist() == [[10, 20]]
 

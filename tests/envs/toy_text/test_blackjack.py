@@ -7,6 +7,7 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.blackjack import Blackjack, Hand, cards_of, deal
+from worlds import advance, observe
 
 STICK, HIT = 0, 1
 
@@ -40,21 +41,21 @@ def test_a_card_that_is_not_drawn_changes_nothing():
 
 def test_twenty_wins_against_nineteen():
     env = Blackjack()
-    state, reward, terminated, truncated, _ = env.advance(dealt(10, 9, 10, 10), jnp.int32(STICK), drawing())
+    state, reward, terminated, truncated, _ = advance(env, dealt(10, 9, 10, 10), jnp.int32(STICK), drawing())
     assert reward == 1 and terminated and not truncated and state.dealer.value == 19
 
 
 def test_a_dealer_below_seventeen_draws():
     # 10 + 6, then 10: bust. Then 10 + 2, 4 and 10: bust too, because 16 is not enough.
     for cards, drawn, value in (((10, 6, 4, 5), [10], 26), ((10, 2, 4, 5), [4, 10], 26)):
-        state, reward, *_ = Blackjack().advance(dealt(*cards), jnp.int32(STICK), drawing(*drawn))
+        state, reward, *_ = advance(Blackjack(), dealt(*cards), jnp.int32(STICK), drawing(*drawn))
         assert state.dealer.value == value and reward == 1
 
 
 def test_going_bust_loses():
-    state, reward, terminated, *_ = Blackjack().advance(dealt(10, 6, 10, 6), jnp.int32(HIT), drawing(6))
+    state, reward, terminated, *_ = advance(Blackjack(), dealt(10, 6, 10, 6), jnp.int32(HIT), drawing(6))
     assert state.player.value == 22 and reward == -1 and terminated
-    state, reward, terminated, *_ = Blackjack().advance(dealt(10, 6, 10, 6), jnp.int32(HIT), drawing(5))
+    state, reward, terminated, *_ = advance(Blackjack(), dealt(10, 6, 10, 6), jnp.int32(HIT), drawing(5))
     assert state.player.value == 21 and reward == 0 and not terminated
 
 
@@ -70,15 +71,15 @@ def test_going_bust_loses():
 def test_naturals_pay_by_the_rules(cards, rewards):
     rules = ({"sab": True}, {"sab": False}, {"sab": False, "natural": True})
     for fields, expected in zip(rules, rewards, strict=True):
-        _, reward, *_ = Blackjack(**fields).advance(dealt(*cards), jnp.int32(STICK), drawing(5))
+        _, reward, *_ = advance(Blackjack(**fields), dealt(*cards), jnp.int32(STICK), drawing(5))
         assert reward == expected
 
 
 def test_twenty_one_of_three_cards_is_no_natural():
     env = Blackjack(sab=False, natural=True)
-    state, *_ = env.advance(dealt(10, 9, 1, 5), jnp.int32(HIT), drawing(5))
+    state, *_ = advance(env, dealt(10, 9, 1, 5), jnp.int32(HIT), drawing(5))
     assert state.player.value == 21
-    assert env.advance(state, jnp.int32(STICK), drawing())[1] == 1
+    assert advance(env, state, jnp.int32(STICK), drawing())[1] == 1
 
 
 def test_a_rule_that_would_be_ignored_is_refused():
@@ -89,7 +90,7 @@ def test_a_rule_that_would_be_ignored_is_refused():
 def test_the_hidden_card_is_not_observed():
     env = Blackjack()
     for hidden in range(1, 11):
-        assert [int(part) for part in env.observe(dealt(7, hidden, 1, 5))] == [16, 7, 1]
+        assert [int(part) for part in observe(env, dealt(7, hidden, 1, 5))] == [16, 7, 1]
 
 
 def test_cards_are_drawn_with_the_odds_of_a_deck():
@@ -111,7 +112,7 @@ def test_the_picture_shows_the_hands_and_at_the_end_the_dealers():
     state = dealt(10, 9, 1, 9)
     picture = env.render(state)
     assert picture.shape == (360, 400, 3) and picture.dtype == np.uint8
-    after, *_ = env.advance(state, jnp.int32(STICK), drawing())
+    after, *_ = advance(env, state, jnp.int32(STICK), drawing())
     changed = np.argwhere((env.render(after) != picture).any(axis=-1))
     assert changed[:, 0].min() < 180 and changed[:, 1].min() > 160  # the dealer's sum, and remarks
     other = np.argwhere((env.render(dealt(10, 9, 1, 8)) != picture).any(axis=-1))

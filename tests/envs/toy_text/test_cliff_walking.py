@@ -5,28 +5,29 @@ import numpy as np
 
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.cliff_walking import CliffWalking
+from worlds import advance, init
 
 UP, RIGHT, DOWN, LEFT = range(4)
 
 
 def test_the_way_along_the_edge_costs_thirteen():
     env = CliffWalking()
-    state, total = env.init(make_key(0)), 0.0
+    state, total = init(env, make_key(0)), 0.0
     for action in [UP] + [RIGHT] * 11 + [DOWN]:
-        state, reward, terminated, truncated, _ = env.advance(state, jnp.int32(action), None)
+        state, reward, terminated, truncated, _ = advance(env, state, jnp.int32(action), None)
         total += float(reward)
     assert total == -13 and terminated and not truncated and state.index == 47
 
 
 def test_a_fall_leads_back_to_the_start_and_the_episode_goes_on():
     env = CliffWalking(cliff_reward=-50.0)
-    state, reward, terminated, *_ = env.advance(env.init(make_key(0)), jnp.int32(RIGHT), None)
+    state, reward, terminated, *_ = advance(env, init(env, make_key(0)), jnp.int32(RIGHT), None)
     assert state.index == 36 and reward == -50 and not terminated
 
 
 def test_the_picture_shows_where_one_stands():
     env = CliffWalking()
-    state = env.init(make_key(0))
+    state = init(env, make_key(0))
     start, later = env.render(state), env.render(state.replace(index=jnp.uint8(14)))
     assert start.shape == (256, 768, 3) and start.dtype == np.uint8
     changed = {tuple(cell) for cell in (np.argwhere((start != later).any(axis=-1)) // 64).tolist()}

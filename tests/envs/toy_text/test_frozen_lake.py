@@ -8,15 +8,16 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.toy_text.frozen_lake import FrozenLake
 from shoal.envs.toy_text.lakes import generate_random_map
+from worlds import advance, init
 
 LEFT, DOWN, RIGHT, UP = range(4)
 
 
 def test_a_way_around_the_holes_reaches_the_goal():
     env = FrozenLake(is_slippery=False)
-    state, seen = env.init(make_key(0)), []
+    state, seen = init(env, make_key(0)), []
     for action in (DOWN, DOWN, RIGHT, RIGHT, DOWN, RIGHT):
-        state, reward, terminated, *_ = env.advance(state, jnp.int32(action), None)
+        state, reward, terminated, *_ = advance(env, state, jnp.int32(action), None)
         seen.append((int(state.index), float(reward), bool(terminated)))
     assert [index for index, *_ in seen] == [4, 8, 9, 10, 14, 15]
     assert [step[1:] for step in seen] == [(0.0, False)] * 5 + [(1.0, True)]
@@ -24,8 +25,8 @@ def test_a_way_around_the_holes_reaches_the_goal():
 
 def test_a_hole_ends_the_episode():
     env = FrozenLake(is_slippery=False, hole_reward=-3.0)
-    state, *_ = env.advance(env.init(make_key(0)), jnp.int32(RIGHT), None)
-    state, reward, terminated, *_ = env.advance(state, jnp.int32(DOWN), None)
+    state, *_ = advance(env, init(env, make_key(0)), jnp.int32(RIGHT), None)
+    state, reward, terminated, *_ = advance(env, state, jnp.int32(DOWN), None)
     assert state.index == 5 and reward == -3 and terminated
 
 
@@ -89,7 +90,7 @@ def test_random_maps_without_a_seed_differ():
 
 def test_the_picture_shows_where_one_stands():
     env = FrozenLake()
-    state = env.init(make_key(0))
+    state = init(env, make_key(0))
     start, later = env.render(state), env.render(state.replace(index=jnp.uint8(6)))
     assert start.shape == (256, 256, 3) and start.dtype == np.uint8
     changed = {tuple(cell) for cell in (np.argwhere((start != later).any(axis=-1)) // 64).tolist()}

@@ -10,6 +10,7 @@ from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.envs.toy_text.frozen_lake import FrozenLake
 from shoal.envs.toy_text.taxi import Taxi
+from worlds import advance, init, noise
 
 WORLDS = {
     "FrozenLake-v1": {},
@@ -33,7 +34,7 @@ def test_sampled_steps_are_distributed_as_the_table_says(name):
     env = make(name, **WORLDS[name])
     model = jax.tree.map(np.asarray, env.model())
     pairs = np.argwhere(model.probability.max(axis=-1) < 1)[:: 1 if "Lake" in name else 7]
-    state = env.init(make_key(0))
+    state = init(env, make_key(0))
 
     def follow(pair, key):
         noise = jax.vmap(env.noise)(jax.random.split(key, DRAWS))
@@ -75,7 +76,7 @@ def test_probabilities_are_those_of_each_member_of_a_population():
     def luckless(rate):
         # Down from the start, with 0.3 for luck: to the left (stay), as wanted (down), to the right (right).
         env = FrozenLake(success_rate=rate)
-        return env.transition(env.init(make_key(0)), jnp.int32(1), jnp.float32(0.3))[0].index
+        return env.transition(init(env, make_key(0)), jnp.int32(1), jnp.float32(0.3))[0].index
 
     assert jax.vmap(luckless)(rates).tolist() == [0, 4, 4]
 
@@ -86,7 +87,7 @@ def test_numbers_may_change_without_another_compilation():
     @jax.jit
     def step(env):
         traced.append(env)
-        return env.transition(env.init(make_key(0)), jnp.int32(2), jnp.float32(0.5))[1]
+        return env.transition(init(env, make_key(0)), jnp.int32(2), jnp.float32(0.5))[1]
 
     assert step(to_arrays(FrozenLake(frozen_reward=-1.0))) == -1
     assert step(to_arrays(FrozenLake(success_rate=0.9, frozen_reward=-2.0))) == -2
@@ -110,13 +111,13 @@ def test_a_large_map_has_words_that_hold_it():
     rows = ["F" * 300] * 300
     rows[0], rows[-1] = "S" + rows[0][1:], rows[0][1:] + "G"
     env = FrozenLake(desc=tuple(rows), is_slippery=False)
-    state, reward, terminated, *_ = env.advance(
-        env.init(make_key(0)).replace(index=jnp.uint32(300 * 300 - 2)), jnp.int32(2), None
+    state, reward, terminated, *_ = advance(
+        env, init(env, make_key(0)).replace(index=jnp.uint32(300 * 300 - 2)), jnp.int32(2), None
     )
     assert (state.index, reward, terminated) == (300 * 300 - 1, 1, True)
 
 
 def test_a_world_without_luck_draws_no_noise():
     for name in ("CliffWalking-v1", "Taxi-v4"):
-        assert make(name).noise(make_key(0)) is None
-    assert FrozenLake(is_slippery=False).noise(make_key(0)) is None
+        assert noise(make(name), make_key(0)) is None
+    assert noise(FrozenLake(is_slippery=False), make_key(0)) is None

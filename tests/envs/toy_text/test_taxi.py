@@ -7,6 +7,7 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.taxi import ABOARD, Taxi, TaxiNoise, TaxiState, decode, encode
+from worlds import advance
 
 SOUTH, NORTH, EAST, WEST, PICK_UP, DROP_OFF = range(6)
 RED, GREEN, YELLOW, BLUE = range(4)
@@ -21,7 +22,7 @@ def drive(env, state, *actions, noise=None):
     """The states passed through, decoded, and the rewards."""
     passed, rewards = [], []
     for action in actions:
-        state, reward, terminated, *_ = env.advance(state, jnp.int32(action), noise)
+        state, reward, terminated, *_ = advance(env, state, jnp.int32(action), noise)
         passed.append(decode(int(state.index)))
         rewards.append(float(reward))
     return passed, rewards, bool(terminated)
