@@ -28,8 +28,8 @@ class Room(Level):
         return GridState(**begin(grid, *choose(key, grid != grid[0, 0]), 0))
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("names", LEVELS)
+@pytest.mark.sampled
+@pytest.mark.parametrize("names", sorted(LEVELS, key=lambda case: case.id != "DoorKey"))  # which compiles quickly
 def test_levels_are_whole(names):
     check_level(smallest(names), layouts=1)
 

@@ -29,8 +29,11 @@ def keys(n=DRAWS):
     return jax.random.split(make_key(0), n)
 
 
+choose_many = jax.jit(jax.vmap(choose, in_axes=(0, None)))
+
+
 def pick_many(mask):
-    x, y = jax.jit(jax.vmap(choose, in_axes=(0, None)))(keys(), jnp.asarray(mask))
+    x, y = choose_many(keys(), jnp.asarray(mask))
     return np.asarray(x), np.asarray(y)
 
 
@@ -59,7 +62,7 @@ def test_an_empty_mask_is_an_error_and_gives_the_first_cell_in_compiled_code():
 
 
 def test_different_numbers_are_as_many_as_asked_for():
-    numbers = np.asarray(jax.vmap(lambda key: distinct(key, 6, 6))(keys(500)))
+    numbers = np.asarray(jax.jit(jax.vmap(lambda key: distinct(key, 6, 6)))(keys(500)))
     assert np.array_equal(np.sort(numbers, axis=1), np.tile(np.arange(6), (500, 1)))
     with pytest.raises(ValueError, match="count=7 different numbers among=6 do not exist"):
         distinct(make_key(0), 7, 6)
@@ -68,7 +71,7 @@ def test_different_numbers_are_as_many_as_asked_for():
 def test_a_thing_is_put_into_an_empty_cell_of_the_mask():
     room = empty_room(5, 6)
     ball, where = cell("ball", "blue"), rectangle((5, 6), 2, 0, 3, 6)
-    grids, x, y = jax.vmap(lambda k: place(k, jnp.asarray(room), ball, where))(keys(500))
+    grids, x, y = jax.jit(jax.vmap(lambda k: place(k, jnp.asarray(room), ball, where)))(keys(500))
     assert (np.asarray(grids) == ball).sum((1, 2)).tolist() == [1] * 500
     assert (np.asarray(grids)[np.arange(500), x, y] == ball).all()
     assert set(zip(x.tolist(), y.tolist(), strict=True)) == {(a, b) for a in (2, 3) for b in (1, 2, 3, 4)}
@@ -84,7 +87,7 @@ def test_a_full_grid_is_an_error_and_stays_as_it_is_in_compiled_code():
 
 def test_things_lie_apart_and_those_too_many_are_left_out():
     room, things = jnp.asarray(empty_room(6, 6)), jnp.full(5, cell("ball"))
-    grids, x, y = jax.vmap(lambda key: place_each(key, room, things, apart=1))(keys(200))
+    grids, x, y = jax.jit(jax.vmap(lambda key: place_each(key, room, things, apart=1)))(keys(200))
     assert (np.asarray(grids) == cell("ball")).sum((1, 2)).max() == 4  # one in each quarter, where that works out
     x, y = np.asarray(x)[:, :2], np.asarray(y)[:, :2]
     assert (np.maximum(np.abs(np.diff(x)), np.abs(np.diff(y))) > 1).all()
@@ -112,13 +115,17 @@ def test_rectangles_are_cut_off_at_the_border():
 
 
 def test_colors_are_uniform():
-    colors = jax.vmap(random_color)(keys(6000))
+    colors = jax.jit(jax.vmap(random_color))(keys(6000))
     assert chisquare(np.bincount(colors, minlength=len(COLORS))).pvalue > 1e-3
+
+
+@jax.jit
+def draw_between(keys, low, high):
+    return jax.vmap(lambda key: between(key, low, high))(keys)
 
 
 @pytest.mark.parametrize("low, high", [(0, 1), (2, 5), (1, 19), (0, 256)])
 def test_numbers_between_bounds_are_uniform_and_keep_to_them(low, high):
-    draw = jax.jit(lambda keys, low, high: jax.vmap(lambda key: between(key, low, high))(keys))
-    numbers = np.asarray(draw(keys(), jnp.int32(low), jnp.int32(high)))
+    numbers = np.asarray(draw_between(keys(), jnp.int32(low), jnp.int32(high)))
     assert numbers.min() >= low and numbers.max() < high
     assert high - low == 1 or chisquare(np.bincount(numbers - low, minlength=high - low)).pvalue > 1e-3

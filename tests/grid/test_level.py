@@ -45,7 +45,7 @@ def test_a_traced_time_limit_stays():
     assert int(limits) == 100
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled
 @pytest.mark.parametrize("names", LEVELS)
 def test_no_mission_is_longer_than_a_level_says(names):
     level = smallest(names)

@@ -18,9 +18,9 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
 DOOR, LOCKED_DOOR = cell("door", "blue", "closed"), cell("door", "red", "locked")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plan():
-    return ROOMS.plan(make_key(0))
+    return jax.jit(ROOMS.plan)(make_key(0))
 
 
 def many(make, n=2000, seed=1):
@@ -67,9 +67,10 @@ def test_rooms_and_sides_may_be_random():
     def with_random_door(room, side):
         return ROOMS.plan(make_key(0)).with_door((room, 1), side, LOCKED_DOOR)
 
+    random = jax.jit(with_random_door)
     for side in (LEFT, ABOVE):
-        fixed = with_random_door(1, side)
-        traced = jax.jit(with_random_door)(jnp.int32(1), jnp.int32(side))
+        fixed = jax.jit(functools.partial(with_random_door, 1, side))()
+        traced = random(jnp.int32(1), jnp.int32(side))
         assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(fixed), jax.tree.leaves(traced), strict=True))
 
 
@@ -83,7 +84,7 @@ def test_rooms_and_sides_may_be_random():
     ],
 )
 def test_a_wall_is_taken_away_but_for_its_ends(plan, room, side, gap):
-    after = plan.without_wall(room, side)
+    after = jax.jit(lambda plan: plan.without_wall(room, side))(plan)
     expected = np.array(plan.grid)
     expected[gap] = EMPTY
     assert np.array_equal(after.grid, expected)
@@ -93,7 +94,8 @@ def test_a_wall_is_taken_away_but_for_its_ends(plan, room, side, gap):
 def test_an_obstacle_lies_in_the_room_before_its_door_whatever_lay_there(plan):
     x, y = plan.door_at((1, 0), BELOW)
     full = plan.replace(grid=plan.grid.at[x, y - 1].set(KEY).at[x, y + 1].set(KEY))
-    above, below = full.with_obstacle((1, 0), BELOW, DOOR), full.with_obstacle((1, 1), ABOVE, DOOR)
+    put = jax.jit(lambda plan: (plan.with_obstacle((1, 0), BELOW, DOOR), plan.with_obstacle((1, 1), ABOVE, DOOR)))
+    above, below = put(full)
     assert np.argwhere(above.grid != full.grid).tolist() == [[int(x), int(y) - 1]]
     assert np.argwhere(below.grid != full.grid).tolist() == [[int(x), int(y) + 1]]
 
@@ -117,12 +119,13 @@ def test_where_no_cell_suits_is_an_error_and_leaves_the_plan_alone_in_compiled_c
 def test_rooms_that_locks_keep_apart_are_an_error(plan):
     for room, side in (((0, 0), RIGHT), ((0, 1), RIGHT)):
         plan = plan.with_door(room, side, LOCKED_DOOR)
+    connected = jax.jit(lambda plan: plan.connected(make_key(0)))
     # Rooms (0, 0) and (0, 1) are locked, and lead to the middle: all rooms can be reached.
-    assert plan.connected(make_key(0)).is_open.sum() > 2
+    assert connected(plan).is_open.sum() > 2
     apart = plan.replace(is_open=jnp.zeros_like(plan.is_open))
     with pytest.raises(ValueError, match="some rooms cannot be reached"):
         apart.connected(make_key(0))
-    assert jax.jit(apart.connected)(make_key(0)).is_open.sum() == 4  # all walls between the other four rooms
+    assert connected(apart).is_open.sum() == 4  # all walls between the other four rooms
 
 
 def test_the_agent_never_starts_before_a_thing():
@@ -188,7 +191,7 @@ def test_a_locked_room_gets_no_other_door():
 
 def test_rooms_that_hang_together_get_no_doors():
     rooms = Rooms(columns=2, rows=1, size=4)
-    open_rooms = rooms.plan(make_key(0)).without_wall((0, 0), RIGHT)
+    open_rooms = jax.jit(lambda key: rooms.plan(key).without_wall((0, 0), RIGHT))(make_key(0))
     assert np.array_equal(jax.jit(open_rooms.connected)(make_key(1)).grid, open_rooms.grid)
 
 

@@ -39,7 +39,7 @@ def test_an_agent_points_where_it_faces():
 
 def test_what_a_box_holds_is_not_seen():
     env = make("MiniGrid-Empty-5x5-v0")
-    state = env.init(make_key(0))
+    state = jax.jit(env.init)(make_key(0))
     pictures = [
         np.asarray(env.render(state.replace(grid=state.grid.at[2, 2].set(box))))
         for box in (cell("box", "grey"), cell("box", "grey", inside=cell("key", "red")))
@@ -49,14 +49,14 @@ def test_what_a_box_holds_is_not_seen():
 
 def test_a_picture_is_as_wide_as_the_grid():
     env = make("MiniGrid-Empty-5x5-v0", tile_size=4)
-    state = env.init(make_key(0))
+    state = jax.jit(env.init)(make_key(0))
     assert env.render(state).shape == (20, 20, 3)
     assert env.replace(agent_pov=True).render(state).shape == (28, 28, 3)
 
 
 def test_pictures_are_the_same_alone_and_in_a_batch():
     env = make("MiniGrid-DoorKey-5x5-v0", tile_size=4)
-    states = jax.vmap(env.init)(jax.random.split(make_key(0), 3))
+    states = jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), 3))
     together = jax.jit(jax.vmap(env.render))(states)
     for i in range(3):
         np.testing.assert_array_equal(together[i], env.render(jax.tree.map(lambda leaf, i=i: leaf[i], states)))
@@ -70,7 +70,7 @@ def test_a_level_can_be_animated(tmp_path):
     from PIL import Image
 
     env = make("MiniGrid-DoorKey-5x5-v0", tile_size=8)
-    state = env.init(make_key(0))
+    state = jax.jit(env.init)(make_key(0))
     states = [state, env.step(make_key(1), state, jnp.int32(1))[1]]
     with Image.open(animate(env, states, path=tmp_path / "level.gif", size=40)) as gif:
         assert gif.n_frames == 2

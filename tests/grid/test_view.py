@@ -15,6 +15,7 @@ THINGS += [cell("door", COLORS[i], state) for i in range(3) for state in ("open"
 THINGS += [cell(name, color) for name in ("key", "ball", "box") for color in ("red", "grey")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_light_goes_where_minigrids_goes(size):
     rng = np.random.default_rng(size)
@@ -30,6 +31,7 @@ def test_light_goes_where_minigrids_goes(size):
 
 
 @pytest.mark.parametrize("see_through_walls", [False, True])
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_the_view_of_random_worlds_is_minigrids(size, see_through_walls):
     env = make_reference("MiniGrid-Empty-8x8-v0", agent_view_size=size)
