@@ -1,5 +1,6 @@
 """Tile worlds drawn as text: states made by hand, and playing them."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,9 @@ from shoal.grid.cells import EMPTY, GOAL, WALL
 from shoal.grid.level import begin
 
 AGENTS = ">v<^"
+# Programs are compiled for multiples of these numbers, so that one program serves most tests of a level.
+STEPS, LAYOUTS = 12, 500
+FEW = 16  # layouts that are drawn as they are: some levels take long to make many
 
 
 class Played(NamedTuple):
@@ -48,14 +52,17 @@ def play(level, state, actions):
 
 def steps(level, state, *actions, seed=0):
     """Take actions one after another, whatever the flags say."""
-    numbers = np.array([ACTIONS.index(name) for name in actions], np.int32)
-    state, (reward, *flags) = _steps(level, state, numbers, make_key(seed))
-    return Played(state, np.asarray(reward).tolist(), *(np.asarray(flag).tolist() for flag in flags))
+    count = len(actions)
+    numbers = np.zeros(_up_to(STEPS, count), np.int32)
+    numbers[:count] = [ACTIONS.index(name) for name in actions]
+    state, seen = _steps(level, state, numbers, np.int32(count), make_key(seed))
+    return Played(state, *(np.asarray(each)[:count].tolist() for each in seen))
 
 
 def layouts(level, n=64, seed=0):
     """`n` first states in one batch, as NumPy arrays."""
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(level.init))(jax.random.split(make_key(seed), n)))
+    keys = jax.random.split(make_key(seed), n if n <= FEW else _up_to(LAYOUTS, n))  # more keys begin with the same ones
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], _init_many(level, keys))
 
 
 def reached(walkable, start):
@@ -92,10 +99,22 @@ def _init(level, key):
 
 
 @jax.jit
-def _steps(level, state, actions, key):
-    def one(state, given):
-        action, key = given
-        state, reward, terminated, truncated, _ = level.advance(state, action, level.noise(key))
-        return state, (reward, terminated, truncated)
+def _init_many(level, keys):
+    return jax.vmap(level.init)(keys)
 
-    return jax.lax.scan(one, state, (actions, jax.random.split(key, actions.shape[0])))
+
+def _up_to(multiple, n):
+    return -(-n // multiple) * multiple
+
+
+@jax.jit
+def _steps(level, state, actions, count, key):
+    """The first `count` of the actions; the rest changes nothing."""
+
+    def one(state, given):
+        i, action, key = given
+        after, reward, terminated, truncated, _ = level.advance(state, action, level.noise(key))
+        return jax.tree.map(partial(jnp.where, i < count), after, state), (reward, terminated, truncated)
+
+    num = actions.shape[0]
+    return jax.lax.scan(one, state, (jnp.arange(num), actions, jax.random.split(key, num)))

@@ -9,6 +9,7 @@ from shoal.envs.minigrid.crossing import Crossing
 from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size, rivers", [(5, 1), (5, 2), (9, 6), (11, 5), (11, 8), (13, 10), (31, 28)])
 def test_every_river_has_one_opening_and_there_is_a_way(size, rivers):
     env = Crossing(size=size, num_crossings=rivers)

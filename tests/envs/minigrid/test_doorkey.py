@@ -1,5 +1,6 @@
 """DoorKey: keys, doors, hands, and the ends of an episode."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -16,6 +17,15 @@ ROWS = "##### #.#.# #kD.# #.#G# #####"
 @pytest.fixture(scope="module")
 def env():
     return make("MiniGrid-DoorKey-5x5-v0")
+
+
+@jax.jit
+def observe(env, state):
+    return env.observe(state)
+
+
+def seen(env, state):
+    return np.asarray(observe(env, state)["image"])
 
 
 def test_the_solution_earns_minigrids_reward(env):
@@ -63,7 +73,7 @@ def test_a_key_is_in_one_place_only(env):
 
 def test_the_hand_shows_what_it_holds(env):
     held = steps(env, drawn(GridState, ROWS, THINGS, (1, 1, 1)), "pickup").state
-    image = np.asarray(env.observe(held)["image"])
+    image = seen(env, held)
     assert image[3, 6].tolist() == [5, 4, 0] and image[3, 5].tolist() == [1, 0, 0]
 
 
@@ -71,9 +81,9 @@ def test_what_a_shut_door_hides_shows_when_it_is_open(env):
     start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
     shut = steps(env, start, "pickup", "forward", "left").state
     opened = steps(env, shut, "toggle").state
-    image = np.asarray(env.observe(shut)["image"])
+    image = seen(env, shut)
     assert image[3, 5].tolist() == [4, 4, 2] and image[3, 4].tolist() == [0, 0, 0]
-    image = np.asarray(env.observe(opened)["image"])
+    image = seen(env, opened)
     assert image[3, 5].tolist() == [4, 4, 0] and image[3, 4].tolist() == [1, 0, 0]
 
 

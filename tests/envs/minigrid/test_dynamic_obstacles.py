@@ -27,10 +27,14 @@ def world(size, balls, x=1, y=1, direction=0):
     return Obstacles(**begin(grid, x, y, direction), ball_x=ball_x, ball_y=ball_y)
 
 
+@jax.jit
+def move_many(env, state, keys):
+    return jax.vmap(lambda key: env.others_move(state, env.noise(key)))(keys)
+
+
 def moved(env, state, n=DRAWS):
     """Where the balls are after one move, many times: [n, ball, (x, y)]."""
-    noise = jax.vmap(env.noise)(jax.random.split(make_key(0), n))
-    after = jax.jit(jax.vmap(env.others_move, in_axes=(None, 0)))(state, noise)
+    after = move_many(env, state, jax.random.split(make_key(0), n))
     balls = np.stack([after.ball_x, after.ball_y], axis=-1)
     is_ball = np.asarray(after.grid) == BLUE_BALL
     assert (is_ball.sum((1, 2)) == balls.shape[1]).all()
@@ -113,8 +117,9 @@ def test_other_actions_than_three_turn_left_in_compiled_code_and_are_errors_outs
     assert env.action_space.n == 3
     for action in ("pickup", "drop", "toggle", "done"):
         assert int(steps(env, first_state(env), action).state.direction) == 3
+    step = jax.jit(env.step)
     for action in (7, -1):
-        assert int(jax.jit(env.step)(make_key(0), first_state(env), jnp.int32(action))[1].direction) == 3
+        assert int(step(make_key(0), first_state(env), jnp.int32(action))[1].direction) == 3
     for action in (3, -1):
         with pytest.raises(ValueError, match="out of bounds"):
             env.step(make_key(0), first_state(env), jnp.int32(action))

@@ -11,7 +11,7 @@ IDS = [name for name in ENVS if name.startswith("MiniGrid-")]
 FIRST = {ENVS[name].cls: name for name in reversed(IDS)}.values()  # of each class; compiling all of them takes minutes
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "env_id", [name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in IDS]
 )

@@ -4,22 +4,21 @@ import jax
 import numpy as np
 import pytest
 
-from maps import at_pose, first_state, steps
-from shoal.core.keys import make_key
+from maps import at_pose, first_state, layouts, steps
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, GOAL, WALL
 
 
 def test_agent_and_goal_never_share_a_cell():
     env = make("MiniGrid-FourRooms-v0")  # in NAVIX they did, once in 400 resets
-    states = jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), 2000))
+    states = layouts(env, 2000)
     there = np.asarray(states.grid)[np.arange(2000), states.x, states.y]
     assert (there == EMPTY).all() and ((states.grid == GOAL).sum((1, 2)) == 1).all()
 
 
 def test_openings_lie_anywhere_along_the_walls():
     env = make("MiniGrid-FourRooms-v0")  # in NAVIX never in row 10
-    grids = np.asarray(jax.jit(jax.vmap(env.init))(jax.random.split(make_key(0), 2000)).grid)
+    grids = layouts(env, 2000).grid
     wall = grids[:, 9, :] == WALL
     assert (~wall).sum(1).tolist() == [2] * 2000
     assert set(np.argwhere(~wall)[:, 1].tolist()) == set(range(1, 9)) | set(range(10, 18))
@@ -37,7 +36,7 @@ def test_walls_hide_the_next_room():
     grid = np.asarray(state.grid).copy()
     grid[9, 1:9] = WALL
     state = at_pose(state.replace(grid=jax.numpy.asarray(grid)), 8, 4, 0)
-    image = np.asarray(env.observe(state)["image"])
+    image = np.asarray(jax.jit(env.observe)(state)["image"])
     assert image[3, 5].tolist() == [2, 5, 0] and not image[:, :5].any()
     assert steps(env, state, "forward").state.x == 8
 

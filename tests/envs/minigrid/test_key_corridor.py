@@ -1,15 +1,12 @@
 """KeyCorridor: what its docstring says, bad input, and bugs that others had."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import layouts
-from shoal.core.keys import make_key
+from maps import first_state, layouts, play
 from shoal.core.registry import make
 from shoal.envs.minigrid.key_corridor import KeyCorridor
-from shoal.grid.actions import PICKUP
 from shoal.grid.cells import EMPTY, cell
 
 SIZES = [("S3R1", 7, 3, 270), ("S3R2", 7, 5, 270), ("S3R3", 7, 7, 270), ("S4R3", 10, 10, 480), ("S6R3", 16, 16, 1080)]
@@ -17,26 +14,27 @@ SIZES = [("S3R1", 7, 3, 270), ("S3R2", 7, 5, 270), ("S3R3", 7, 7, 270), ("S4R3",
 
 @pytest.fixture(scope="module")
 def small():
-    return layouts(make("MiniGrid-KeyCorridorS3R3-v0"), 1000)
+    return layouts(make("MiniGrid-KeyCorridorS3R3-v0"), 500)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "width", "height", "limit"), SIZES)
 def test_it_is_minigrids(name, width, height, limit):
     env = make(f"MiniGrid-KeyCorridor{name}-v0")
-    state = jax.jit(env.init)(make_key(0))
+    state = first_state(env)
     assert state.grid.shape == (width, height) and env.max_steps == limit
     assert env.mission_text(state.replace(target=jnp.asarray(cell("ball", "grey")))) == "pick up the grey ball"
 
 
 def test_taking_the_ball_with_an_empty_hand_succeeds():
     env = make("MiniGrid-KeyCorridorS3R3-v0")
-    state = jax.jit(env.init)(make_key(0))
+    state = first_state(env)
     x, y = np.argwhere(np.asarray(state.grid) == int(state.target))[0]
     before = state.replace(x=jnp.int32(x - 1), y=jnp.int32(y), direction=jnp.int32(0))
-    _, after, reward, terminated, _, _ = jax.jit(env.step)(make_key(0), before, jnp.int32(PICKUP))
+    after, reward, terminated, _ = play(env, before, "pickup")
     assert after.carrying == state.target and float(reward) == pytest.approx(1 - 0.9 / 270) and terminated
     full = before.replace(carrying=jnp.asarray(cell("key", "red")))
-    _, after, reward, terminated, _, _ = jax.jit(env.step)(make_key(0), full, jnp.int32(PICKUP))
+    after, reward, terminated, _ = play(env, full, "pickup")
     assert after.grid[x, y] == state.target and reward == 0 and not terminated
 
 
@@ -58,6 +56,7 @@ def test_the_agent_starts_in_the_middle_of_the_corridor(small):
     assert set(zip(small.x.tolist(), small.y.tolist(), strict=True)) == {(3, 2), (3, 3), (3, 4)}
 
 
+@pytest.mark.slow
 def test_things_lie_up_to_the_last_row_and_column():
     large = layouts(make("MiniGrid-KeyCorridorS4R3-v0"), 1000)
     ball, key = (np.argwhere(large.grid & 15 == number)[:, 1:] for number in (6, 5))
@@ -66,7 +65,7 @@ def test_things_lie_up_to_the_last_row_and_column():
 
 
 def test_the_corridor_is_one_room():
-    grid = np.asarray(jax.jit(make("MiniGrid-KeyCorridorS5R3-v0").init)(make_key(0)).grid)
+    grid = np.asarray(first_state(make("MiniGrid-KeyCorridorS5R3-v0")).grid)
     assert (grid[5:8, 1:12] == EMPTY).all()
 
 

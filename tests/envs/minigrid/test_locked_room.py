@@ -1,15 +1,12 @@
 """LockedRoom: what its docstring says, and bad input."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import layouts
-from shoal.core.keys import make_key
+from maps import first_state, layouts, play
 from shoal.core.registry import make
 from shoal.envs.minigrid.locked_room import LockedRoom
-from shoal.grid.actions import FORWARD
 from shoal.grid.cells import COLORS, EMPTY, WALL
 
 DOORS = [(7, 3), (11, 3), (7, 9), (11, 9), (7, 15), (11, 15)]
@@ -22,7 +19,7 @@ def houses():
 
 def test_it_is_minigrids():
     env = make("MiniGrid-LockedRoom-v0")
-    state = jax.jit(env.init)(make_key(0)).replace(key_color=jnp.int32(COLORS.index("yellow")), room_color=jnp.int32(5))
+    state = first_state(env).replace(key_color=jnp.int32(COLORS.index("yellow")), room_color=jnp.int32(5))
     assert state.grid.shape == (19, 19) and env.max_steps == 190
     expected = "get the yellow key from the grey room, unlock the yellow door and go to the goal"
     assert env.mission_text(state) == expected
@@ -52,7 +49,7 @@ def test_the_agent_starts_in_the_hallway(houses):
 
 
 def test_rooms_and_hallway_are_minigrids():
-    grid = np.asarray(jax.jit(make("MiniGrid-LockedRoom-v0").init)(make_key(0)).grid)
+    grid = np.asarray(first_state(make("MiniGrid-LockedRoom-v0")).grid)
     is_wall = np.zeros((19, 19), bool)
     is_wall[[0, 7, 11, 18]] = True
     is_wall[:8, [0, 6, 12, 18]] = is_wall[11:, [0, 6, 12, 18]] = is_wall[:, [0, 18]] = True
@@ -75,10 +72,10 @@ def test_the_smallest_house_has_all_that_a_level_needs():
 
 def test_reaching_the_goal_succeeds():
     env = make("MiniGrid-LockedRoom-v0")
-    state = jax.jit(env.init)(make_key(0))
+    state = first_state(env)
     x, y = np.argwhere(np.asarray(state.grid) & 15 == 8)[0]
     before = state.replace(x=jnp.int32(x - 1), y=jnp.int32(y), direction=jnp.int32(0), time=jnp.int32(18))
-    _, _, reward, terminated, truncated, _ = jax.jit(env.step)(make_key(0), before, jnp.int32(FORWARD))
+    _, reward, terminated, truncated = play(env, before, "forward")
     assert float(reward) == pytest.approx(1 - 0.9 * 19 / 190) and terminated and not truncated
 
 

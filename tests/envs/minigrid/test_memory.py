@@ -35,6 +35,7 @@ def test_nothing_can_be_picked_up():
     assert (after.grid == state.grid).all() and after.carrying == state.carrying and result == [0, False, False]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("env_id", IDS)
 def test_the_right_side_is_next_to_what_lies_in_the_first_room(env_id):
     states = layouts(make(env_id), 128)

@@ -33,6 +33,7 @@ def doors_on_the_way(state, i):
     return colors
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name,rooms", ROOMS.items())
 def test_a_chain_of_doors_leads_from_the_agent_to_the_goal(name, rooms):
     states = layouts(make(f"MiniGrid-MultiRoom-{name}"), 100)
@@ -95,6 +96,7 @@ def test_a_grid_that_just_fits_is_filled():
     assert [len(doors_on_the_way(states, i)) for i in range(8)] == [1] * 8
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fields", [{"min_rooms": 1, "max_rooms": 6}, {"max_room_size": 8, "width": 10, "height": 30}])
 def test_where_no_chain_is_found_rooms_stand_in_a_row(monkeypatch, fields):
     monkeypatch.setattr(multi_room, "retry", partial(multi_room.retry, limit=8))  # too few for most chains

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from maps import layouts
+from maps import first_state, layouts
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 
@@ -12,7 +12,7 @@ PLAYGROUND = make("MiniGrid-Playground-v0")
 
 
 def test_it_is_minigrids():
-    state = jax.jit(PLAYGROUND.init)(make_key(0))
+    state = first_state(PLAYGROUND)
     assert state.grid.shape == (19, 19) and PLAYGROUND.max_steps == 100
     assert PLAYGROUND.mission_text(state) == ""
 
@@ -38,7 +38,8 @@ def test_nothing_is_rewarded_and_only_time_ends_it():
         )
         return state, (reward, terminated, truncated)
 
-    start = jax.jit(PLAYGROUND.init)(make_key(0))
-    _, (reward, terminated, truncated) = jax.lax.scan(step, start, jax.random.split(make_key(1), 100))
+    start = first_state(PLAYGROUND)
+    run = jax.jit(lambda start, keys: jax.lax.scan(step, start, keys)[1])
+    reward, terminated, truncated = run(start, jax.random.split(make_key(1), 100))
     assert not reward.any() and not terminated.any()
     assert np.array_equal(truncated, jnp.arange(1, 101) == 100)

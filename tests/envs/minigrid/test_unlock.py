@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import layouts, play
+from maps import first_state, layouts, play
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, cell
@@ -22,12 +22,12 @@ def unlock():
 
 def at_the_door(carrying=EMPTY):
     """The agent at (4, 2), the locked door in front of it."""
-    grid = Rooms(columns=2, rows=1, size=6).plan(make_key(0)).grid.at[5, 2].set(LOCKED_DOOR)
+    grid = jax.jit(Rooms(columns=2, rows=1, size=6).plan)(make_key(0)).grid.at[5, 2].set(LOCKED_DOOR)
     return GridState(**begin(grid, 4, 2, 0)).replace(carrying=jnp.asarray(carrying))
 
 
 def test_it_is_minigrids(unlock):
-    state = jax.jit(unlock.init)(make_key(0))
+    state = first_state(unlock)
     assert state.grid.shape == (11, 6) and unlock.max_steps == 288
     assert unlock.mission_text(state) == "open the door"
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maps import layouts, play
+from maps import first_state, layouts, play
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.minigrid.pick_up import PickUpState
@@ -23,7 +23,7 @@ def unlock_pickup():
 
 def before_the_box(carrying=EMPTY):
     """The agent at (6, 2), the purple box in front of it."""
-    grid = Rooms(columns=2, rows=1, size=6).plan(make_key(0)).grid.at[7, 2].set(BOX)
+    grid = jax.jit(Rooms(columns=2, rows=1, size=6).plan)(make_key(0)).grid.at[7, 2].set(BOX)
     start = {**begin(grid, 6, 2, 0), "carrying": jnp.asarray(carrying)}
     return PickUpState(**start, target=jnp.asarray(BOX))
 
@@ -31,7 +31,7 @@ def before_the_box(carrying=EMPTY):
 @pytest.mark.parametrize(("name", "limit"), [("UnlockPickup", 288), ("BlockedUnlockPickup", 576)])
 def test_it_is_minigrids(name, limit):
     env = make(f"MiniGrid-{name}-v0")
-    assert jax.jit(env.init)(make_key(0)).grid.shape == (11, 6) and env.max_steps == limit
+    assert first_state(env).grid.shape == (11, 6) and env.max_steps == limit
 
 
 def test_the_mission_names_the_box(unlock_pickup):
