@@ -131,7 +131,7 @@ def test_the_end_of_a_discounting_chain_is_a_termination():
 
 
 def test_counters_survive_automatic_resets():
-    for name, counter in (("umbrella_length/1", "wrong"), ("catch/0", "misses")):
+    for name, counter in (("memory_len/0", "wrong"), ("umbrella_length/1", "wrong"), ("catch/0", "misses")):
         worlds, seen = counted(make(f"bsuite/{name}"), 90, lambda obs: jnp.zeros(1, jnp.int32))
         lost = int((seen.reward[seen.terminated] == -1).sum())
         assert int(getattr(worlds.state, counter)[0]) == lost > 2, name
