@@ -78,12 +78,15 @@ def play(env: Any, steps: int, seed: int = 0, policy: Any = None) -> Play:
         row = (action, noise, env.observe(after), reward, terminated, truncated, env.bsuite_info(after))
         return following, (*row, following, env.observe(following), env.bsuite_info(following))
 
-    first = env.init(k_first)
-    rows = jax.jit(lambda s, k: jax.lax.scan(step, s, k)[1])(first, jax.random.split(k_steps, steps))
+    def run(key, keys):
+        first = env.init(key)
+        return (first, env.observe(first)), jax.lax.scan(step, first, keys)[1]
+
+    started, rows = jax.jit(run)(k_first, jax.random.split(k_steps, steps))
     action, noise, obs, reward, terminated, truncated, *rest = jax.tree.map(np.asarray, rows)
     assert not truncated.any()  # bsuite's worlds end by themselves, with discount 0
     info, after, after_obs, after_info = rest
-    start, seen = jax.tree.map(np.asarray, (first, env.observe(first)))
+    start, seen = jax.tree.map(np.asarray, started)
     return Play(start, seen, action, noise, obs, reward, terminated, info, after, after_obs, after_info)
 
 

@@ -102,10 +102,11 @@ def test_the_clock_ends_an_episode_on_the_step_that_bsuites_float64_clock_does(m
         timestep = theirs.step(1)
         steps, last = steps + 1, timestep.last()
     assert steps == env.longest_episode == 1001
-    still = env.init(make_key(0)).replace(x=jnp.float32(0), x_dot=jnp.float32(0), theta=jnp.float32(0))
+    still = jax.jit(env.init)(make_key(0)).replace(x=jnp.float32(0), x_dot=jnp.float32(0), theta=jnp.float32(0))
     still = still.replace(theta_dot=jnp.float32(0))
+    push = jax.jit(lambda state: env.advance(state, jnp.int32(1), None))
     for time, expected in ((999, False), (1000, True)):
-        state, reward, terminated, truncated, _ = env.advance(still.replace(time=jnp.int32(time)), jnp.int32(1), None)
+        state, reward, terminated, truncated, _ = push(still.replace(time=jnp.int32(time)))
         assert bool(terminated) == expected and not truncated and reward == 1
     np.testing.assert_allclose(env.observe(state)[5], timestep.observation[0, 5], rtol=1e-6)
     assert env.observation_space.contains(env.observe(state))

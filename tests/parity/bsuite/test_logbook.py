@@ -104,7 +104,7 @@ def test_a_long_sum_of_rewards_does_not_drift():
     bandit = SimpleBandit()
     env = Logbook.over([RewardScale(bandit, 0.9)], 10)
     best = jnp.int32(np.argmax(bandit.order))
-    state = env.init(make_key(0)).replace(total_return=jnp.float32(300_000))
+    state = jax.jit(env.init)(make_key(0)).replace(total_return=jnp.float32(300_000))
     step = jax.jit(lambda state: env.transition(state, best, None)[0])
     for _ in range(300):
         state = step(state)

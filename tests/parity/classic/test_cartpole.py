@@ -16,6 +16,8 @@ from parity.classic.replay import (
 )
 from shoal.envs.classic.cartpole import CartPole, CartPoleState
 
+pytestmark = pytest.mark.sampled(2)
+
 make_state = state_maker(CartPoleState)
 ANGLE = 12 * 2 * np.pi / 360
 OPTIONS = {

@@ -15,6 +15,8 @@ from parity.classic.replay import (
 )
 from shoal.envs.classic.mountain_car import MountainCar, MountainCarState
 
+pytestmark = pytest.mark.sampled(2)
+
 make_state = state_maker(MountainCarState)
 CONSTANTS = {
     "min_position": -1.1, "max_position": 0.7, "max_speed": 0.05, "goal_position": 0.45, "force": 0.002,

@@ -23,6 +23,8 @@ from parity.classic.replay import (
 from shoal.envs.classic.mountain_car import MountainCarState
 from shoal.envs.classic.mountain_car_continuous import MountainCarContinuous
 
+pytestmark = pytest.mark.sampled(2)
+
 make_state = state_maker(MountainCarState)
 CONSTANTS = {
     "min_position": -1.1, "max_position": 0.7, "max_speed": 0.05, "goal_position": 0.5, "power": 0.002,

@@ -16,6 +16,8 @@ from parity.classic.replay import (
 )
 from shoal.envs.classic.pendulum import Pendulum, PendulumState
 
+pytestmark = pytest.mark.sampled(2)
+
 make_state = state_maker(PendulumState, 0.0)
 OPTIONS = {
     "default": ({}, {}, {}),

@@ -27,6 +27,7 @@ def along(begin, end):
     return [RIGHT if end > begin else LEFT] * abs(end - begin)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "fields, gaps", [({}, (0, 5, 10)), ({"rows": 6, "columns": 7, "doors": 2}, (0, 3)), ({"doors": 1, "rows": 3}, (0,))]
 )
@@ -59,7 +60,7 @@ def test_random_episodes_equal_the_article():
     env = make("Doors-v0")
     random = np.random.default_rng(0)
     actions = random.choice(5, (1000, 25), p=[0.1, 0.2, 0.1, 0.2, 0.4])
-    first = jax.vmap(env.init)(jax.random.split(jax.random.key(0), len(actions)))
+    first = jax.jit(jax.vmap(env.init))(jax.random.split(jax.random.key(0), len(actions)))
     for e in range(0, len(actions), 2):  # half of them know the way, but for one step
         known = way(int(first.column[e]), int(first.goal_column[e]))
         actions[e, : len(known)] = known[:25]

@@ -29,6 +29,7 @@ def our_episodes(env, columns, actions):
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(episode))(columns.astype(np.uint8), actions.astype(np.int32)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fields", [{}, {"rows": 6, "columns": 8, "doors": 3}, {"rows": 3, "columns": 4, "doors": 1}])
 def test_random_episodes_equal_the_article(fields):
     env, random = DoorsImitation(**fields), np.random.default_rng(0)

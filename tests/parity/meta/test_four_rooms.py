@@ -8,6 +8,8 @@ import pytest
 from parity.replay import first_states, noise_of, play
 from shoal.envs.meta.four_rooms import FourRooms, FourRoomsState
 
+pytestmark = pytest.mark.sampled
+
 CLOCKWISE = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 
 

@@ -8,6 +8,8 @@ from parity.replay import first_states, play
 from shoal.envs.planar.reacher import PlanarReacher
 from shoal.envs.planar.swimmer import PlanarSwimmer
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def played(env, x64, seed=0):
     """Whole episodes, with actions that go past their bounds: ours, the first states and the actions."""

@@ -6,6 +6,8 @@ import pytest
 from parity.toy_text.tables import assert_same_run, assert_same_table, assert_same_values, reference
 from shoal.core.registry import make
 
+pytestmark = pytest.mark.sampled(2)
+
 NAMES = ("CliffWalking-v1", "CliffWalkingSlippery-v1")
 
 

@@ -8,6 +8,8 @@ from parity.toy_text.tables import assert_same_run, assert_same_table, assert_sa
 from shoal.core.registry import make
 from shoal.envs.toy_text.lakes import MAPS, generate_random_map
 
+pytestmark = pytest.mark.sampled(2)
+
 NAMES = ("FrozenLake-v1", "FrozenLake8x8-v1")
 SETTINGS = [{}, {"is_slippery": False}, {"success_rate": 0.75}, {"success_rate": 1.0}, {"success_rate": 0.0}]
 LAKES = [("SG",), ("SFS", "HFG", "GFF"), ("FFFFS", "FHHHF", "GFFHF")]
