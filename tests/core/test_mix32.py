@@ -179,6 +179,7 @@ def test_discrete_draws_follow_their_chances(draw, chances):
 # How random it is.
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("purpose", [BITS[32], SPLIT, SPLIT ^ SECOND, FOLD_IN, FOLD_IN ^ SECOND])
 @pytest.mark.parametrize("changed", ["key 0", "key 1", "counter"])
 def test_one_changed_bit_changes_every_output_bit_half_of_the_time(purpose, changed):

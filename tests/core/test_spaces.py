@@ -51,6 +51,7 @@ def test_every_sample_is_contained_and_looks_like_zeros(space, seed):
     assert flat_size(space) == sum(leaf.size for leaf in jax.tree.leaves(x))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "space",
     [

@@ -137,10 +137,11 @@ def test_frames_on_the_first_axis_are_those_of_gymnasium():
     ids=["twice", "inside", "randomized", "flat", "of flat", "trials", "of trials"],
 )
 def test_what_is_observed_lies_in_the_space(env):
-    obs, state = env.reset(KEY)
+    obs, state = jax.jit(env.reset)(KEY)
     assert explain(env.observation_space, obs) is None
+    step = jax.jit(env.step)
     for key in jax.random.split(KEY, 2):
-        obs, state, *_ = env.step(key, state, jnp.int32(1))
+        obs, state, *_ = step(key, state, jnp.int32(1))
         assert explain(env.observation_space, obs) is None
 
 

@@ -16,7 +16,7 @@ from shoal.envs.meta.four_rooms import FourRooms
 from shoal.envs.meta.meta_maze import MetaMaze
 from shoal.envs.meta.point_robot import PointRobot
 from shoal.rollouts.rollout import Rollout
-from worlds import Tally
+from worlds import Tally, advance, init, noise, observe
 
 KEY = make_key(3)
 
@@ -98,6 +98,7 @@ TRIALS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TRIALS)
 def test_a_trial_keeps_the_contract(name):
     check_env(TRIALS[name], steps=16)
@@ -105,17 +106,17 @@ def test_a_trial_keeps_the_contract(name):
 
 def walk(env, actions, key=KEY):
     """(observation, reward, terminated, truncated, state) after each action."""
-    state, seen = env.init(key), []
+    state, seen = init(env, key), []
     for t, action in enumerate(actions):
-        noise = env.noise(jax.random.fold_in(key, t))
-        state, reward, terminated, truncated, info = env.advance(state, jnp.int32(action), noise)
-        seen.append((env.observe(state), float(reward), bool(terminated), bool(truncated), state, info))
+        lots = noise(env, jax.random.fold_in(key, t))
+        state, reward, terminated, truncated, info = advance(env, state, jnp.int32(action), lots)
+        seen.append((observe(env, state), float(reward), bool(terminated), bool(truncated), state, info))
     return seen
 
 
 def test_a_trial_by_hand():
     env = Trials(Stairs(steps=3), episodes=2)
-    start = env.observe(env.init(KEY))
+    start = observe(env, init(env, KEY))
     assert start["observation"].tolist() == [0, 0] and start["action"].tolist() == [False] * 3
     assert (float(start["reward"]), bool(start["done"])) == (0.0, False)
     # First walk: 1, then 2 reach the top in two steps. The second ends by its limit of 5 steps, one short of the top.
@@ -171,7 +172,7 @@ def rollout(env, steps, num_envs=16):
         return jax.vmap(env.action_space.sample)(key), None, carry
 
     keys = jax.random.split(make_key(1), (steps, num_envs))
-    worlds = plan.init(env, make_key(0))
+    worlds = jax.jit(plan.init)(env, make_key(0))
     with jax.numpy_dtype_promotion("standard"):
         return worlds, *jax.jit(lambda w: plan.collect(env, w, act, keys, make_key(2)))(worlds)
 
@@ -196,7 +197,7 @@ def test_arms_stay_over_the_episodes_of_a_bandit_and_are_drawn_anew_in_a_rollout
 
 def test_the_goal_of_a_maze_stays_where_it_is():
     env = TRIALS["maze"]
-    state = env.init(KEY)
+    state = init(env, KEY)
     goal = (int(state.env.goal_row), int(state.env.goal_column))
     beside = {1: (goal[0], 2), 9: (goal[0], 8)}[goal[1]]
     towards = 3 if goal[1] == 1 else 1
@@ -204,10 +205,10 @@ def test_the_goal_of_a_maze_stays_where_it_is():
         assert (int(state.inner.goal_row), int(state.inner.goal_column)) == goal
         assert (int(state.inner.row), int(state.inner.column)) == (5, 5)
         inner = state.inner.replace(row=jnp.int32(beside[0]), column=jnp.int32(beside[1]))
-        state, reward, *_ = env.advance(state.replace(inner=inner), jnp.int32(towards), env.noise(KEY))
+        state, reward, *_ = advance(env, state.replace(inner=inner), jnp.int32(towards), noise(env, KEY))
         assert float(reward) == 10
         for _ in range(49):
-            state, _, terminated, *_ = env.advance(state, jnp.int32(0), env.noise(KEY))
+            state, _, terminated, *_ = advance(env, state, jnp.int32(0), noise(env, KEY))
         assert bool(terminated) == (episode == 1)
 
 
@@ -231,7 +232,7 @@ def test_noise_of_one_task_is_drawn_ahead_and_that_of_a_drawn_one_as_a_key():
 
 
 def test_every_member_can_have_a_task_of_its_own():
-    ends = jax.vmap(lambda steps: _ends(Trials(Stairs(steps=steps))))(jnp.array([2, 3]))
+    ends = jax.jit(jax.vmap(lambda steps: _ends(Trials(Stairs(steps=steps)))))(jnp.array([2, 3]))
     assert ends.tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
 
 
@@ -293,5 +294,5 @@ def test_what_cannot_be_is_refused():
 
 def test_the_picture_is_that_of_the_running_episode():
     env = TRIALS["rooms"]
-    state = env.init(KEY)
+    state = init(env, KEY)
     np.testing.assert_array_equal(env.render(state), state.env.render(state.inner))
