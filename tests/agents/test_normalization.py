@@ -169,7 +169,7 @@ def test_those_who_imitate_know_the_statistics_of_what_they_imitate():
         np.testing.assert_allclose(jax.vmap(RunningStats.std)(stats), shown.std(1), rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "buffer_size" in CASES[name][0]])
+@pytest.mark.parametrize("name", [param for param in cases() if "buffer_size" in CASES[param.values[0]][0]])
 def test_a_replay_holds_observations_as_they_are(name):
     _, _, _, state = learned(name)
     stored = np.asarray(state.replay.seen.obs)[:, : UPDATES * 8]
