@@ -41,6 +41,7 @@ def minimize(name, generations=60):
     return float(jnp.sum(TARGET**2)), float(jnp.sum((found - TARGET) ** 2))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_strategy_minimizes(name):
     before, after = minimize(name)
@@ -266,24 +267,37 @@ TRY_AGAIN = ["Open_ES", "SimpleGA", "SAMR_GA", "GESMR_GA", "PSO"]
 NEVER_TRY_AGAIN = ["DifferentialEvolution", "MR15_GA", "HillClimbing", "GradientlessDescent"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRY_AGAIN + NEVER_TRY_AGAIN)
 def test_some_strategies_keep_a_candidate_that_was_lucky_once(name):
     evolution = Evolution.named(name, 8, 2)
-    first, state = evolution.ask(make_key(1), evolution.init(make_key(0), jnp.ones(2), 0.1), 0.1)
-    state = evolution.tell(make_key(2), first, jnp.ones(8).at[3].set(0.0), state, 0.1, 0.1)
-    for generation in range(1, 4):
-        population, state = evolution.ask(make_key(3 * generation), state, 0.1)
-        cost = jnp.where(jnp.all(population == first[3][None], axis=1), 2.0, 1.0)  # it was luck
-        state = evolution.tell(make_key(3 * generation + 1), population, cost, state, 0.1, 0.1)
-    assert np.array_equal(evolution.solution(state), first[3]) == (name in NEVER_TRY_AGAIN)
+
+    @jax.jit
+    def search(key):
+        """(the first candidates, the solution after four generations)"""
+        first, state = evolution.ask(make_key(1), evolution.init(key, jnp.ones(2), 0.1), 0.1)
+        state = evolution.tell(make_key(2), first, jnp.ones(8).at[3].set(0.0), state, 0.1, 0.1)
+
+        def generation(i, state):
+            k_ask, k_tell = jax.random.split(jax.random.fold_in(key, i))
+            population, state = evolution.ask(k_ask, state, 0.1)
+            cost = jnp.where(jnp.all(population == first[3][None], axis=1), 2.0, 1.0)  # it was luck
+            return evolution.tell(k_tell, population, cost, state, 0.1, 0.1)
+
+        return first, evolution.solution(jax.lax.fori_loop(1, 4, generation, state))
+
+    first, found = search(make_key(0))
+    assert np.array_equal(found, first[3]) == (name in NEVER_TRY_AGAIN)
 
 
 def first_deviation(name):
     evolution = Evolution.named(name, 1_000, 500 if name == "LM_MA_ES" else 4)
-    state = evolution.init(make_key(0), jnp.ones(500 if name == "LM_MA_ES" else 4), 0.1)
-    return float(jnp.std(evolution.ask(make_key(1), state, 0.1)[0] - 1))
+    center = jnp.ones(500 if name == "LM_MA_ES" else 4)
+    first = jax.jit(lambda key: evolution.ask(make_key(1), evolution.init(key, center, 0.1), 0.1)[0])
+    return float(np.std(first(make_key(0)) - np.float32(1)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["xNES", "SNES", "Sep_CMA_ES", "PGPE", "Open_ES", "SimpleGA", "PSO", "iAMaLGaM_Full"])
 def test_the_first_candidates_deviate_by_the_step_size(name):
     np.testing.assert_allclose(first_deviation(name), 0.1, rtol=0.05)
