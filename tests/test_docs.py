@@ -5,6 +5,7 @@ The Python blocks of a page share one namespace and an empty folder, in order; a
 """
 
 import ast
+import functools
 import importlib.util
 import re
 import shlex
@@ -28,7 +29,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
-SLOW = {"coming-from", "memory", "minigrid-levels"}  # pages whose examples compile much that no other page needs
+# Pages whose examples compile much, or say over again what others do; the notebook is the quickstart.
+SLOW = {"README", "coming-from", "command-line", "memory", "minigrid-levels", "which-agent"}
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
 
 
@@ -47,6 +49,7 @@ def blocks(page: Path) -> list[Block]:
     return [block for block in found if block.language in ("python", "console")]
 
 
+@functools.cache
 def generated() -> dict[str, str]:
     """What docs/generate.py would write."""
     spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
@@ -126,6 +129,7 @@ def test_pages_prepare_before_anything_imports_jax(page):
     subprocess.run([sys.executable, "-c", before + call], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path):
     notebook = nbformat.read(DOCS / "quickstart.ipynb", as_version=4)
     with warnings.catch_warnings():

@@ -1,0 +1,107 @@
+"""Did a change make shoal slower? Measures two checkouts in turns, with the workers of `run.py`.
+
+    python benchmarks/before_after.py OLD NEW [--rounds 5] [--only ppo] [--python .venv/bin/python]
+
+OLD and NEW are folders with `src/` and `benchmarks/workers/`, such as two `git worktree`s. Every measurement is a fresh
+process; the two checkouts take turns, and the one that begins changes from round to round. The table has the median of
+each and the median of the ratios of a round, with the smallest and the largest of them: where 1 lies between these,
+nothing was shown. Written to benchmarks/results/before_after.json and .md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import run
+
+ALONE = ("--evaluations", "0", "--records", "1")
+# name -> (worker, arguments, how an answer is read, unit); more is better where the unit is a rate
+CONTESTS = {
+    **{f"classic {env}": ("step_shoal", ("--env", env), run.stepping_rate, "M steps/s") for env in run.CLASSIC},
+    "ppo, 1 seed": ("ppo_shoal", ("--seeds", "1", *ALONE), run.training_rate, "k steps/s"),
+    "ppo, 128 seeds": ("ppo_shoal", ("--seeds", "128", *ALONE), run.training_rate, "k steps/s"),
+    "ppo, 1 seed, whole process, empty cache": ("ppo_shoal", ("--seeds", "1"), run.process_seconds, "s"),
+    "dqn, 32 seeds, 10 environments each": (
+        "dqn_shoal",
+        ("--seeds", "32", "--num-envs", "10"),
+        run.training_rate,
+        "k steps/s",
+    ),
+}
+
+
+def main() -> None:
+    """Run all contests and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", metavar="TEXT", help="contests whose name has it")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--out", type=Path, default=run.HERE / "results" / "before_after.json")
+    options = parser.parse_args()
+    sides = {"old": options.old.resolve(), "new": options.new.resolve()}
+    report = {"machine": run.machine(), "commits": {k: commit(v) for k, v in sides.items()}, "contests": {}}
+    for name, (worker, arguments, read, unit) in CONTESTS.items():
+        if options.only not in name:
+            continue
+        found = {"old": [], "new": []}
+        for number in range(options.rounds):
+            for side in ("old", "new") if number % 2 else ("new", "old"):
+                found[side].append(read(measured(options.python, sides[side], worker, arguments)))
+        report["contests"][name] = {"unit": unit, **found}
+        report["load_average_after"] = os.getloadavg()
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        options.out.with_suffix(".md").write_text(table(report))
+        print(table(report).splitlines()[-1], flush=True)
+
+
+def measured(python: str, tree: Path, worker: str, arguments: tuple[str, ...]) -> dict:
+    """What a worker of a checkout says, with an empty cache of compiled programs."""
+    with tempfile.TemporaryDirectory() as cache:
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(tree / "src"),
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": cache,
+        }
+        command = [python, str(tree / "benchmarks" / "workers" / f"{worker}.py"), *arguments]
+        begin = time.perf_counter()
+        done = subprocess.run(command, env=variables, cwd=cache, capture_output=True, text=True, timeout=900)
+        seconds = time.perf_counter() - begin
+    if done.returncode:
+        raise SystemExit(f"{worker} of {tree} failed:\n{done.stderr}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "outer_s": seconds}
+
+
+def commit(tree: Path) -> str:
+    """The commit that a checkout stands on."""
+    return subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=tree, text=True).strip()
+
+
+def table(report: dict) -> str:
+    """The report as Markdown."""
+    old, new = report["commits"].values()
+    lines = [
+        f"`python benchmarks/before_after.py OLD NEW`, OLD at {old}, NEW at {new}; {report['machine']['cpu']}.",
+        "",
+        "| | old | new | unit | new / old (smallest to largest of a round) |",
+        "|---|---|---|---|---|",
+    ]
+    for name, found in report["contests"].items():
+        ratios = [new / old for old, new in zip(found["old"], found["new"], strict=True)]
+        medians = (statistics.median(found[side]) for side in ("old", "new"))
+        cells = " | ".join(f"{value:.3g}" for value in medians)
+        spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        lines.append(f"| {name} | {cells} | {found['unit']} | {spread} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
