@@ -4,8 +4,7 @@ import argparse
 import inspect
 from typing import Any
 
-from shoal.cli.flags import add_flags, flags_of
-from shoal.cli.parser import Line, Parser
+from shoal.cli.parser import Line, Parser, add_flags, flags_of
 
 
 def envs_parser() -> Parser:

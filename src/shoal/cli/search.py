@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.cli.flags import parse_number
+from shoal.cli.parser import parse_number
 
 LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
 FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH alone for the range that it declares"

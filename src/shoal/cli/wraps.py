@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin
 
-from shoal.cli.flags import Flag, flags_of, read_values
-from shoal.cli.parser import full_path
+from shoal.cli.parser import Flag, flags_of, full_path, read_values
 from shoal.core.errors import unknown_field, unknown_name
 
 FIELD_AHEAD = re.compile(r",(?=\w+=)")  # a comma in a value, as in seeds=1,2, stands before no name
