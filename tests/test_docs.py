@@ -30,7 +30,8 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or say over again what others do; the notebook is the quickstart.
-SLOW = {"README", "coming-from", "command-line", "memory", "minigrid-levels", "which-agent"}
+SLOW = {"README", "command-line", "coming-from", "memory", "minigrid-levels", "which-agent"}
+SLOW |= {"write-your-own-environment"}
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
 
 

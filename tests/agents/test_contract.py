@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learners import bound, everyone, playable, settings_of, unbound
+from learners import RELATIVES, bound, everyone, playable, settings_of, unbound
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
@@ -69,6 +69,18 @@ GROUPS = {
 }
 
 
+FIRST = ("numbers", "dials")  # what `make test` plays; the wider ones compile as much again
+
+
+def everyone_s_lessons():
+    """(agent, whether its wider lessons are meant) as pytest parameters: those and relatives are slow."""
+    return [
+        pytest.param(name, wider, id=f"{name}-wider" if wider else name, marks=[pytest.mark.slow] if slow else [])
+        for name in sorted(AGENTS)
+        for wider, slow in ((False, name in RELATIVES), (True, True))
+    ]
+
+
 @functools.cache
 def lessons(name, group):
     """{probe: (agent, environment)} of a group, without those that the agent cannot play.
@@ -111,9 +123,15 @@ def observations(group):
     return sorted({obs for probe in GROUPS[group][0] for obs in VALUES.get(probe, {0.0: 0.0})})
 
 
-def probes_of(name, known):
+def probes_of(name, known, groups=tuple(GROUPS)):
     """(probe, group) of those that are known and that an agent can play."""
-    return [(probe, group) for group in GROUPS for probe in lessons(name, group) if probe in known]
+    return [(probe, group) for group in groups for probe in lessons(name, group) if probe in known]
+
+
+def taught(name, wider):
+    """The first groups of probes, or those beyond; an agent that can play none of the first begins with the others."""
+    beyond = [group for group in GROUPS if group not in FIRST]
+    return beyond if wider or not any(lessons(name, group) for group in FIRST) else FIRST
 
 
 @pytest.mark.parametrize("name", everyone())
@@ -133,9 +151,9 @@ def test_every_probe_is_in_a_group():
     )
 
 
-@pytest.mark.parametrize("name", everyone())
-def test_values_are_those_computed_by_hand(name, subtests):
-    for probe, group in probes_of(name, VALUES) if hasattr(AGENTS[name].cls, "value") else []:
+@pytest.mark.parametrize(("name", "wider"), everyone_s_lessons())
+def test_values_are_those_computed_by_hand(name, wider, subtests):
+    for probe, group in probes_of(name, VALUES, taught(name, wider)) if hasattr(AGENTS[name].cls, "value") else []:
         with subtests.test(probe):
             values = dict(zip(observations(group), np.asarray(learned(name, group)[probe][0]), strict=True))
             remembers = lessons(name, group)[probe][0].initial_carry() is not None
@@ -146,9 +164,9 @@ def test_values_are_those_computed_by_hand(name, subtests):
                 )
 
 
-@pytest.mark.parametrize("name", everyone())
-def test_policies_find_the_best_actions(name, subtests):
-    for probe, group in probes_of(name, BEST_RETURNS):
+@pytest.mark.parametrize(("name", "wider"), everyone_s_lessons())
+def test_policies_find_the_best_actions(name, wider, subtests):
+    for probe, group in probes_of(name, BEST_RETURNS, taught(name, wider)):
         with subtests.test(probe):
             np.testing.assert_allclose(learned(name, group)[probe][1], BEST_RETURNS[probe], atol=0.02)
 

@@ -349,7 +349,7 @@ def test_refinements_work_alone_and_together(options):
         np.testing.assert_allclose(agent.value(state, jnp.asarray([cue])), 1.0, atol=0.15)
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("options", REFINEMENTS)
 def test_refinements_work_together_over_many_steps(options):
     # Values far above the reward of a step: from bootstrapping alone, also at a time limit.

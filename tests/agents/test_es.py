@@ -263,6 +263,7 @@ def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
     assert np.isfinite(state.obs_stats.mean).all() and np.isfinite(state.obs_stats.std()).all()
 
 
+@pytest.mark.slow
 def test_memory_remembers_within_an_episode():
     fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1}
     scores = {}
@@ -390,6 +391,7 @@ def train(tmp_path_factory):
     return run
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("hidden", [4, 1000])  # in one kernel, and with products of a library
 def test_a_member_does_not_depend_on_how_many_others_there_are(train, hidden):
     one, three = train(hidden, seeds=1), train(hidden, seeds=3)

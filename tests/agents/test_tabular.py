@@ -150,6 +150,7 @@ def test_double_q_learning_changes_each_table_about_equally_often():
     assert first + second == 1000 and 400 < first < 600
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_updates_of_many_steps_learn_what_as_many_of_one_step_do(rule):
     # On average: their random numbers differ.
@@ -194,6 +195,7 @@ def assert_greedy_is_optimal(q, best, tolerance, never):
     np.testing.assert_allclose(worth[cells], best.max(axis=1)[cells], atol=tolerance)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("env_name", sorted(MODELS))
 @pytest.mark.parametrize("rule", ["q", "double-q"])
 def test_off_policy_tables_equal_value_iteration(env_name, rule):
@@ -207,6 +209,7 @@ def test_off_policy_tables_equal_value_iteration(env_name, rule):
     assert_greedy_is_optimal(q, best, 1e-6, never)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("env_name", sorted(MODELS))
 def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
     agent, env = bound(
@@ -227,6 +230,7 @@ def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
     np.testing.assert_allclose(np.asarray(state.q[0])[often], best[often], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("env_name", sorted(MODELS))
 def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
     # Its targets are random, so step sizes must fall; the tolerance is what is left of the noise.

@@ -115,7 +115,7 @@ def test_torsos_have_names():
         named_torso("impala", Box(0, 5, (7, 7, 3), np.uint8), (8,), "tanh")
 
 
-@pytest.mark.parametrize("pictures", ["cnn", "impala"])
+@pytest.mark.parametrize("pictures", ["cnn", pytest.param("impala", marks=pytest.mark.slow)])
 def test_policy_and_value_read_pictures_among_other_parts(pictures):
     nets = ActorCritic(named_torso(pictures, MIXED, (8,), "tanh"), MIXED, Discrete(3))
     obs = random_values(MIXED, (4,))

@@ -178,6 +178,7 @@ def test_the_zoo_answers_with_the_nearest_name():
         locate("zoo:ppo/CartPole-v2")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", zoo())
 def test_every_policy_of_the_zoo_plays_as_well_as_it_says(name):
     policy = shoal.load(f"zoo:{name}")

@@ -33,6 +33,7 @@ def doors_on_the_way(state, i):
     return colors
 
 
+@pytest.mark.sampled
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name,rooms", ROOMS.items())
 def test_a_chain_of_doors_leads_from_the_agent_to_the_goal(name, rooms):
