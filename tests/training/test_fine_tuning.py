@@ -21,6 +21,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "td3", "q-learning", "pqn"])
 def test_a_member_acts_as_the_policy_that_it_begins_with(name):
     env = shoal.make(WORLDS.get(name, "CartPole-v1"))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh
 
+from learners import RELATIVES
 from shoal.agents.bc import BC
 from shoal.agents.dqn import DQN
 from shoal.agents.es import ES
@@ -48,9 +49,7 @@ EXTRA = {
     "eigenvectors": ("es", "CartPole-v1", {"population_size": 4, "episode_steps": 3, "strategy": "CMA_ES"}),
 }
 CASES = {name: (name, *SMALL[AGENTS[name].cls]) for name in sorted(AGENTS)} | EXTRA
-# Relatives of these have the same class and other numbers: they lower in `make test-all`.
-FIRST = ("bc", "dqn", "es", "ppo", "pqn", "q-learning", "sac", "td3")
-RELATED = {n for n in AGENTS if n not in FIRST and AGENTS[n].cls in {AGENTS[first].cls for first in FIRST}}
+MORE = {"ppo", "dqn", "categories"}  # of which others here are the same and more
 ON_EVERY_PLATFORM = {"LayoutConstraint"}  # XLA's own; what else is called must be NVIDIA's
 
 
@@ -87,7 +86,8 @@ def calls(text):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] if case in RELATED else []) for case in CASES]
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] if case in RELATIVES or case in MORE else []) for case in CASES],
 )
 def test_every_program_of_an_agent_lowers_for_cuda(case):
     for program, text in lowered(case, on_mesh(1)).items():

@@ -56,6 +56,7 @@ def assert_same(left, right, members):
         np.testing.assert_array_equal(left[name][:members], right[name][:members], err_msg=name)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_member_does_not_depend_on_how_many_others_there_are(seeds, train, alone):
     _, members, _ = train(seeds=seeds, devices=1)
@@ -122,6 +123,7 @@ def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone)
             np.testing.assert_allclose(members[name][:3], alone[1][name], atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("agent", "seeds"), [("q-learning", 3), ("q-learning", 70), ("double-q", 40), ("sarsa", 40)])
 def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
     table = {**TABLE, "agent": agent, "steps": 60 * 32}

@@ -79,6 +79,7 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
     assert [text for text in listener.heard if "failed with ZeroDivisionError('no camera')" in text]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluations, tmp_path):
     few = {**OPTIONS, "evaluations": evaluations, "records": 2, "seeds": 1}
