@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.agents.replay_agent import Observed
-from shoal.agents.td3 import TD3
+from shoal.agents.td3 import TD3, TD3Policy
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
@@ -186,7 +186,7 @@ def test_exploration_is_for_training_only():
     weights, obs = a_learner(agent).weights, jnp.asarray([1.0, 0.0, 0.5])
     expected = 2 * numpy_policy(weights, obs[None])[0]
     greedy, drawn = jax.jit(lambda *x: [agent.act(*x, is_greedy)[0] for is_greedy in (True, False)])(
-        weights, obs, None, make_key(1)
+        TD3Policy(weights.actor, weights.critics), obs, None, make_key(1)
     )
     noise = np.asarray(noise_of(env.action_space, make_key(1), ()))
     np.testing.assert_allclose(greedy, expected, rtol=1e-5, atol=1e-6)
@@ -201,7 +201,7 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
     state = train(agent, env, begin(agent, env), 250)
     steps_left = 5 - np.arange(5)
     expected = (1 - 0.9**steps_left) / (1 - 0.9) if terminates else np.full(5, 10.0)
-    values = jax.jit(TD3.value)(agent, state.learner.weights, np.arange(5, dtype=np.float32)[:, None] / 5)
+    values = jax.jit(TD3.value)(agent, agent.policy_state(state), np.arange(5, dtype=np.float32)[:, None] / 5)
     np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
 
 

@@ -115,7 +115,9 @@ def test_a_run_does_not_go_on_from_half_precision(run, tmp_path):
 def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):
     plan, known = load_policies(run.folder)
     known.weights = jax.tree.map(lambda x: x * 0 + 1e6, known.weights)
-    monkeypatch.setattr(importlib.import_module("shoal.training.export"), "load_policies", lambda *_: (plan, known))
+    monkeypatch.setattr(
+        importlib.import_module("shoal.training.export"), "load_policies", lambda *_, **__: (plan, known)
+    )
     _, policies = load_policies(export(run.folder, tmp_path / "policy", 0, half=True))
     assert all((x == 1e6).all() for x in jax.tree.leaves(policies.weights))
 
