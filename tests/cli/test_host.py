@@ -124,7 +124,7 @@ print(hashlib.sha256((newest / "learners.npz").read_bytes()).hexdigest(), made["
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
-@pytest.mark.parametrize("hidden", [(64, 64)])  # where layers are larger they do: docs/correctness.md
+@pytest.mark.parametrize("hidden", [(64, 64), (256, 256)])
 def test_bits_depend_on_neither_threads_nor_cores(hidden, tmp_path):
     def trained(threads, cores):
         command = [sys.executable, "-c", HASH_OF_A_RUN, str([*hidden]), str(cores), str(threads)]

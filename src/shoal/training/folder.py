@@ -30,7 +30,7 @@ from shoal.training.shapes import FILES, misfit_of_curves
 from shoal.training.spec import RunSpec, as_begun
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
-# Parts of a provenance; the block size is in the spec. Threads and cores decide how XLA splits large kernels.
+# Parts of a provenance; the block size is in the spec. Threads and cores decide where networks read pictures.
 DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags", "threads", "cores")
 
 

@@ -3,9 +3,9 @@
 On a CPU a population is trained block by block, each block one call of the same compiled program; as many calls run at
 a time as there are cores. A block is one member: its weights, optimizer and minibatch stay in the core's cache, and
 small matrix products run as fast alone as in a batch (docs/how-it-is-fast.md). Because everyone runs the same program,
-a member's bits do not depend on how many others there are. Nor do they on the number of cores, unless kernels are so
-large that XLA splits them over its threads (docs/correctness.md). An agent whose update is next to
-nothing may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
+a member's bits do not depend on how many others there are. Nor do they on the number of cores or threads, over which
+no kernel is split, unless the network reads pictures (docs/correctness.md). An agent whose update is next to nothing
+may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
 
 On accelerators, where only wide kernels are fast, all members run in one call: side by side on each device, and sharded
 over devices, which exchange nothing while they train; between chunks a turnover may copy members from one to another.
@@ -28,7 +28,8 @@ MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()
 SMALLEST_BLOCK = 32
 # One call must not split its small kernels over the threads that other members run on: the pieces wait.
-ONE_CORE_A_CALL = {"xla_cpu_multi_thread_eigen": False}
+# How it splits them follows from the number of threads, and decides in which order numbers are summed.
+ONE_CORE_A_CALL = {"xla_cpu_multi_thread_eigen": False, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
 BY_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
 # Small products belong to XLA's own code, not to a library, or a short loop around them cannot be one kernel
 # (`host.SMALL_LOOP`). Sums stay with the library.
