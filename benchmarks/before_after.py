@@ -25,7 +25,12 @@ ALONE = ("--evaluations", "0", "--records", "1")
 CONTESTS = {
     **{f"classic {env}": ("step_shoal", ("--env", env), run.stepping_rate, "M steps/s") for env in run.CLASSIC},
     "ppo, 1 seed": ("ppo_shoal", ("--seeds", "1", *ALONE), run.training_rate, "k steps/s"),
-    "ppo, 128 seeds": ("ppo_shoal", ("--seeds", "128", *ALONE), run.training_rate, "k steps/s"),
+    "ppo, 128 seeds": (
+        "ppo_shoal",
+        ("--seeds", "128", "--total-steps", "100352", *ALONE),
+        run.training_rate,
+        "k steps/s",
+    ),
     "ppo, 1 seed, whole process, empty cache": ("ppo_shoal", ("--seeds", "1"), run.process_seconds, "s"),
     "dqn, 32 seeds, 10 environments each": (
         "dqn_shoal",

@@ -137,6 +137,11 @@ print(json.dumps({"took": took, "backends": len(xla_bridge._backends)}))
 """
 
 
+def test_no_test_file_is_longer_than_700_lines():
+    files = Path(__file__).parent.rglob("*.py")
+    assert not [f"{file}: split it by behaviour" for file in files if len(file.read_text().splitlines()) > 700]
+
+
 def test_importing_shoal_is_quick_and_wakes_no_device():
     runs = []
     for _ in range(3):
