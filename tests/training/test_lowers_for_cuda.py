@@ -50,7 +50,7 @@ EXTRA = {
 }
 CASES = {name: (name, *SMALL[AGENTS[name].cls]) for name in sorted(AGENTS)} | EXTRA
 MORE = {"ppo", "dqn", "categories"}  # of which others here are the same and more
-ON_EVERY_PLATFORM = {"LayoutConstraint"}  # XLA's own; what else is called must be NVIDIA's
+ON_EVERY_PLATFORM = {"AllocateBuffer", "LayoutConstraint"}  # XLA's own; what else is called must be NVIDIA's
 
 
 def on_mesh(devices):
