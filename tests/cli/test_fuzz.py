@@ -1,6 +1,7 @@
 """Command lines that nobody would write on purpose: each ends with 0, or with 2 and one line; none hangs."""
 
 import contextlib
+import functools
 import io
 import signal
 import tempfile
@@ -112,11 +113,17 @@ TRAINED = [
 ENDS = "--steps 32 --records 1 --evaluations 1 --eval-episodes 1 --eval-max-steps 5 --preset none --no-figures"
 
 
+@functools.cache
+def usual_of(agent):
+    """The fields of an agent as it is built by name."""
+    return describe_fields(registry.AGENTS[agent].build())
+
+
 @st.composite
 def odd_settings(draw):
     """A short training with up to three fields at their edges: sizes of one, rates of zero, numbers near infinity."""
     agent, env = draw(st.sampled_from(TRAINED))
-    usual = describe_fields(registry.AGENTS[agent].build())
+    usual = usual_of(agent)
     names = [name for name, value in usual.items() if isinstance(value, bool | int | float)]
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     odd = {name: draw(_values_like(usual[name])) for name in chosen}
@@ -132,7 +139,14 @@ def _values_like(usual):
     return st.sampled_from(["0", "1", "1e-38", "1e-7", "0.999999", "2", "1e9", "3e38", "-1"])
 
 
+@pytest.fixture(scope="module")
+def imported():
+    """Agents whose modules are imported: a library among them draws random numbers then, which strategies must not."""
+    return [usual_of(agent) for agent, _ in TRAINED]
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("imported")
 @pytest.mark.timeout(3000)
 @settings(SMALL, max_examples=40)
 @given(words=odd_settings())
