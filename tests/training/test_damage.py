@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import shoal
+from listeners import Listener
 from shoal.core.errors import DamagedError
-from shoal.tracking.events import Message, Sink
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.population import Population, Programs
@@ -70,17 +70,6 @@ def _no_compiling(monkeypatch):
 
 class Trained(Exception):
     """A resumed run went on."""
-
-
-class Listener(Sink):
-    """Collects messages."""
-
-    def __init__(self):
-        self.heard = []
-
-    def hear(self, event):
-        if isinstance(event, Message):
-            self.heard.append(event.text)
 
 
 def resume(folder):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shoal
+from listeners import Listener
 from shoal.agents.ppo import PPO
 from shoal.agents.tabular import QTable
 from shoal.cli.main import main
@@ -18,7 +19,6 @@ from shoal.core.registry import ENVS
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.nn.torsos import MLP
-from shoal.tracking.events import Message, Sink
 from shoal.training.export import export
 from shoal.training.extension import extend
 from shoal.training.folder import RunFolder
@@ -115,17 +115,6 @@ def test_a_wrapped_run_is_exported_and_loaded(case, wrapped, tmp_path):
     made = shoal.load(RunFolder(export(wrapped.folder, tmp_path / "policy", 1)).path)
     assert getattr(made.env.env, case.inner) == case.values[1]
     assert getattr(made.env, case.own) == getattr(case.env, case.own)
-
-
-class Listener(Sink):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.heard = []
-
-    def hear(self, event):
-        if isinstance(event, Message):
-            self.heard.append(event.text)
 
 
 def test_a_run_that_goes_on_equals_a_longer_one(tmp_path):
