@@ -76,6 +76,7 @@ def agent_state(plan, seed_index, key):
         ({"init": {"run": CARTPOLE, "member": "all"}, "seeds": 3}, "has 1 members and this run 3"),
         ({"init": {"run": CARTPOLE, "best": 1}}, "init has best, and takes run, member and which"),
         ({"init": {"member": 1}}, "init needs the run"),
+        ({"init": {"run": CARTPOLE, "member": 1}}, "has members 0 to 0, so none can begin with 1"),
     ],
 )
 def test_policies_that_do_not_fit_are_refused(given, answer):

@@ -2,9 +2,16 @@
 
 import json
 
+import jax
+import numpy as np
 import pytest
 
+import shoal
 from shoal.cli.main import main
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS
+from shoal.training import checkpoint
+from shoal.training.fine_tuning import first_policies
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import job_from_spec, job_to_resume, make_job
 from shoal.training.sources import keep
@@ -55,6 +62,18 @@ def test_a_file_that_moved_or_changed_is_asked_for(change, folder, capsys):
     job = job_to_resume(folder.path, None, None, {}, trust_source=True)
     assert job.spec.env == f"{folder.path / 'source' / 'mine.py'}:Mine"
     assert job.plan().env.wind == 0.5
+
+
+def test_a_run_begins_with_policies_without_running_the_code_of_theirs(folder):
+    agent = AGENTS["ppo"].build().bind(shoal.make("CartPole-v1"))
+    shapes = jax.eval_shape(lambda: agent.policy_state(agent.init(make_key(0), shoal.make("CartPole-v1"))))
+    policies = jax.tree.map(lambda x: np.full((1, *x.shape), 0.5, x.dtype), shapes)
+    checkpoint.save(folder.checkpoints / "step-000001", {checkpoint.POLICIES: policies}, folder.spec_hash, {})
+    (folder.path.parent / "mine.py").write_text("raise SystemExit('was run')")
+    init = {"run": folder.path, "member": 0}
+    plan = make_job("ppo", "CartPole-v1", preset=None, init=init, seeds=2).plan()
+    first = jax.tree.leaves(first_policies(plan))
+    assert len(first) == len(jax.tree.leaves(shapes)) and all((leaf == 0.5).all() and len(leaf) == 2 for leaf in first)
 
 
 def test_a_copy_that_was_changed_is_never_run(folder):

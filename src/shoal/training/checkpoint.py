@@ -100,10 +100,8 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     """
     directory = _whole(directory)
     manifest = _read_manifest(directory)
-    if part not in manifest["parts"]:
-        raise CheckpointError(f"checkpoint {directory} holds {', '.join(manifest['parts'])}, and no {part}.")
-    entry = manifest["parts"][part]
-    _compare(_doubled(entry["leaves"]) if half else entry["leaves"], leaf_table(like), directory)
+    entry = _entry(manifest, part, directory)
+    _compare(_table(entry, half), leaf_table(like), directory)
     if manifest["spec"] != spec:
         raise CheckpointError(
             f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
@@ -116,6 +114,12 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
         if name not in arrays or name not in expected or not _fits(arrays[name], expected[name]):
             raise damaged(file_of(directory, part), f"its {name} is not what the manifest says")
     return jax.tree.unflatten(structure, [_from_numpy(arrays[name], leaf) for name, leaf in expected.items()])
+
+
+def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, list]:
+    """Path, shape and dtype of every leaf of one part, as `restore` reads it. Raises CheckpointError as that does."""
+    directory = _whole(directory)
+    return _table(_entry(_read_manifest(directory), part, directory), half)
 
 
 def newest(directory: Path) -> Path | None:
@@ -251,8 +255,16 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _doubled(saved: dict[str, list]) -> dict[str, list]:
-    return {name: [shape, "float32" if dtype == "float16" else dtype] for name, (shape, dtype) in saved.items()}
+def _entry(manifest: dict[str, Any], part: str, directory: Path) -> dict[str, Any]:
+    if part not in manifest["parts"]:
+        raise CheckpointError(f"checkpoint {directory} holds {', '.join(manifest['parts'])}, and no {part}.")
+    return manifest["parts"][part]
+
+
+def _table(entry: dict[str, Any], half: bool) -> dict[str, list]:
+    """The table of leaves of one part. With `half`, what is kept in half precision counts as float32."""
+    of = {"float16": "float32"} if half else {}
+    return {name: [shape, of.get(dtype, dtype)] for name, (shape, dtype) in entry["leaves"].items()}
 
 
 def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path) -> None:

@@ -12,7 +12,7 @@ from shoal.core.keys import make_key
 from shoal.training import checkpoint
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan
-from shoal.training.policy import load_policies
+from shoal.training.policy import checkpoint_of
 from shoal.training.program import Member, begin
 from shoal.training.result import Result
 
@@ -43,24 +43,31 @@ def described_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
 def first_policies(plan: Plan) -> Any:
     """What acting reads, [M], of the members that a run begins with, as its spec says.
 
-    Raises ValueError in words where they do not fit: other shapes, another number of members, or another run by now.
+    Reads arrays alone: neither the agent nor the environment of that run is put together, so none of its code is run.
+    Raises ValueError where they do not fit: other shapes, another number of members, or another run by now.
     """
     init = plan.spec.init
-    if RunFolder(init["run"]).spec_hash != init["spec"]:
+    folder = RunFolder(init["run"])
+    if folder.spec_hash != init["spec"]:
         raise ValueError(f"{init['run']}, which this run begins with, is another run by now.")
-    _, policies = load_policies(init["run"], init["which"])
+    place, is_exported = checkpoint_of(folder, init["which"]), folder.policy.is_dir()
+    there = checkpoint.table_of(place, checkpoint.POLICIES, half=is_exported)
+    one = _policy_shapes(plan)
+    _check_shapes(init["run"], there, checkpoint.leaf_table(one))
+    count = next(iter(there.values()))[0][0]
+    if init["member"] == "all" and count != plan.members:
+        raise ValueError(
+            f"{init['run']} has {count} members and this run {plan.members}, so not everyone has a "
+            f'policy to begin with: give one member for all, {{"run": ..., "member": 0}}.'
+        )
+    if init["member"] != "all" and not -count <= init["member"] < count:
+        raise ValueError(f"{init['run']} has members 0 to {count - 1}, so none can begin with {init['member']}.")
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), one)
+    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
     if init["member"] == "all":
-        if len(policies) != plan.members:
-            raise ValueError(
-                f"{init['run']} has {len(policies)} members and this run {plan.members}, so not everyone has a "
-                f'policy to begin with: give one member for all, {{"run": ..., "member": 0}}.'
-            )
-        weights = policies.weights
-    else:
-        one = policies[int(init["member"])].weights
-        weights = jax.tree.map(lambda x: np.broadcast_to(x, (plan.members, *np.shape(x))), one)
-    _check_shapes(plan, weights)
-    return weights
+        return weights
+    chosen = jax.tree.map(lambda x: x[init["member"]], weights)
+    return jax.tree.map(lambda x: np.broadcast_to(x, (plan.members, *np.shape(x))), chosen)
 
 
 def with_policies(plan: Plan, members: Any, weights: Any) -> Any:
@@ -72,17 +79,23 @@ def with_policies(plan: Plan, members: Any, weights: Any) -> Any:
     return jax.jit(jax.vmap(one))(plan.batched().agent, members, weights)
 
 
-def _check_shapes(plan: Plan, weights: Any) -> None:
+def _policy_shapes(plan: Plan) -> Any:
+    """Shapes of what acting reads of one member. Raises TypeError for an agent that cannot begin with a policy."""
+
     def policy_of(agent: Any, env: Any) -> Any:
         state = begin(agent, env, jax.numpy.int32(0), make_key(0)).state
         return agent.policy_state(agent.with_policy(state, agent.policy_state(state)))
 
-    here = checkpoint.leaf_table(jax.eval_shape(policy_of, plan.agent, plan.env))
-    there = {name: [shape[1:], dtype] for name, (shape, dtype) in checkpoint.leaf_table(weights).items()}
+    return jax.eval_shape(policy_of, plan.agent, plan.env)
+
+
+def _check_shapes(run: str, there: dict[str, list], here: dict[str, list]) -> None:
+    """Raise ValueError at the first array of a policy in another shape; those `there` have an axis of members."""
+    there = {name: [shape[1:], dtype] for name, (shape, dtype) in there.items()}
     for name in (*here, *there):
         if here.get(name) != there.get(name):
             said = [table[name][0] if name in table else "absent" for table in (there, here)]
             raise ValueError(
-                f"the policies of {plan.spec.init['run']} do not fit: {name} is {said[0]} there and {said[1]} here. "
+                f"the policies of {run} do not fit: {name} is {said[0]} there and {said[1]} here. "
                 f"Give the agent the same network and normalize_observation, and an environment with the same spaces."
             )

@@ -134,7 +134,7 @@ def load_policies(
 
 def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
     """The policies of all members of a run, as `load_policies` gives them."""
-    place, is_exported = _checkpoint_of(folder, which), folder.policy.is_dir()
+    place, is_exported = checkpoint_of(folder, which), folder.policy.is_dir()
     roster = _roster(plan, folder)
     agents, envs = plan.batched(roster)
     members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
@@ -149,11 +149,11 @@ def _roster(plan: Plan, folder: RunFolder) -> Roster:
         return plan.roster
     memory = plan.selector.begin(plan.roster, make_key(0))[0]
     like = RunState.first(plan.roster).replace(selector=memory).arrays()
-    found = _checkpoint_of(folder, "last")
+    found = checkpoint_of(folder, "last")
     return Roster(**checkpoint.restore(found, checkpoint.RUN, like, folder.spec_hash)["roster"])
 
 
-def _checkpoint_of(folder: RunFolder, which: str) -> Path:
+def checkpoint_of(folder: RunFolder, which: str) -> Path:
     """Where the policies lie. An exported policy has one checkpoint, whichever is asked for."""
     if folder.policy.is_dir():
         return folder.policy
