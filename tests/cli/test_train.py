@@ -97,6 +97,8 @@ def test_negative_numbers_and_tuples_are_values(capsys):
     words = "train ppo CartPole-v1 --env.reset-low -0.2,-1e-1 --hidden 32,16 --shared true --preset none --dry-run"
     _, out, _ = say(capsys, *words.split())
     assert "env.reset_low: -0.2, -0.1" in out and "hidden=(32, 16)" in out and "shared=True" in out
+    words = "train ppo Acrobot-v1 --env.torques -2.5e-1,0,0.5 --dry-run"
+    assert "torques=(-0.25, 0.0, 0.5)" in say(capsys, *words.split())[1]
 
 
 @pytest.mark.sampled

@@ -12,9 +12,10 @@ from shoal.viz import curves
 from shoal.viz.curves import Curve, learning_curves, plot_run, plot_runs, plot_sweep, sweep_heatmap
 
 
-def write_run(folder, sweep=None, seeds=4, records=6):
+def write_run(folder, sweep=None, seeds=4, records=6, points=None):
     """A run folder: member m of setting s returns 100 s + 10 t + m in training, ten times that when evaluated."""
     settings = int(np.prod([len(values) for values in (sweep or {}).values()], dtype=int))
+    settings *= len(next(iter(points.values()))) if points else 1
     member = np.arange(settings * seeds)
     time = np.arange(records)[:, None]
     train = 100.0 * (member // seeds) + 10.0 * time + member % seeds
@@ -23,6 +24,7 @@ def write_run(folder, sweep=None, seeds=4, records=6):
     columns = {"train_return": train, "eval_return": evaluated, "losses": train}
     np.savez(folder / "curves.npz", env_steps=1000 * (time[:, 0] + 1), wall_seconds=0.5 * time[:, 0], **columns)
     spec = {"agent": "ppo", "env": "CartPole-v1", "sweep": sweep or {}, "env_sweep": {}, "seeds": seeds}
+    spec |= {"points": points} if points else {}
     (folder / "spec.json").write_text(json.dumps(spec))
     return folder
 
@@ -34,6 +36,18 @@ def drawn(monkeypatch):
     save = curves._save
     monkeypatch.setattr(curves, "_save", lambda figure, out: (figures.append(figure), save(figure, out))[1])
     return lambda: figures[-1].axes[0]
+
+
+def test_every_setting_that_was_listed_or_drawn_has_a_curve(tmp_path, drawn):
+    points = {"learning_rate": [1e-3, 2.5e-4], "env.gravity": [5.0, 9.8]}
+    plot_run(write_run(tmp_path / "run", sweep={"clip": [0.1, 0.2]}, points=points, seeds=2))
+    first, *_, last = [line for line in drawn().get_lines() if not line.get_label().startswith("_")]
+    assert first.get_label() == "clip 0.1, learning_rate 0.001, env.gravity 5"
+    assert last.get_label() == "clip 0.2, learning_rate 0.00025, env.gravity 9.8"
+    np.testing.assert_allclose(first.get_ydata(), 10 * np.arange(6) + 0.5)
+    np.testing.assert_allclose(last.get_ydata(), 300 + 10 * np.arange(6) + 0.5)
+    with pytest.raises(ValueError, match=r"no grid \(learning_rate, env.gravity\); a map needs a grid"):
+        plot_sweep(tmp_path / "run")
 
 
 def test_a_run_is_drawn_into_its_folder(tmp_path):

@@ -319,7 +319,8 @@ def _read(flag: Flag, text: str) -> Any:
         if isinstance(default, tuple) and any(isinstance(part, str) for part in default):
             return tuple(part.strip() for part in text.split(","))
         if isinstance(default, tuple):
-            return tuple(_in_range(flag, int(part)) for part in text.replace("x", ",").split(",") if part.strip())
+            read = (lambda part: float(parse_number(part))) if _holds_reals(default) else int
+            return tuple(_in_range(flag, read(part)) for part in text.replace("x", ",").split(",") if part.strip())
         if isinstance(default, str):
             return text if not flag.names or text in flag.names else flag.names.index(text)
         if text == "none" and flag.may_be_none:
@@ -337,6 +338,10 @@ def _read(flag: Flag, text: str) -> Any:
     except ValueError:
         word = _word(default)
         raise ValueError(f"{flag.option} {short(text)} is not {_kind(flag)}. The default is {word}.") from None
+
+
+def _holds_reals(default: tuple) -> bool:
+    return any(isinstance(part, float) for part in default)
 
 
 def _in_range(flag: Flag, number: int | float) -> int | float:
@@ -357,7 +362,8 @@ def _kind(flag: Flag) -> str:
     if isinstance(flag.default, bool):
         return "true or false"
     if isinstance(flag.default, tuple):
-        return "a list of whole numbers, as in 64,64"
+        kind = "numbers" if _holds_reals(flag.default) else "whole numbers"
+        return f"a list of {kind}, as in {_word(flag.default or (64, 64))}"
     if flag.names:
         return f"one of {', '.join(flag.names)}"
     return "a whole number" if flag.static else "a number"

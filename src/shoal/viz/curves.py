@@ -119,11 +119,13 @@ def learning_curves(
 def plot_sweep(folder: str | Path, out: str | Path | None = None) -> Path:
     """Map of the last evaluation over the two hyperparameters that a run sweeps. Returns where the figure lies.
 
-    Raises ValueError for a run that sweeps more or fewer than two.
+    Raises ValueError for a run that sweeps more or fewer than two, or whose settings are no grid.
     """
     folder = locate(folder)
     spec = _spec(folder)
-    arrays, axes = _arrays(folder, spec), _swept(spec)
+    if spec.points:
+        raise ValueError(f"{folder} has settings that are no grid ({', '.join(spec.points)}); a map needs a grid.")
+    arrays, axes = _arrays(folder, spec), join(spec.sweep, spec.env_sweep)
     if len(axes) != 2:
         raise ValueError(f"{folder} sweeps {len(axes)} hyperparameters ({', '.join(axes) or 'none'}); a map needs two.")
     evaluated = np.isfinite(arrays["eval_return"]).any(axis=1)
@@ -280,9 +282,8 @@ def _curves(folder: Path, x: str) -> list[Curve]:
     if x not in X_AXES:
         raise ValueError(f"x={x!r} is unknown. Choose 'steps' or 'wall'.")
     spec = _spec(folder)
-    arrays, axes = _arrays(folder, spec), _swept(spec)
-    settings = list(itertools.product(*axes.values()))
-    labels = [", ".join(f"{name} {_short(v)}" for name, v in zip(axes, values, strict=True)) for values in settings]
+    arrays, settings = _arrays(folder, spec), spec.settings()
+    labels = [", ".join(f"{path} {_short(value)}" for path, value in setting.items()) for setting in settings]
     train, evaluation = (np.split(arrays[name], len(settings), axis=1) for name in ("train_return", "eval_return"))
     if not np.isfinite(arrays["train_return"]).any():  # it learned without playing, or no episode has ended yet
         train = evaluation
@@ -295,10 +296,6 @@ def _arrays(folder: Path, spec: RunSpec) -> dict[str, np.ndarray]:
 
 def _spec(folder: Path) -> RunSpec:
     return RunFolder(folder).read_spec()
-
-
-def _swept(spec: RunSpec) -> dict[str, Any]:
-    return join(spec.sweep, spec.env_sweep)
 
 
 def _title(spec: RunSpec) -> str:

@@ -84,7 +84,7 @@ class Acrobot(Env):
     link_moi: Number = 1.0  # kg m^2, moment of inertia of either link
     max_vel_1: Number = 4 * math.pi  # rad/s
     max_vel_2: Number = 9 * math.pi  # rad/s
-    torques: tuple[Number, Number, Number] = (-1.0, 0.0, 1.0)  # N m
+    torques: tuple[Number, ...] = (-1.0, 0.0, 1.0)  # N m
     torque_noise_max: Number | None = None  # N m
     target_height: Number = 1.0  # over the bar, in links of length one
     reset_low: Number = -0.1
@@ -94,6 +94,8 @@ class Acrobot(Env):
 
     def __post_init__(self) -> None:
         check_reset_bounds(self.reset_low, self.reset_high)
+        if len(self.torques) != 3:
+            raise ValueError(f"torques={self.torques} needs three numbers, one for each action.")
         if self.equations not in ("book", "nips"):
             raise ValueError(f"equations={self.equations!r} is unknown. Choose 'book' or 'nips'.")
 
