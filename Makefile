@@ -9,6 +9,8 @@ DEMO = runs/demo
 
 # Small tests gain nothing from many threads, and lose much to waiting for each other.
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
+# Most of the time goes into compiling; LLVM's optimizations are a quarter of that.
+QUICK = SHOAL_TEST_XLA_LEVEL=0
 
 .PHONY: help setup demo test test-all test-newest lint docs lock peers clean
 
@@ -27,14 +29,14 @@ demo: setup  ## train 16 agents on CartPole and draw them, in about a minute
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
 test: setup  ## the tests, without those marked slow or long
-	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	@$(QUICK) $(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 test-all: setup  ## those marked slow too: before a release
 	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-newest:  ## the tests of `make test` under Python 3.13 and the newest JAX it gets
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
-	@$(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	@$(QUICK) $(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 lint: setup  ## ruff, formatting, types
 	@$(BIN)/ruff check
