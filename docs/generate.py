@@ -94,11 +94,11 @@ def environments() -> str:
     classes: dict[type, list[Entry]] = {}
     for entry in ENVS.values():
         classes.setdefault(entry.cls, []).append(entry)
-    worlds = {cls: entries for cls, entries in classes.items() if not entries[0].name.startswith("Probe-")}
-    probes = {cls: entries for cls, entries in classes.items() if cls not in worlds}
-    parts = ["# Environments", NOTICE, _names(worlds)]
-    taken = Counter(cls.__name__ for cls in worlds)
-    for cls, entries in worlds.items():
+    env_states = {cls: entries for cls, entries in classes.items() if not entries[0].name.startswith("Probe-")}
+    probes = {cls: entries for cls, entries in classes.items() if cls not in env_states}
+    parts = ["# Environments", NOTICE, _names(env_states)]
+    taken = Counter(cls.__name__ for cls in env_states)
+    for cls, entries in env_states.items():
         for base in SHARED:
             if issubclass(cls, base) and (page := _world(base.__name__, base, [])) not in parts:
                 parts.append(page)
@@ -157,9 +157,11 @@ def _names(classes: dict[type, list[Entry]]) -> str:
     for entries in classes.values():
         known = {entry.name: entry for entry in entries}
         for label, members in ranges(known).items():
-            worlds = [known[name].build() for name in (members[0], members[-1])]
-            limit = "none" if worlds[0].max_steps is None else str(worlds[0].max_steps)
-            seen, done = ([_space(getattr(w, f"{which}_space")) for w in worlds] for which in ("observation", "action"))
+            env_states = [known[name].build() for name in (members[0], members[-1])]
+            limit = "none" if env_states[0].max_steps is None else str(env_states[0].max_steps)
+            seen, done = (
+                [_space(getattr(w, f"{which}_space")) for w in env_states] for which in ("observation", "action")
+            )
             rows.append([f"`{label}`", _from_to(*seen), _from_to(*done), limit, _first_line(entries[0].cls)])
     return _table(("name", "observation", "action", "time limit", "what it is"), rows)
 

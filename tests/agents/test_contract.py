@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Several
 from learners import RELATIVES, bound, everyone, playable, settings_of, unbound
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
@@ -20,7 +21,6 @@ from shoal.core.struct import to_arrays
 from shoal.nn.torsos import CNN
 from shoal.rollouts.checks import check_agent
 from shoal.rollouts.evaluate import evaluate
-from worlds import Several
 
 DISCOUNT = 0.9
 UPDATES = 200

@@ -129,9 +129,9 @@ def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
         for w, seen in ((weights, batch.seen), (weights, batch.next_seen), (target, batch.next_seen))
     )
     judge = online if double else later
-    worth = (numpy_softmax(judge) * support).sum(axis=-1) if head == "categorical" else judge.mean(axis=-1)
+    q_values = (numpy_softmax(judge) * support).sum(axis=-1) if head == "categorical" else judge.mean(axis=-1)
     known = []
-    for b, best in enumerate(worth.argmax(axis=1)):
+    for b, best in enumerate(q_values.argmax(axis=1)):
         given = now[b, batch.action[b]], later[b, best], float(batch.reward[b]), float(batch.bootstrap[b])
         known.append(numpy_categorical(*given, support) if head == "categorical" else numpy_quantile(*given, 0.7))
     surprises, losses = np.array(known).T
@@ -192,10 +192,10 @@ def test_a_dueling_network_adds_advantages_that_are_zero_on_average():
     def both(key, obs):
         weights = agent._net.init(key, obs)
         hidden = agent.network.apply(weights["torso"], obs)
-        return agent.worth(weights, obs), hidden @ weights["value"]["kernel"] + weights["value"]["bias"][None]
+        return agent.q_values(weights, obs), hidden @ weights["value"]["kernel"] + weights["value"]["bias"][None]
 
-    worth, value = both(make_key(0), np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
-    np.testing.assert_allclose(np.mean(worth, axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
+    q_values, value = both(make_key(0), np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
+    np.testing.assert_allclose(np.mean(q_values, axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
 
 
 def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
@@ -206,7 +206,7 @@ def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
     def draw(key, obs):
         net = agent._net
         weights = net.init(key, obs)
-        noise = net.draw_noise(make_key(2), weights, (3,))
+        noise = net.sample_noise(make_key(2), weights, (3,))
         hidden = agent.network.apply(weights["torso"], obs)
         return (
             weights,
@@ -214,10 +214,10 @@ def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
             hidden,
             net(weights, obs, noise)[..., 0],
             net(weights, obs)[..., 0],
-            agent.worth(weights, obs),
+            agent.q_values(weights, obs),
         )
 
-    weights, noise, hidden, out, silent, worth = jax.tree.map(np.asarray, draw(make_key(0), obs))
+    weights, noise, hidden, out, silent, q_values = jax.tree.map(np.asarray, draw(make_key(0), obs))
     sigma = weights["advantage_sigma"]
     assert np.allclose(sigma["kernel"], 0.5 / np.sqrt(8))
     for b in range(3):  # a matrix of noise for each, written out
@@ -225,7 +225,7 @@ def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
         kernel = weights["advantage"]["kernel"] + sigma["kernel"] * np.outer(into, outof)
         bias = weights["advantage"]["bias"] + sigma["bias"] * outof
         np.testing.assert_allclose(out[b], hidden[b] @ kernel + bias, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(silent, worth)  # no noise: the mean
+    np.testing.assert_allclose(silent, q_values)  # no noise: the mean
 
 
 def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started():
@@ -373,9 +373,9 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
     @jax.jit
     def store(state, clock):  # the first half of an update
         behavior, noise = agent._behavior(state), agent._noise(state, make_key(1))
-        worlds, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        env_states, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
-        state = state.replace(worlds=worlds, replay=replay, priorities=agent._admit(state, replay, clock))
+        state = state.replace(env_states=env_states, replay=replay, priorities=agent._admit(state, replay, clock))
         return state.replace(age=state.age + 1), replay.newest(clock)
 
     for clock in range(12):

@@ -99,12 +99,14 @@ def learned(name):
     Both know something of their observations at first: one begins without, at the wrong scale.
     """
     fields, is_box = CASES[name]
-    worlds = [Drift(float(scale), float(offset), is_box=is_box) for scale, offset in zip(SCALES, OFFSETS, strict=True)]
-    shown = [Demonstrations(world.offset + world.scale * PLACES, ACTIONS) for world in worlds]
+    env_states = [
+        Drift(float(scale), float(offset), is_box=is_box) for scale, offset in zip(SCALES, OFFSETS, strict=True)
+    ]
+    shown = [Demonstrations(world.offset + world.scale * PLACES, ACTIONS) for world in env_states]
     more = {"demonstrations": shown[0]} if name == "bc" else {}
-    one = AGENTS[name].build(normalize_observation=True, **fields, **more).bind(worlds[0])
+    one = AGENTS[name].build(normalize_observation=True, **fields, **more).bind(env_states[0])
     agents = [one.replace(demonstrations=seen) if name == "bc" else one for seen in shown]
-    agent, env = (jax.tree.map(lambda *x: jnp.stack(x), *map(to_arrays, values)) for values in (agents, worlds))
+    agent, env = (jax.tree.map(lambda *x: jnp.stack(x), *map(to_arrays, values)) for values in (agents, env_states))
 
     @jax.jit
     @jax.vmap
@@ -150,7 +152,7 @@ def test_what_is_learned_does_not_depend_on_the_scale_of_observations(name):
 @pytest.mark.parametrize("name", cases("bc", "es"))  # es: see test_es.py
 def test_statistics_are_those_of_everything_collected(name):
     agent, env, fresh, state = learned(name)
-    world = jax.tree.map(np.asarray, state.worlds.state)  # leaves [M, E, ...]
+    world = jax.tree.map(np.asarray, state.env_states.state)  # leaves [M, E, ...]
     steps = UPDATES * agent.steps_per_update
     prior = np.float64(OFFSETS[:, None, None] + SCALES[:, None, None] * PLACES)
     count = steps + len(PLACES)
@@ -173,7 +175,7 @@ def test_those_who_imitate_know_the_statistics_of_what_they_imitate():
 def test_a_replay_holds_observations_as_they_are(name):
     _, _, _, state = learned(name)
     stored = np.asarray(state.replay.seen.obs)[:, : UPDATES * 8]
-    world = jax.tree.map(np.asarray, state.worlds.state)
+    world = jax.tree.map(np.asarray, state.env_states.state)
     np.testing.assert_allclose(stored.sum((1, 2)), world.total.sum(1), rtol=1e-3, atol=1e-2)
 
 

@@ -109,7 +109,7 @@ def test_successors_are_valued_as_by_a_critic_that_walks_along():
     agent, env = bound(make("Probe-TimeLimit-v0", max_steps=3), num_envs=2, num_steps=8, num_minibatches=1)
     state = agent.init(make_key(0), env)
     noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
-    _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
     value, next_value, _ = agent._values(state, trajectory)
     along = np.asarray(agent.value(state, jnp.arange(4.0)[:, None] / 5))
     assert np.abs(np.diff(along)).min() > 1e-3
@@ -154,7 +154,7 @@ def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
     agent, env = bound("Probe-TimeLimit-v0", normalize_reward=True, num_envs=2, num_steps=10, num_minibatches=2)
     state = agent.init(make_key(0), env)
     _, trajectory, _ = agent.rollout.collect(
-        env, state.worlds, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
+        env, state.env_states, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
     )
     scaled, stats, total = agent._scaled_reward(state, trajectory)
     # Rewards of 1, cut every five steps: 1, 1.99, ... by the recursion; never centered, so the sign stays.
@@ -176,7 +176,7 @@ def test_continuous_actions_reach_the_world_within_its_bounds():
     agent, env = bound("Pendulum-v1", log_std_init=3.0)
     state = agent.init(make_key(0), env)
     _, trajectory, _ = agent.rollout.collect(
-        env, state.worlds, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
+        env, state.env_states, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
     )
     raw, _ = trajectory.kept
     assert np.abs(trajectory.action).max() == 2.0 and np.abs(raw).max() > 2.0
@@ -265,7 +265,7 @@ def test_without_bootstrap_a_time_limit_ends_all():
         state = agent.init(make_key(0), env)
         state = state.replace(weights=jax.tree.map(lambda x: x + 0.3, state.weights))
         behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-        _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         batch, _ = agent._batch(state, trajectory, trajectory.reward)
         assert trajectory.truncated[4].all()
         np.testing.assert_allclose(batch.target[4] == 1.0, not bootstrap)  # the last reward, and nothing after it
@@ -276,7 +276,7 @@ def test_the_gradient_of_a2c_is_the_policy_gradient():
     env = to_arrays(make("CartPole-v1"))
     state = agent.init(make_key(0), env)
     behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-    _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
     batch, _ = agent._batch(state, trajectory, trajectory.reward)
 
     def by_hand(weights):

@@ -135,7 +135,7 @@ def test_a_time_limit_is_valued_with_the_memory_of_its_own_episode_and_an_end_no
 def test_first_ratios_are_one_also_in_mid_episode(memory):
     agent, state, losses = taught(memory)
     assert losses["approx_kl"] < 1e-6 and losses["clip_fraction"] == 0
-    assert not (state.worlds.state.time == 0).all() and np.abs(jax.tree.leaves(state.carry.actor)[0]).max() > 0.1
+    assert not (state.env_states.state.time == 0).all() and np.abs(jax.tree.leaves(state.carry.actor)[0]).max() > 0.1
 
 
 @pytest.mark.slow
@@ -164,11 +164,11 @@ def walker(memory, shared):
     def walk(state):
         noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
         first = agent._nets.initial_carry((agent.num_envs,)).actor
-        worlds, trajectory, actor = agent.rollout.collect(
-            env, state.worlds, behavior, noise, make_key(2), state.carry.actor, first
+        env_states, trajectory, actor = agent.rollout.collect(
+            env, state.env_states, behavior, noise, make_key(2), state.carry.actor, first
         )
         value, next_value, critic = agent._values(state, trajectory)
-        return state.replace(worlds=worlds, carry=Carry(actor, critic)), trajectory, value, next_value
+        return state.replace(env_states=env_states, carry=Carry(actor, critic)), trajectory, value, next_value
 
     return agent, begin(make_key(0)), walk
 
@@ -213,9 +213,9 @@ def to_host(x):
 @pytest.mark.parametrize(("start", "at_the_end"), [(1, True), (0, False)])  # 8 steps of episodes of 3 steps
 def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else(start, at_the_end):
     _, state, walk = walker("gru", shared=False)
-    first = state.worlds.state.replace(time=jnp.full(4, start, jnp.int32))
-    after, trajectory, _, _ = walk(state.replace(worlds=state.worlds.replace(state=first)))
-    assert (after.worlds.state.time == 0).all() == trajectory.done[-1].all() == at_the_end
+    first = state.env_states.state.replace(time=jnp.full(4, start, jnp.int32))
+    after, trajectory, _, _ = walk(state.replace(env_states=state.env_states.replace(state=first)))
+    assert (after.env_states.state.time == 0).all() == trajectory.done[-1].all() == at_the_end
     np.testing.assert_array_equal((np.asarray(after.carry.actor) == 0).all(axis=1), at_the_end)
 
 

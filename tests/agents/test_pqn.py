@@ -38,7 +38,7 @@ def collected(agent, env):
     state = agent.init(make_key(0), env)
     dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
     noise = dice, jnp.ones(agent.num_steps)
-    return state, agent.rollout.collect(env, state.worlds, agent._behavior(state), noise, make_key(2))[1]
+    return state, agent.rollout.collect(env, state.env_states, agent._behavior(state), noise, make_key(2))[1]
 
 
 @struct
@@ -58,9 +58,9 @@ def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
     target = np.asarray(agent._batch(state, story).target).reshape(40, 4)
 
     def q(obs):
-        worth = np.asarray(agent.worth(state.weights, obs))
+        q_values = np.asarray(agent.q_values(state.weights, obs))
         is_ruled = (world is RuledPole) & (obs[..., 2] > 0)
-        return np.where(is_ruled, worth[..., 0], worth.max(axis=-1))
+        return np.where(is_ruled, q_values[..., 0], q_values.max(axis=-1))
 
     best, last, final = q(story.obs), q(story.last_obs), q(story.final_obs)
     assert (story.truncated & ~story.terminated).any() and story.terminated.any()
@@ -83,8 +83,8 @@ def test_the_loss_is_the_squared_error_of_the_chosen_actions():
     state, story = collected(agent, env)
     rows = agent._batch(state, story)
     loss, _ = jax.jit(agent._loss)(state.weights, rows)
-    worth = np.asarray(agent.worth(state.weights, rows.obs), np.float64)
-    chosen = worth[np.arange(len(worth)), rows.action]
+    q_values = np.asarray(agent.q_values(state.weights, rows.obs), np.float64)
+    chosen = q_values[np.arange(len(q_values)), rows.action]
     np.testing.assert_allclose(loss, ((chosen - rows.target) ** 2).mean(), rtol=1e-4)
 
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Tally
 from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, critic_loss, steps_of
 from shoal.core.keys import make_key
 from shoal.core.struct import struct
 from shoal.ops.replay import Steps
 from shoal.rollouts.rollout import Rollout
-from worlds import Tally
 
 
 @struct
@@ -130,8 +130,8 @@ def test_batches_come_from_the_effective_buffer_alone():
 
 
 def test_the_loss_of_critics_is_summed_over_them_and_averaged_over_samples():
-    worth, target, share = np.asarray([[1.0, 2.0], [3.0, 5.0]]), np.asarray([1.5, 4.0]), np.asarray([0.75, 0.25])
-    loss, logged = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (worth, target, share)))
+    q_values, target, share = np.asarray([[1.0, 2.0], [3.0, 5.0]]), np.asarray([1.5, 4.0]), np.asarray([0.75, 0.25])
+    loss, logged = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (q_values, target, share)))
     np.testing.assert_allclose(loss, 0.75 * (0.25 + 2.25) + 0.25 * (4 + 1))
     np.testing.assert_allclose(logged["td_error"], 0.75 * 1.0 + 0.25 * 1.5)
-    np.testing.assert_allclose(logged["worth"], 0.75 * 2.0 + 0.25 * 3.5)
+    np.testing.assert_allclose(logged["q_value"], 0.75 * 2.0 + 0.25 * 3.5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import Tally, TracedHorizon
 from shoal.agents.replay_agent import Observed
 from shoal.agents.sac import SAC, SACPolicy
 from shoal.core.errors import Unsuited
@@ -14,10 +15,9 @@ from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper
-from shoal.nn.distributions import draw_noise
+from shoal.nn.distributions import sample_noise
 from shoal.ops.replay import Transitions
 from weights import random_weights
-from worlds import Tally, TracedHorizon
 
 # How it learns the probes of the contract within seconds. The temperature is fixed and small: what the probes promise
 # are values without entropy.
@@ -43,7 +43,7 @@ FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
 
 # Agents are arguments: those that differ in numbers only share a program.
 learn_critics, learn_policy, learn_alpha = map(jax.jit, (SAC._learn_critics, SAC._learn_policy, SAC._learn_alpha))
-noise_of = jax.jit(draw_noise, static_argnums=(0, 2))
+noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
 
 
@@ -117,8 +117,8 @@ def numpy_soft_value(actor, critics, obs, mask=None):
     logits = numpy_net(actor, obs)
     p = np.exp(logits) * (1 if mask is None else np.asarray(mask))
     p /= p.sum(axis=1, keepdims=True)
-    worth = np.minimum(*(numpy_net(critics, obs, k) for k in range(2)))
-    return (p * worth).sum(axis=1), stats.entropy(p, axis=1)
+    q_values = np.minimum(*(numpy_net(critics, obs, k) for k in range(2)))
+    return (p * q_values).sum(axis=1), stats.entropy(p, axis=1)
 
 
 def test_the_loss_of_continuous_critics_equals_a_numpy_version():

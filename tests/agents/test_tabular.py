@@ -55,7 +55,7 @@ def one_by_one(agent, env, steps):
     update = jax.jit(agent.update)
     state, states = agent.init(make_key(0), env), []
     for t in range(steps + 1):
-        states.append(Before(*map(np.array, (state.q, state.worlds.state.cell[0], state.action))))
+        states.append(Before(*map(np.array, (state.q, state.env_states.state.cell[0], state.action))))
         state, _ = update(state, env, jnp.int32(t))
     return states
 
@@ -82,16 +82,18 @@ def test_each_step_changes_the_entry_of_its_state_and_action_by_its_rule(rule):
     states, told_apart = one_by_one(agent, env, 300), 0
     for before, after in zip(states, states[1:], strict=False):
         q = before.q[:, before.arrives]
-        worth = {
+        q_values = {
             "q": [q[0].max()],
             "sarsa": [q[0, after.action]],
             "expected-sarsa": [0.7 * q[0].max() + 0.3 * q[0].mean()],
             # Either table may be the one that changes; the other says what its best actions are worth.
             "double-q": [q[len(q) - 1 - k][q[k] == q[k].max()].mean() for k in range(len(q))],
         }
-        tables = [_learned(before, k, value) for k, value in enumerate(worth[rule])]
+        tables = [_learned(before, k, value) for k, value in enumerate(q_values[rule])]
         assert any(np.allclose(after.q, table, atol=1e-6) for table in tables)
-        told_apart += len({round(float(x), 3) for x in (*worth["q"], *worth["sarsa"], *worth["expected-sarsa"])}) == 3
+        told_apart += (
+            len({round(float(x), 3) for x in (*q_values["q"], *q_values["sarsa"], *q_values["expected-sarsa"])}) == 3
+        )
         told_apart += len(tables) == 2 and not np.allclose(*tables)
     assert told_apart > 20  # so that no rule can pass for another
 
@@ -191,8 +193,8 @@ NEVER = {"GridWorld-v0": [0], "CliffWalking-v1": list(range(37, 48))}
 def assert_greedy_is_optimal(q, best, tolerance, never):
     """Every greedy action, of every cell but some, is worth as much as the best."""
     cells = [cell for cell in range(len(best)) if cell not in never]
-    worth = best[np.arange(len(best)), q.argmax(axis=1)]
-    np.testing.assert_allclose(worth[cells], best.max(axis=1)[cells], atol=tolerance)
+    q_values = best[np.arange(len(best)), q.argmax(axis=1)]
+    np.testing.assert_allclose(q_values[cells], best.max(axis=1)[cells], atol=tolerance)
 
 
 @pytest.mark.sampled(3)
@@ -266,12 +268,12 @@ def test_worlds_go_on_as_in_a_rollout(reset, action):
     after, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
 
     rollout = Rollout.for_env(env, 1, agent.num_steps, reset)
-    k_worlds = jax.random.split(state.key, 4)[1]
+    k_envs = jax.random.split(state.key, 4)[1]
     actions = jnp.full((agent.num_steps, 1), action, jnp.int32)
-    worlds, trajectory, _ = jax.jit(rollout.collect, static_argnums=2)(
-        env, state.worlds, lambda obs, mask, chosen, carry: (chosen, None, carry), actions, k_worlds
+    env_states, trajectory, _ = jax.jit(rollout.collect, static_argnums=2)(
+        env, state.env_states, lambda obs, mask, chosen, carry: (chosen, None, carry), actions, k_envs
     )
-    for ours, theirs in zip(jax.tree.leaves(after.worlds), jax.tree.leaves(worlds), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(after.env_states), jax.tree.leaves(env_states), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for ours, theirs in zip(jax.tree.leaves(metrics.episodes), jax.tree.leaves(trajectory.episodes()), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -284,7 +286,7 @@ def test_an_action_that_is_not_allowed_is_never_taken():
     update = jax.jit(agent.update)
     state = agent.init(make_key(0), env)
     for t in range(200):
-        here = jax.tree.map(lambda x: x[0], state.worlds.state)
+        here = jax.tree.map(lambda x: x[0], state.env_states.state)
         assert bool(env.action_mask(here)[state.action])
         state, _ = update(state, env, jnp.int32(t))
     # Entries that are not allowed keep their first value, and the update looks past them.

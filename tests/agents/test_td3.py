@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import TracedHorizon
 from shoal.agents.replay_agent import Observed
 from shoal.agents.td3 import TD3, TD3Policy
 from shoal.core.errors import Unsuited
@@ -14,10 +15,9 @@ from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct, to_arrays
 from shoal.envs.probes import ContinuousAction
-from shoal.nn.distributions import draw_noise
+from shoal.nn.distributions import sample_noise
 from shoal.ops.replay import Transitions
 from weights import random_weights
-from worlds import TracedHorizon
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -40,7 +40,7 @@ FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
 
 # Agents are arguments: those that differ in numbers only share a program.
 learn_critics, learn_policy = jax.jit(TD3._learn_critics), jax.jit(TD3._learn_policy)
-noise_of = jax.jit(draw_noise, static_argnums=(0, 2))
+noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
 
 
@@ -140,14 +140,14 @@ def test_the_policy_climbs_the_first_critic():
     learner, seen = a_learner(agent), random_batch().seen
     after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
 
-    def worth(bias):
+    def q_values(bias):
         head = {**learner.weights.actor["head"], "bias": bias}
         networks = learner.weights.replace(actor={**learner.weights.actor, "head": head})
         return numpy_worth(networks, seen.obs, numpy_policy(networks, seen.obs))[0].mean()
 
     # Adam's first step follows the sign of the slope, which differences in float64 tell.
     bias = np.asarray(learner.weights.actor["head"]["bias"], np.float64)
-    uphill = np.sign(worth(bias + 1e-5) - worth(bias - 1e-5))
+    uphill = np.sign(q_values(bias + 1e-5) - q_values(bias - 1e-5))
     moved = np.asarray(after.weights.actor["head"]["bias"]) - np.asarray(learner.weights.actor["head"]["bias"])
     np.testing.assert_allclose(moved, 1e-3 * uphill, rtol=1e-3)
 

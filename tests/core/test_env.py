@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Tally
 from shoal.core.env import episode_limit
 from shoal.core.registry import make
 from shoal.core.spaces import Discrete
 from shoal.core.wrappers import TimeLimit, Trials
-from worlds import Tally
 
 KEY = jax.random.key(2)
 

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
+from environments import names_of_each_class, smallest
 from shoal.core.checks import check_env
 from shoal.core.env import Env
 from shoal.core.registry import ENVS, make, ranges
 from shoal.core.spaces import misfit
 from shoal.core.struct import to_arrays
-from worlds import names_of_each_class, smallest
 
 # Those of which all hooks compile quickly.
 ONE_OF_EACH_FAMILY = (

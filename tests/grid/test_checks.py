@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from environments import names_of_each_class, smallest
 from shoal.core.errors import CheckError
 from shoal.core.registry import ENVS
 from shoal.core.struct import struct
@@ -11,7 +12,6 @@ from shoal.grid.cells import KEY, cell
 from shoal.grid.checks import check_level
 from shoal.grid.layout import choose, empty_room, place_each
 from shoal.grid.level import GridState, Level, begin
-from worlds import names_of_each_class, smallest
 
 LEVELS = [p for p in names_of_each_class() if issubclass(ENVS[p.values[0][0]].cls, Level)]
 

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import names_of_each_class, smallest
 from maps import drawn, layouts, play
 from shoal.core.registry import ENVS, make
 from shoal.core.struct import struct
 from shoal.grid.cells import COLORS, OBJECTS, cell
 from shoal.grid.level import GridState, Level
 from shoal.grid.words import decode, encode
-from worlds import names_of_each_class, smallest
 
 LEVELS = [p for p in names_of_each_class() if issubclass(ENVS[p.values[0][0]].cls, Level)]
 

@@ -31,13 +31,13 @@ def dense(layer, x):
 def test_critics_of_numbers_read_the_action_on_a_scale_of_its_box():
     critics, weights, obs, action = drawn(VECTOR, Box(0.0, 10.0, (2,)), MLP((8,), "relu"))
     weights = jax.jit(critics.init)(make_key(0), obs, action)
-    worth = jax.jit(critics.__call__)(weights, obs, action)
-    assert worth.shape == (2, 5) and not np.allclose(worth[0], worth[1])  # each its own draw
+    q_values = jax.jit(critics.__call__)(weights, obs, action)
+    assert q_values.shape == (2, 5) and not np.allclose(q_values[0], q_values[1])  # each its own draw
     joined = np.concatenate([np.asarray(obs), np.asarray(action) / 5 - 1], axis=1)
     for k in range(2):
         w = one(weights, k)
         hidden = np.maximum(dense(w["torso"]["params"]["Dense_0"], joined), 0)
-        np.testing.assert_allclose(worth[k], dense(w["head"], hidden)[:, 0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(q_values[k], dense(w["head"], hidden)[:, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_critics_of_choices_value_all_of_them():
@@ -60,8 +60,8 @@ def test_critics_of_images_read_the_action_behind_their_torso(count):
         torso = jax.tree.map(lambda x: x[last], weights["torso"])
         return critics(weights, obs, action), CNN((2,), (8,)).apply(torso, obs.astype(jnp.float32) / 255)
 
-    worth, hidden = both(weights)
-    assert worth.shape == (count, 5)
+    q_values, hidden = both(weights)
+    assert q_values.shape == (count, 5)
     w = one(weights, last)
     joint = dense(w["joint"]["params"]["Dense_0"], np.concatenate([hidden, np.asarray(action)], axis=1))
-    np.testing.assert_allclose(worth[last], dense(w["head"], np.maximum(joint, 0))[:, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(q_values[last], dense(w["head"], np.maximum(joint, 0))[:, 0], rtol=1e-4, atol=1e-5)

@@ -15,17 +15,17 @@ from shoal.nn.distributions import (
     SquashedGaussian,
     check_bounded,
     distribution,
-    draw_noise,
     from_unit,
     head_size,
     masked,
+    sample_noise,
     to_unit,
     uniform_action,
 )
 
 P = np.array([0.1, 0.2, 0.7])
 LOGITS = np.log(P).astype(np.float32)
-noise_of = jax.jit(draw_noise, static_argnums=(0, 2))
+noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 
 
 def drawn_from(policy, noise):

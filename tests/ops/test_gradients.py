@@ -9,7 +9,7 @@ import pytest
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
-from shoal.ops.gradients import adam, clip_norm, descend, follow
+from shoal.ops.gradients import adam, clip_norm, descend, polyak_update
 
 
 def test_gradients_are_clipped_by_their_norm_together():
@@ -49,11 +49,11 @@ def test_adam_descends_over_all_weights_at_once():
 
 
 def test_targets_move_by_a_share_of_the_way():
-    followed = follow({"a": jnp.asarray([0.0, 4.0])}, {"a": jnp.asarray([1.0, 2.0])}, 0.25)
+    followed = polyak_update({"a": jnp.asarray([0.0, 4.0])}, {"a": jnp.asarray([1.0, 2.0])}, 0.25)
     np.testing.assert_allclose(followed["a"], [0.25, 3.5])
 
 
 def test_targets_that_move_all_the_way_equal_the_weights():
     old, new = (jax.random.normal(jax.random.key(seed), (1000,)) for seed in (0, 1))
-    np.testing.assert_array_equal(follow(100 * old, new, 1), new)
-    np.testing.assert_array_equal(follow(100 * old, new, jnp.float32(1)), new)
+    np.testing.assert_array_equal(polyak_update(100 * old, new, 1), new)
+    np.testing.assert_array_equal(polyak_update(100 * old, new, jnp.float32(1)), new)

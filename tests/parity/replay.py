@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.keys import make_key
-from shoal.rollouts.rollout import draw_noise
+from shoal.rollouts.rollout import sample_noise
 
 
 class Played(NamedTuple):
@@ -27,7 +27,7 @@ def first_states(env: Any, num: int, seed: int = 0) -> Any:
 
 def noise_of(env: Any, steps: int, num: int, seed: int = 1) -> Any:
     """Noise [T, E] as a rollout draws it."""
-    return jax.jit(lambda key: draw_noise(env, key, (steps, num)))(make_key(seed))
+    return jax.jit(lambda key: sample_noise(env, key, (steps, num)))(make_key(seed))
 
 
 def play(env: Any, state: Any, actions: np.ndarray, noise: Any) -> Played:

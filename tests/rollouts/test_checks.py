@@ -23,7 +23,7 @@ class BanditState(Struct):
 
     age: Int[Array, ""]
     key: Key
-    worth: Float[Array, "A"]
+    q_values: Float[Array, "A"]
 
 
 @struct
@@ -51,28 +51,28 @@ class Bandit(Agent):
         world = env.init(k_init)
         action, _ = self.act(state, env.observe(world), None, k_act, False, env.action_mask(world))
         _, reward, terminated, _, _ = env.advance(world, action, env.noise(k_noise))
-        step = self.learning_rate * (reward - state.worth[action])
+        step = self.learning_rate * (reward - state.q_values[action])
         episodes = EpisodeStats.of(terminated[None], reward[None], jnp.ones(1, jnp.int32))
-        state = BanditState(state.age + 1, key, state.worth.at[action].add(step))
+        state = BanditState(state.age + 1, key, state.q_values.at[action].add(step))
         return state, Metrics(episodes, {"error": jnp.abs(step)})
 
     def act(self, state, obs, carry, key, greedy, mask=None):
-        worth = state.worth if mask is None else jnp.where(mask, state.worth, -jnp.inf)
-        action = jnp.argmax(worth) if greedy else jax.random.categorical(key, worth)
+        q_values = state.q_values if mask is None else jnp.where(mask, state.q_values, -jnp.inf)
+        action = jnp.argmax(q_values) if greedy else jax.random.categorical(key, q_values)
         return action.astype(self.action_space.dtype), carry
 
     def value(self, state, obs):
-        return jnp.max(state.worth)
+        return jnp.max(state.q_values)
 
     def policy_state(self, state):
-        return Known(state.worth)
+        return Known(state.q_values)
 
 
 @struct
 class Known(Struct):
     """What acting needs."""
 
-    worth: Float[Array, "A"]
+    q_values: Float[Array, "A"]
 
 
 def test_an_honest_agent_passes():
@@ -125,14 +125,14 @@ class FloatAge(Bandit):
 class GrowingState(Bandit):
     def update(self, state, env, clock):
         state, metrics = Bandit.update(self, state, env, clock)
-        return state.replace(worth=jnp.append(state.worth, 0)), metrics
+        return state.replace(q_values=jnp.append(state.q_values, 0)), metrics
 
 
 @struct
 class DoublesUnderX64(Bandit):
     def update(self, state, env, clock):
         state, metrics = Bandit.update(self, state, env, clock)
-        return state.replace(worth=state.worth + jnp.zeros(()) * jnp.arange(2.0)), metrics
+        return state.replace(q_values=state.q_values + jnp.zeros(()) * jnp.arange(2.0)), metrics
 
 
 @struct
@@ -146,7 +146,7 @@ class LossOfEachAction(Bandit):
     def update(self, state, env, clock):
         state, metrics = Bandit.update(self, state, env, clock)
         object.__setattr__(
-            metrics, "losses", {"worth": state.worth}
+            metrics, "losses", {"q_value": state.q_values}
         )  # what type checks, which run in tests alone, refuse
         return state, metrics
 
@@ -163,7 +163,7 @@ class BranchOnNumber(Bandit):
 class SameKeyTwice(Bandit):
     def update(self, state, env, clock):
         after, metrics = Bandit.update(self, state, env, clock)
-        return after.replace(worth=after.worth + jax.random.normal(state.key, dtype=jnp.float32)), metrics
+        return after.replace(q_values=after.q_values + jax.random.normal(state.key, dtype=jnp.float32)), metrics
 
 
 @struct
@@ -201,7 +201,7 @@ class OneKeyForAll(Bandit):
 @struct
 class ForgetfulCopy(Bandit):
     def reseed(self, state, key):
-        return state.replace(key=key, worth=0 * state.worth + 1)
+        return state.replace(key=key, q_values=0 * state.q_values + 1)
 
 
 @struct
@@ -209,14 +209,14 @@ class SameDrawsAlways(Bandit):
     def update(self, state, env, clock):
         after, metrics = Bandit.update(self, state, env, clock)
         luck = jax.random.normal(after.key, dtype=jnp.float32)
-        return after.replace(key=state.key, worth=after.worth + luck), metrics
+        return after.replace(key=state.key, q_values=after.q_values + luck), metrics
 
 
 @struct
 class FollowsTheClock(Bandit):
     def update(self, state, env, clock):
         after, metrics = Bandit.update(self, state, env, clock)
-        return after.replace(worth=after.worth + 0.01 * clock.astype(jnp.float32)), metrics
+        return after.replace(q_values=after.q_values + 0.01 * clock.astype(jnp.float32)), metrics
 
 
 @struct
@@ -239,7 +239,7 @@ def _shifted_batch(axis_size, in_batched, x):
 class OtherAmongOthers(Bandit):
     def update(self, state, env, clock):
         after, metrics = Bandit.update(self, state, env, clock)
-        return after.replace(worth=shifted(after.worth)), metrics
+        return after.replace(q_values=shifted(after.q_values)), metrics
 
 
 @struct
@@ -257,7 +257,7 @@ class IgnoresTheMask(Bandit):
 @struct
 class PoorPolicy(Bandit):
     def policy_state(self, state):
-        return Known(jnp.zeros_like(state.worth) + jnp.arange(len(state.worth)))
+        return Known(jnp.zeros_like(state.q_values) + jnp.arange(len(state.q_values)))
 
 
 @struct
@@ -269,7 +269,7 @@ class RandomWhenGreedy(Bandit):
 @struct
 class ValueOfTheWholeState(Bandit):
     def value(self, state, obs):
-        return jnp.max(state.worth) + (1.0 if isinstance(state, BanditState) else 0.0)
+        return jnp.max(state.q_values) + (1.0 if isinstance(state, BanditState) else 0.0)
 
 
 @pytest.mark.parametrize(

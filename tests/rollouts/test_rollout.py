@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import names_of_each_class, smallest
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.rollouts.rollout import Rollout, final_slots, successor_value
-from worlds import names_of_each_class, smallest
 
 
 @struct
@@ -210,7 +210,7 @@ def test_an_unknown_reset_mode_is_refused():
 def test_a_larger_bank_begins_with_the_states_of_a_smaller_one(prng):
     # So a size that is never used up does not change a bit.
     small, large = (
-        Rollout.for_env(Counter(), 3, 32, bank_size=size).draw(Counter(), make_key(0, prng)) for size in (4, 9)
+        Rollout.for_env(Counter(), 3, 32, bank_size=size).sample(Counter(), make_key(0, prng)) for size in (4, 9)
     )
     assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b[:4]), small.fresh, large.fresh))
 
@@ -237,9 +237,9 @@ def test_a_random_policy_hardly_ever_empties_the_bank(names):
     @jax.jit
     def run(key):
         def collect(worlds, key):
-            k_act, k_worlds = jax.random.split(key)
+            k_act, k_envs = jax.random.split(key)
             keys = jax.random.split(k_act, (128, 64))
-            worlds, trajectory, _ = rollout.collect(env, worlds, act, keys, k_worlds)
+            worlds, trajectory, _ = rollout.collect(env, worlds, act, keys, k_envs)
             return worlds, trajectory.episodes()
 
         k_init, k_run = jax.random.split(key)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import shoal
+from environments import Poisoned
 from listeners import Interrupt, Listener
 from shoal import PPO
 from shoal.core.errors import CheckpointError
@@ -20,7 +21,6 @@ from shoal.core.struct import Number, struct
 from shoal.training import checkpoint
 from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS, SILENT
-from worlds import Poisoned
 
 
 @pytest.fixture(scope="module", autouse=True)

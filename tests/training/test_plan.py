@@ -5,13 +5,13 @@ import os
 import numpy as np
 import pytest
 
+from environments import DialedHorizon
 from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct
 from shoal.envs.bounds import highest
 from shoal.training.plan import available_bytes, make_plan
 from shoal.training.spec import RunSpec
-from worlds import DialedHorizon
 
 SPEC = {
     "agent": "ppo",

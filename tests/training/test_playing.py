@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.training.policy import Chance, Policy
+from shoal.training.policy import Policy, RandomPolicy
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +46,7 @@ def test_a_population_meets_a_world_of_another_shape_or_time_limit(result):
 
 def test_a_world_with_other_observations_or_actions_is_refused():
     lake = shoal.make("FrozenLake-v1")
-    policy = Policy(Chance(lake.action_space), None, lake)
+    policy = Policy(RandomPolicy(lake.action_space), None, lake)
     assert shoal.evaluate(policy, env_fields={"is_slippery": False}, episodes=2).episode_return.shape == (2,)
     for other in ({"env": "FrozenLake8x8-v1"}, {"env_fields": {"desc": "SFFF/FFFF/FFFF/FFFF/FFFG"}}):
         with pytest.raises(ValueError, match=r"trained with observation_space Discrete\(16, uint8\); FrozenLake has"):

@@ -6,12 +6,12 @@ import jax
 import pytest
 
 import shoal
+from environments import Poisoned
 from listeners import Listener
 from shoal import PPO
 from shoal.core.struct import struct
 from shoal.tracking.events import Recorded
 from tiny import FIELDS, OPTIONS
-from worlds import Poisoned
 
 
 @pytest.fixture(scope="module", autouse=True)

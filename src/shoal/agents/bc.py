@@ -21,7 +21,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete, Space, explain
 from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
-from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
+from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
@@ -141,7 +141,7 @@ class BC(Agent):
     ) -> tuple[Any, Any]:
         """The likeliest action when greedy, a draw otherwise."""
         policy = self._policy(state.weights, normalized(state.obs_stats, obs), mask)
-        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
         space = self.action_space
         return (jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)), carry
 

@@ -25,12 +25,12 @@ from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
-from shoal.ops.gradients import adam, clip_norm, follow
+from shoal.ops.gradients import adam, clip_norm, polyak_update
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, passed, progress
-from shoal.rollouts.rollout import Worlds
+from shoal.rollouts.rollout import EnvStates
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")
@@ -47,7 +47,7 @@ class DQNState(Struct):
     weights: Weights
     target: Weights
     optimizer: Any  # over the weights as one flat vector
-    worlds: Worlds
+    env_states: EnvStates
     replay: Replay
     priorities: Priorities | None
     obs_stats: RunningStats | None = None  # that observations are normalized with
@@ -144,9 +144,9 @@ class DQN(ReplayAgent):
 
     def init(self, key: Key, env: Env) -> DQNState:
         """Fresh weights and worlds, and an empty buffer."""
-        key, k_weights, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
-        seen = Observed(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
+        key, k_weights, k_envs = jax.random.split(key, 3)
+        env_states = self.rollout.init(env, k_envs)
+        seen = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
         stats = first_stats(self)
         weights = self._net.init(k_weights, normalized(stats, seen.obs))
         replay = self.empty_replay(seen, jnp.int32(0))
@@ -156,7 +156,7 @@ class DQN(ReplayAgent):
             weights=weights,
             target=jax.tree.map(jnp.copy, weights),
             optimizer=self._adam.init(ravel_pytree(weights)[0]),
-            worlds=worlds,
+            env_states=env_states,
             replay=replay,
             priorities=Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None,
             obs_stats=stats,
@@ -164,14 +164,14 @@ class DQN(ReplayAgent):
 
     def update(self, state: DQNState, env: Env, clock: Int[Array, ""]) -> tuple[DQNState, Metrics]:
         """Roll out, store, make the gradient steps that are due, and refresh the target network when it is time."""
-        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
-        worlds, trajectory, _ = self.rollout.collect(
-            env, state.worlds, self._behavior(state), self._noise(state, k_noise), k_worlds
+        key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
+        env_states, trajectory, _ = self.rollout.collect(
+            env, state.env_states, self._behavior(state), self._noise(state, k_noise), k_envs
         )
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
             key=key,
-            worlds=worlds,
+            env_states=env_states,
             replay=replay,
             priorities=self._admit(state, replay, clock),
             obs_stats=updated(state.obs_stats, trajectory.obs),
@@ -186,19 +186,19 @@ class DQN(ReplayAgent):
     ) -> tuple[Any, Any]:
         """The best action when greedy; otherwise as in training, with the exploration of this age."""
         k_weights, k_dice = jax.random.split(key)
-        noise = None if greedy else self._net.draw_noise(k_weights, state.weights, ())
-        worth = self.worth(state.weights, normalized(state.obs_stats, obs), noise)
+        noise = None if greedy else self._net.sample_noise(k_weights, state.weights, ())
+        q_values = self.q_values(state.weights, normalized(state.obs_stats, obs), noise)
         epsilon = 0.0 if greedy or self.noisy else self._epsilon(state.age, 0)
         dice = draw_dice(k_dice, (), self.action_space.n)
-        return epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype), carry
+        return epsilon_greedy(q_values, epsilon, dice, mask).astype(self.action_space.dtype), carry
 
-    def worth(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
+    def q_values(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
         """The expected return of every action, for observations as the network reads them."""
         return self._mean(self._net(weights, obs, noise))
 
     def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
         """The expected return of the best action, were all allowed."""
-        return jnp.max(self.worth(state.weights, normalized(state.obs_stats, obs)), axis=-1)
+        return jnp.max(self.q_values(state.weights, normalized(state.obs_stats, obs)), axis=-1)
 
     def with_policy(self, state: DQNState, policy: DQNPolicy) -> DQNState:
         """A fresh member that begins with these weights, in its targets too, and observation statistics."""
@@ -214,7 +214,7 @@ class DQN(ReplayAgent):
         k_dice, k_weights = jax.random.split(key)
         shape = (self.num_steps, self.num_envs)
         if self.noisy:
-            return self._net.draw_noise(k_weights, state.weights, shape)
+            return self._net.sample_noise(k_weights, state.weights, shape)
         epsilon = self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
         return draw_dice(k_dice, shape, self.action_space.n), epsilon
 
@@ -222,10 +222,10 @@ class DQN(ReplayAgent):
         def behave(obs, mask, noise, carry):
             obs = normalized(state.obs_stats, obs)
             if self.noisy:
-                action = greedy(self.worth(state.weights, obs, noise), mask)
+                action = greedy(self.q_values(state.weights, obs, noise), mask)
             else:
                 dice, epsilon = noise
-                action = epsilon_greedy(self.worth(state.weights, obs), epsilon, dice, mask)
+                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, dice, mask)
             return action.astype(self.action_space.dtype), None, carry
 
         return behave
@@ -266,7 +266,7 @@ class DQN(ReplayAgent):
                 priorities = priorities.learn(index, surprise, self.priority_exponent, weight > 0)
             return flat - self.learning_rate * change, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
 
-        nothing = dict.fromkeys(("loss", "td_error", "worth"), jnp.float32(0))
+        nothing = dict.fromkeys(("loss", "td_error", "q_value"), jnp.float32(0))
         start = (flat, state.optimizer, state.priorities, nothing)
         flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
         losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
@@ -290,13 +290,13 @@ class DQN(ReplayAgent):
     ) -> tuple[Float[Array, ""], Any]:
         k_online, k_target = jax.random.split(key)
         rows = weight.shape
-        out = self._net(weights, batch.seen.obs, self._net.draw_noise(k_online, weights, rows))
+        out = self._net(weights, batch.seen.obs, self._net.sample_noise(k_online, weights, rows))
         chosen = _pick(out, batch.action)
         after = jax.lax.stop_gradient(self._after(weights, target, batch, k_target))
         surprise, loss = self._errors(chosen, after, batch)
-        worth = self._mean(chosen)
-        error = worth - batch.reward - batch.bootstrap * self._mean(after)
-        logged = {"loss": loss, "td_error": jnp.abs(error), "worth": worth}
+        q_values = self._mean(chosen)
+        error = q_values - batch.reward - batch.bootstrap * self._mean(after)
+        logged = {"loss": loss, "td_error": jnp.abs(error), "q_value": q_values}
         logged = jax.tree.map(lambda x: jnp.sum(weight * x), logged)
         return logged["loss"], (surprise, logged)
 
@@ -304,10 +304,10 @@ class DQN(ReplayAgent):
         """What the target network says of the best action in the next state."""
         k_target, k_choose = jax.random.split(key)
         rows, seen = batch.reward.shape, batch.next_seen
-        out = self._net(target, seen.obs, self._net.draw_noise(k_target, target, rows))
+        out = self._net(target, seen.obs, self._net.sample_noise(k_target, target, rows))
         judge = out
         if self.double:
-            judge = self._net(weights, seen.obs, self._net.draw_noise(k_choose, weights, rows))
+            judge = self._net(weights, seen.obs, self._net.sample_noise(k_choose, weights, rows))
         return _pick(out, greedy(allowed(self._mean(judge), seen.mask)))
 
     def _errors(
@@ -328,7 +328,7 @@ class DQN(ReplayAgent):
     def _refreshed(self, state: DQNState) -> Weights:
         # As if all the copies that are due were made now, one after the other.
         copies = passed(state.age, self.steps_per_update, self.target_period)
-        return follow(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
+        return polyak_update(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
 
     # Small parts.
 

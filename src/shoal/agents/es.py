@@ -22,13 +22,13 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.controllers import Controller
-from shoal.nn.distributions import distribution, draw_noise, head_size, restricted
+from shoal.nn.distributions import distribution, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
-from shoal.rollouts.rollout import draw_noise as draw_env_noise
+from shoal.rollouts.rollout import sample_noise as sample_env_noise
 
 Weights = Any
 LEAST_SIGMA = 1e-3  # of the first: below, single precision cannot tell candidates from their mean
@@ -199,7 +199,7 @@ class ES(Agent):
         """What the searched-for controller does; it draws its choices only where it was trained to."""
         policy = self.policy_state(state) if isinstance(state, ESState) else state
         head, carry = self._controller.apply(policy.weights, normalized(policy.obs_stats, obs), carry)
-        noise = draw_noise(self.action_space, key, ()) if self.sample_actions and not greedy else None
+        noise = sample_noise(self.action_space, key, ()) if self.sample_actions and not greedy else None
         return self._action(head, noise, mask), carry
 
     def policy_state(self, state: ESState) -> ESPolicy:
@@ -222,7 +222,7 @@ class ES(Agent):
             obs, mask = jax.vmap(env.observe)(lives.state), jax.vmap(env.action_mask)(lives.state)
             head, carry = self._heads(weights, normalized(stats, obs), lives.carry)
             action = self._action(head, self._action_noise(jax.random.fold_in(k_act, t)), mask)
-            env_noise = self._shared(draw_env_noise(env, jax.random.fold_in(k_env, t), self._chances))
+            env_noise = self._shared(sample_env_noise(env, jax.random.fold_in(k_env, t), self._chances))
             after, reward, terminated, truncated, _ = jax.vmap(env.advance)(lives.state, action, env_noise)
             return t + 1, _follow(lives, after, carry, reward, terminated | truncated, obs, stats)
 
@@ -255,7 +255,7 @@ class ES(Agent):
         return jax.vmap(jax.vmap(env.init))(jax.random.split(key, self._chances))
 
     def _action_noise(self, key: Key) -> Any:
-        return self._shared(draw_noise(self.action_space, key, self._chances)) if self.sample_actions else None
+        return self._shared(sample_noise(self.action_space, key, self._chances)) if self.sample_actions else None
 
     def _shared(self, chances: Any) -> Any:
         """Leaves [G, K] for everyone, [N]: candidate p belongs to group p modulo G, as mirrored halves do."""

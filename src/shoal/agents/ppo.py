@@ -24,7 +24,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
-from shoal.nn.distributions import Distribution, check_real, draw_noise, head_size, restricted
+from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSOS, chosen_torso, is_dense
 from shoal.ops.gradients import clip_norm
@@ -34,7 +34,7 @@ from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
-from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, before_cuts, successor_value
+from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, before_cuts, successor_value
 
 Weights = Any
 
@@ -47,7 +47,7 @@ class PPOState(Struct):
     key: Key
     weights: Weights
     optimizer: Any  # over the weights as one flat vector
-    worlds: Worlds
+    env_states: EnvStates
     obs_stats: RunningStats | None
     return_stats: RunningStats | None
     discounted_return: Float[Array, "E"] | None  # running, for the reward scale
@@ -173,10 +173,10 @@ class PPO(Agent):
 
     def init(self, key: Key, env: Env) -> PPOState:
         """Fresh weights and worlds."""
-        key, k_weights, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
+        key, k_weights, k_envs = jax.random.split(key, 3)
+        env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
-        weights = self._nets.init(k_weights, normalized(stats, jax.vmap(env.observe)(worlds.state)))
+        weights = self._nets.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
         if "log_std" in weights:
             weights["log_std"] = weights["log_std"] + self.log_std_init
         return PPOState(
@@ -184,7 +184,7 @@ class PPO(Agent):
             key=key,
             weights=weights,
             optimizer=self._optimizer.init(ravel_pytree(weights)[0]),
-            worlds=worlds,
+            env_states=env_states,
             obs_stats=stats,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
             discounted_return=jnp.zeros(self.num_envs, jnp.float32) if self.normalize_reward else None,
@@ -194,13 +194,13 @@ class PPO(Agent):
     def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
         """Roll out, estimate advantages, and descend over shuffled minibatches."""
         del clock
-        key, k_noise, k_worlds, k_shuffle = jax.random.split(state.key, 4)
-        worlds, trajectory, actor_carry = self.rollout.collect(
+        key, k_noise, k_envs, k_shuffle = jax.random.split(state.key, 4)
+        env_states, trajectory, actor_carry = self.rollout.collect(
             env,
-            state.worlds,
+            state.env_states,
             self._behavior(state),
             self._noise(k_noise),
-            k_worlds,
+            k_envs,
             carry=state.carry.actor,
             first_carry=self._nets.initial_carry((self.num_envs,)).actor,
         )
@@ -212,7 +212,7 @@ class PPO(Agent):
             key=key,
             weights=weights,
             optimizer=optimizer,
-            worlds=worlds,
+            env_states=env_states,
             obs_stats=updated(state.obs_stats, trajectory.obs),
             return_stats=return_stats,
             discounted_return=discounted_return,
@@ -229,7 +229,7 @@ class PPO(Agent):
     ) -> tuple[Any, Any]:
         """The likeliest action when greedy, a draw otherwise."""
         policy, carry = self._policy(state, obs, mask, carry)
-        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
         return self._to_world(action), carry
 
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
@@ -251,7 +251,7 @@ class PPO(Agent):
         return behave
 
     def _noise(self, key: Key) -> Array:
-        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        noise = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
         return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:

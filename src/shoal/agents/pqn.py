@@ -28,7 +28,7 @@ from shoal.ops.returns import lambda_return
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
-from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, successor_value
+from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, successor_value
 
 Weights = Any
 
@@ -41,7 +41,7 @@ class PQNState(Struct):
     key: Key
     weights: Weights
     optimizer: Any  # over the weights as one flat vector
-    worlds: Worlds
+    env_states: EnvStates
     obs_stats: RunningStats | None = None  # that observations are normalized with
 
 
@@ -125,22 +125,24 @@ class PQN(Agent):
 
     def init(self, key: Key, env: Env) -> PQNState:
         """Fresh weights and worlds."""
-        key, k_weights, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
+        key, k_weights, k_envs = jax.random.split(key, 3)
+        env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
-        weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(worlds.state)))
-        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), worlds, stats)
+        weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
+        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), env_states, stats)
 
     def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
         """Roll out, work out returns, and descend over shuffled minibatches, all by the statistics from before."""
         del clock
-        key, k_dice, k_worlds, k_shuffle = jax.random.split(state.key, 4)
+        key, k_dice, k_envs, k_shuffle = jax.random.split(state.key, 4)
         dice = draw_dice(k_dice, (self.num_steps, self.num_envs), self.action_space.n)
         noise = dice, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
-        worlds, trajectory, _ = self.rollout.collect(env, state.worlds, self._behavior(state), noise, k_worlds)
+        env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
         weights, optimizer, losses = self._descend(state, self._batch(state, trajectory), k_shuffle)
         stats = updated(state.obs_stats, trajectory.obs)
-        return PQNState(state.age + 1, key, weights, optimizer, worlds, stats), Metrics(trajectory.episodes(), losses)
+        return PQNState(state.age + 1, key, weights, optimizer, env_states, stats), Metrics(
+            trajectory.episodes(), losses
+        )
 
     def act(
         self, state: PQNState | PQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -148,16 +150,16 @@ class PQN(Agent):
         """The best action when greedy; otherwise as in training, with the exploration of this age."""
         epsilon = 0.0 if greedy else self._epsilon(state.age, 0)
         dice = draw_dice(key, (), self.action_space.n)
-        action = epsilon_greedy(self.worth(state.weights, normalized(state.obs_stats, obs)), epsilon, dice, mask)
+        action = epsilon_greedy(self.q_values(state.weights, normalized(state.obs_stats, obs)), epsilon, dice, mask)
         return action.astype(self.action_space.dtype), carry
 
-    def worth(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
+    def q_values(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
         """The expected return of every action, for observations as the network reads them."""
         return self._net(weights, obs)[..., 0]
 
     def value(self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None) -> Float[Array, "*axes"]:
         """The expected return of the best action."""
-        return jnp.max(allowed(self.worth(state.weights, normalized(state.obs_stats, obs)), mask), axis=-1)
+        return jnp.max(allowed(self.q_values(state.weights, normalized(state.obs_stats, obs)), mask), axis=-1)
 
     def policy_state(self, state: PQNState) -> PQNPolicy:
         """Weights, age and observation statistics."""
@@ -168,9 +170,9 @@ class PQN(Agent):
     def _behavior(self, state: PQNState) -> Any:
         def behave(obs, mask, noise, carry):
             dice, epsilon = noise
-            worth = self.worth(state.weights, normalized(state.obs_stats, obs))
-            action = epsilon_greedy(worth, epsilon, dice, mask).astype(self.action_space.dtype)
-            return action, jnp.max(allowed(worth, mask), axis=-1), carry
+            q_values = self.q_values(state.weights, normalized(state.obs_stats, obs))
+            action = epsilon_greedy(q_values, epsilon, dice, mask).astype(self.action_space.dtype)
+            return action, jnp.max(allowed(q_values, mask), axis=-1), carry
 
         return behave
 
@@ -207,11 +209,11 @@ class PQN(Agent):
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
 
     def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        worth = self.worth(weights, rows.obs)
-        chosen = jnp.sum(jnp.where(jax.nn.one_hot(rows.action, worth.shape[-1], dtype=bool), worth, 0), axis=-1)
+        q_values = self.q_values(weights, rows.obs)
+        chosen = jnp.sum(jnp.where(jax.nn.one_hot(rows.action, q_values.shape[-1], dtype=bool), q_values, 0), axis=-1)
         error = chosen - rows.target
         loss = jnp.mean(error**2)
-        return loss, {"loss": loss, "td_error": jnp.mean(jnp.abs(error)), "worth": jnp.mean(chosen)}
+        return loss, {"loss": loss, "td_error": jnp.mean(jnp.abs(error)), "q_value": jnp.mean(chosen)}
 
     # Small parts.
 

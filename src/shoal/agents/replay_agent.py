@@ -19,11 +19,11 @@ from shoal.core.agent import Agent, Metrics
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
-from shoal.nn.distributions import draw_noise, uniform_action
+from shoal.nn.distributions import sample_noise, uniform_action
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, steps_taken, whole
-from shoal.rollouts.rollout import Rollout, Trajectory, Worlds, final_slots
+from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, final_slots
 
 Learner = TypeVar("Learner")  # what gradient steps change
 Losses = dict[str, Array]
@@ -158,7 +158,7 @@ class ReplayState(Struct):
     age: Int[Array, ""]
     key: Key
     learner: Any  # what gradient steps change
-    worlds: Worlds
+    env_states: EnvStates
     replay: Replay
     obs_stats: RunningStats | None = None  # that observations are normalized with
 
@@ -192,28 +192,28 @@ class ReplayActorCritic(ReplayAgent):
 
     def init(self, key: Key, env: Env) -> ReplayState:
         """A fresh learner, environments, and an empty buffer."""
-        key, k_learner, k_worlds = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
-        observed = Observed(jax.vmap(env.observe)(worlds.state), jax.vmap(env.action_mask)(worlds.state))
+        key, k_learner, k_envs = jax.random.split(key, 3)
+        env_states = self.rollout.init(env, k_envs)
+        observed = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
         action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
         replay, stats = self.empty_replay(observed, action), first_stats(self)
         learner = self.fresh_learner(k_learner, normalized(stats, observed.obs), action)
-        return ReplayState(jnp.int32(0), key, learner, worlds, replay, stats)
+        return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats)
 
     def update(self, state: ReplayState, env: Env, clock: Int[Array, ""]) -> tuple[ReplayState, Metrics]:
         """Roll out, store, and make the gradient steps that are due."""
-        key, k_noise, k_worlds, k_train = jax.random.split(state.key, 4)
+        key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
         noise = self._action_noise(state.age, k_noise)
-        worlds, trajectory, _ = self.rollout.collect(env, state.worlds, self._behavior(state), noise, k_worlds)
+        env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
         replay = state.replay.add(steps_of(trajectory), clock)
         stats = updated(state.obs_stats, trajectory.obs)
         learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, k_train, stats)
-        state = ReplayState(state.age + 1, key, learner, worlds, replay, stats)
+        state = ReplayState(state.age + 1, key, learner, env_states, replay, stats)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
     def _action_noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Bool[Array, "T"]]:
         """(noise of the actions [T, E], whether they are still uniform) for the rollout at this age."""
-        noise = draw_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        noise = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
         within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
         return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
 
@@ -247,12 +247,12 @@ def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transiti
 
 
 def critic_loss(
-    worth: Float[Array, "K B"], target: Float[Array, "B"], share: Float[Array, "B"]
+    q_values: Float[Array, "K B"], target: Float[Array, "B"], share: Float[Array, "B"]
 ) -> tuple[Float[Array, ""], Losses]:
     """(squared errors of K critics, summed over them and averaged over samples; what to log of them)."""
-    error = worth - target[None]
+    error = q_values - target[None]
     squares = jnp.sum(share * jnp.sum(error**2, axis=0))
-    mean = {"td_error": jnp.abs(error), "worth": worth}
+    mean = {"td_error": jnp.abs(error), "q_value": q_values}
     return squares, {"loss": squares, **jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)}
 
 

@@ -23,10 +23,10 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, draw_noise, masked
+from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, masked, sample_noise
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
-from shoal.ops.gradients import adam, descend, follow
+from shoal.ops.gradients import adam, descend, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
@@ -124,7 +124,7 @@ class SAC(ReplayActorCritic):
         """The middle of the policy when greedy (its likeliest choice, for discrete actions), a draw otherwise."""
         known = self.policy_state(state)
         policy = self._policy(known.actor, Observed(normalized(known.obs_stats, obs), mask))
-        action = policy.mode() if greedy else policy.sample(draw_noise(self.action_space, key, ()))
+        action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
         return action.astype(self.action_space.dtype), carry
 
     def value(self, state: ReplayState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
@@ -165,13 +165,13 @@ class SAC(ReplayActorCritic):
         k_critics, k_actor = jax.random.split(key)
         learner, losses = self._learn_critics(learner, batch, share, k_critics)
         learner = self._learn_policy(learner, batch.seen, share, k_actor)
-        return learner.replace(target=follow(learner.target, learner.critics, self.target_mix)), losses
+        return learner.replace(target=polyak_update(learner.target, learner.critics, self.target_mix)), losses
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
         alpha = self._alpha(learner)
-        noise = draw_noise(self.action_space, key, share.shape)
+        noise = sample_noise(self.action_space, key, share.shape)
         after, entropy = self._soft_value(learner.actor, learner.target, alpha, batch.next_seen, noise)
         target = batch.reward + batch.bootstrap * after
 
@@ -187,7 +187,7 @@ class SAC(ReplayActorCritic):
         """`policy_delay` steps of policy and temperature when as many steps of the critics have passed, else none."""
 
         def step(i, learner):
-            noise = draw_noise(self.action_space, jax.random.fold_in(key, i), share.shape)
+            noise = sample_noise(self.action_space, jax.random.fold_in(key, i), share.shape)
             alpha = self._alpha(learner)
 
             def loss(actor):
@@ -219,8 +219,8 @@ class SAC(ReplayActorCritic):
         policy = self._policy(actor, seen)
         if isinstance(policy, Categorical):
             entropy = policy.entropy()
-            worth = jnp.min(self._critics.every(critics, seen.obs), axis=0)
-            return jnp.sum(jax.nn.softmax(policy.logits) * worth, axis=-1) + alpha * entropy, entropy
+            q_values = jnp.min(self._critics.every(critics, seen.obs), axis=0)
+            return jnp.sum(jax.nn.softmax(policy.logits) * q_values, axis=-1) + alpha * entropy, entropy
         action, log_prob = policy.draw(noise)
         return jnp.min(self._critics(critics, seen.obs, action), axis=0) - alpha * log_prob, -log_prob
 

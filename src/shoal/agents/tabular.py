@@ -40,7 +40,7 @@ from shoal.ops.rows import (
 from shoal.ops.schedules import linear, progress
 from shoal.ops.tables import choices, index_of, read, write
 from shoal.rollouts.episodes import EpisodeStats
-from shoal.rollouts.rollout import Advanced, Rollout, Supply, Worlds
+from shoal.rollouts.rollout import EnvStates, Rollout, RolloutSamples, StepResult
 
 RULES = ("q", "double-q", "sarsa", "expected-sarsa")
 LARGEST = 1_000_000  # entries of a table: 4 MB a member
@@ -65,7 +65,7 @@ class QTableState(Struct):
     key: Key
     q: Float[Array, "K S A"]  # one table, or the two of double Q-learning
     visits: Float[Array, "K S A"] | None  # how often each entry changed, where step sizes depend on it
-    worlds: Worlds  # one environment
+    env_states: EnvStates  # one environment
     action: Int[Array, ""]  # the one that is taken next
     snapshots: Float[Array, "N S A"] | None
 
@@ -86,8 +86,8 @@ class Walk(Struct):
     q: Float[Array, "KSA"]
     pending: tuple[Int[Array, ""], Scalar]  # the entry that the last step changed, and its new value: not written yet
     visits: Float[Array, "KSA"] | None
-    worlds: Worlds
-    place: Int[Array, "1"]  # in the bank of resets
+    env_states: EnvStates
+    bank_index: Int[Array, "1"]  # in the bank of resets
     action: Int[Array, ""]  # the one that is taken next
     coin: Bool[Array, ""] | None  # and which table that will change
     entry: Int[Array, ""]  # in which entry
@@ -161,9 +161,9 @@ class QTable(Agent):
 
     def init(self, key: Key, env: Env) -> QTableState:
         """A table of equal values, a world, and a first action."""
-        key, k_worlds, k_luck = jax.random.split(key, 3)
-        worlds = self.rollout.init(env, k_worlds)
-        equal = allowed([jnp.float32(0)] * self.action_space.n, self._here(env, worlds.state)[1])
+        key, k_envs, k_luck = jax.random.split(key, 3)
+        env_states = self.rollout.init(env, k_envs)
+        equal = allowed([jnp.float32(0)] * self.action_space.n, self._here(env, env_states.state)[1])
         luck = jax.tree.map(lambda x: x[0], self._luck(k_luck, jnp.int32(0), 1))
         kept = (self.snapshots, *self._shape[1:])
         return QTableState(
@@ -171,7 +171,7 @@ class QTable(Agent):
             key=key,
             q=jnp.full(self._shape, self.initial_value, jnp.float32),
             visits=jnp.zeros(self._shape, jnp.float32) if self.count_visits else None,
-            worlds=worlds,
+            env_states=env_states,
             action=choose(equal, luck.explores, luck.pick),
             snapshots=jnp.full(kept, self.initial_value, jnp.float32) if self.snapshots else None,
         )
@@ -179,16 +179,16 @@ class QTable(Agent):
     def update(self, state: QTableState, env: Env, clock: Int[Array, ""]) -> tuple[QTableState, Metrics]:
         """Take `num_steps` steps and learn from each."""
         del clock
-        key, k_worlds, k_luck, k_coin = jax.random.split(state.key, 4)
-        supply, luck = self.rollout.draw(env, k_worlds), self._luck(k_luck, state.age, self.num_steps)
-        step = functools.partial(self._step, env, supply, self._learning_rate(state.age))
+        key, k_envs, k_luck, k_coin = jax.random.split(state.key, 4)
+        samples, luck = self.rollout.sample(env, k_envs), self._luck(k_luck, state.age, self.num_steps)
+        step = functools.partial(self._step, env, samples, self._learning_rate(state.age))
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        walk, ends = jax.lax.scan(step, self._start(state, env, k_coin), (steps, supply.noise, luck))
+        walk, ends = jax.lax.scan(step, self._start(state, env, k_coin), (steps, samples.noise, luck))
         q = write(walk.q, *walk.pending).reshape(self._shape)
         visits = None if walk.visits is None else walk.visits.reshape(self._shape)
         # Epsilon at the end of the update: a mean over it would have other last bits in a block of members.
         losses = {"td_error": walk.error / self.num_steps, "epsilon": luck.epsilon[-1]}
-        state = QTableState(state.age + 1, key, q, visits, walk.worlds, walk.action, self._snapshots(state, q))
+        state = QTableState(state.age + 1, key, q, visits, walk.env_states, walk.action, self._snapshots(state, q))
         return state, Metrics(self._episodes(*ends), losses)
 
     def act(
@@ -227,16 +227,20 @@ class QTable(Agent):
     def _start(self, state: QTableState, env: Env, key: Key) -> Walk:
         q, coin = state.q.reshape(-1), self._coins(key, ())
         visits = None if state.visits is None else state.visits.reshape(-1)
-        entry = self._entry(_table(coin), self._here(env, state.worlds.state)[0], state.action)
-        old, place = read(q, entry), self.rollout.first_place()
-        return Walk(q, (entry, old), visits, state.worlds, place, state.action, coin, entry, old, jnp.float32(0))
+        entry = self._entry(_table(coin), self._here(env, state.env_states.state)[0], state.action)
+        old, bank_index = read(q, entry), self.rollout.first_bank_index()
+        return Walk(
+            q, (entry, old), visits, state.env_states, bank_index, state.action, coin, entry, old, jnp.float32(0)
+        )
 
-    def _step(self, env: Env, supply: Supply, rate: Scalar, walk: Walk, inputs: tuple) -> tuple[Walk, tuple]:
+    def _step(self, env: Env, samples: RolloutSamples, rate: Scalar, walk: Walk, inputs: tuple) -> tuple[Walk, tuple]:
         t, noise, luck = inputs
         action = walk.action.astype(self.action_space.dtype)[None]
-        worlds, place, seen = self.rollout.advance(env, supply, walk.worlds, walk.place, action, noise, t)
+        env_states, bank_index, seen = self.rollout.advance(
+            env, samples, walk.env_states, walk.bank_index, action, noise, t
+        )
         q = write(walk.q, *walk.pending)
-        at, mask = self._here(env, worlds.state)
+        at, mask = self._here(env, env_states.state)
         rows = self._rows(q, at)
         after = self._successor_value(env, q, walk.coin, seen, (rows, mask), luck)
         change = seen.reward[0] + jnp.where(seen.terminated[0], 0, self.discount * after) - walk.old
@@ -250,8 +254,8 @@ class QTable(Agent):
             q=q,
             pending=(walk.entry, new),
             visits=visits,
-            worlds=worlds,
-            place=place,
+            env_states=env_states,
+            bank_index=bank_index,
             action=action,
             coin=luck.coin,
             entry=entry,
@@ -262,7 +266,7 @@ class QTable(Agent):
         return walk, (jnp.where(ended, seen.state.time[0], 0), seen.episode_return[0])
 
     def _successor_value(
-        self, env: Env, q: Array, coin: Any, seen: Advanced, start: tuple[list[Row], Any], luck: Luck
+        self, env: Env, q: Array, coin: Any, seen: StepResult, start: tuple[list[Row], Any], luck: Luck
     ) -> Scalar:
         """What the true successor of a step is worth under the rule; `start` is where the next step starts."""
         rows, mask = start

@@ -22,10 +22,10 @@ from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import check_bounded, draw_noise, from_unit, to_unit
+from shoal.nn.distributions import check_bounded, from_unit, sample_noise, to_unit
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
-from shoal.ops.gradients import adam, descend, follow
+from shoal.ops.gradients import adam, descend, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
@@ -109,7 +109,7 @@ class TD3(ReplayActorCritic):
         obs = normalized(known.obs_stats, obs)
         if greedy:
             return self._choose(known.actor, obs), carry
-        return self._explore(known.actor, obs, draw_noise(self.action_space, key, ())), carry
+        return self._explore(known.actor, obs, sample_noise(self.action_space, key, ())), carry
 
     def value(self, state: ReplayState | TD3Policy, obs: Any) -> Float[Array, "*axes"]:
         """What the critics agree that the policy's action is worth."""
@@ -144,7 +144,7 @@ class TD3(ReplayActorCritic):
     def _learn_critics(
         self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
-        noise = draw_noise(self.action_space, key, share.shape)
+        noise = sample_noise(self.action_space, key, share.shape)
         target = batch.reward + batch.bootstrap * self._after(learner.target, batch.next_seen, noise)
 
         def loss(critics):
@@ -174,7 +174,7 @@ class TD3(ReplayActorCritic):
             slope = jax.grad(loss)(old.actor)
             actor, moments = descend(old.actor, slope, learner.actor_moments, self.policy_learning_rate, self.adam_eps)
             new = old.replace(actor=actor)
-            return Learner(new, follow(learner.target, new, self.target_mix), moments, learner.critic_moments)
+            return Learner(new, polyak_update(learner.target, new, self.target_mix), moments, learner.critic_moments)
 
         every = jnp.maximum(whole(self.policy_delay), 1)
         is_time = learner.critic_moments.count % every == 0

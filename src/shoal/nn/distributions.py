@@ -167,7 +167,7 @@ def head_size(space: Space) -> int:
     raise Unsuited(f"actions of {space} are not supported: use Discrete, MultiDiscrete, or a Box of one axis.")
 
 
-def draw_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
+def sample_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
     """The noise of `shape` draws from a distribution over this space. `key` is consumed."""
     size = head_size(space)
     if isinstance(space, Box):

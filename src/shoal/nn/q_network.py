@@ -47,12 +47,12 @@ class QNetwork(NamedTuple):
         """What every action is worth. Without `noise` a noisy network answers with its mean weights."""
         hidden = self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
         parts = {name: _head(weights, name, hidden, None if noise is None else noise[name]) for name in self._heads}
-        worth = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
+        q_values = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
         if not self.dueling:
-            return worth
-        return parts["value"][..., None, :] + worth - jnp.mean(worth, axis=-2, keepdims=True)
+            return q_values
+        return parts["value"][..., None, :] + q_values - jnp.mean(q_values, axis=-2, keepdims=True)
 
-    def draw_noise(self, key: Key, weights: Weights, shape: tuple[int, ...]) -> Any:
+    def sample_noise(self, key: Key, weights: Weights, shape: tuple[int, ...]) -> Any:
         """Noise for observations with leading axes `shape`, each its own; None for a network without.
 
         Two vectors a head instead of a matrix of noise: their outer product is the matrix. `key` is consumed.

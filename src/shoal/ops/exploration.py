@@ -8,14 +8,14 @@ from shoal.core.keys import Key
 from shoal.core.struct import Number
 
 
-def greedy(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None = None) -> Int[Array, "*axes"]:
+def greedy(q_values: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None = None) -> Int[Array, "*axes"]:
     """The best action that is allowed; the first of equals."""
-    return jnp.argmax(allowed(worth, mask), axis=-1).astype(jnp.int32)
+    return jnp.argmax(allowed(q_values, mask), axis=-1).astype(jnp.int32)
 
 
-def allowed(worth: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None) -> Float[Array, "*axes A"]:
+def allowed(q_values: Float[Array, "*axes A"], mask: Bool[Array, "*axes A"] | None) -> Float[Array, "*axes A"]:
     """Values with those of forbidden actions at minus infinity."""
-    return worth if mask is None else jnp.where(mask, worth, -jnp.inf)
+    return q_values if mask is None else jnp.where(mask, q_values, -jnp.inf)
 
 
 def draw_dice(key: Key, shape: tuple[int, ...], actions: int) -> Float[Array, "*axes dice"]:
@@ -24,7 +24,7 @@ def draw_dice(key: Key, shape: tuple[int, ...], actions: int) -> Float[Array, "*
 
 
 def epsilon_greedy(
-    worth: Float[Array, "*axes A"], epsilon: Number, dice: Float[Array, "*axes dice"], mask: Array | None = None
+    q_values: Float[Array, "*axes A"], epsilon: Number, dice: Float[Array, "*axes dice"], mask: Array | None = None
 ) -> Int[Array, "*axes"]:
     """The best action, or with probability `epsilon` a uniform one among those allowed."""
-    return jnp.where(dice[..., 0] < epsilon, greedy(dice[..., 1:], mask), greedy(worth, mask))
+    return jnp.where(dice[..., 0] < epsilon, greedy(dice[..., 1:], mask), greedy(q_values, mask))

@@ -33,7 +33,7 @@ def descend(weights: Weights, slope: Weights, moments: Any, rate: Number, eps: N
     return unravel(flat - rate * change), moments
 
 
-def follow(target: Weights, weights: Weights, share: Number) -> Weights:
+def polyak_update(target: Weights, weights: Weights, share: Number) -> Weights:
     """Target weights that have moved by `share` of the way towards the weights (Polyak averaging).
 
     Equal to the weights, to the last bit, where `share` is 1.

@@ -23,7 +23,7 @@ Policy = Callable[[Observation, Any, Any, Any], tuple[Any, Any, Any]]
 
 
 @struct
-class Worlds(Struct):
+class EnvStates(Struct):
     """Environments in mid-episode: what a rollout continues from. All leaves have a leading axis [E]."""
 
     state: State
@@ -65,7 +65,7 @@ class Trajectory(Struct):
 
 
 @struct
-class Supply(Struct):
+class RolloutSamples(Struct):
     """What is drawn before the loop of a rollout."""
 
     noise: Any  # [T, E], of the environments; None where their dynamics are deterministic
@@ -73,7 +73,7 @@ class Supply(Struct):
 
 
 @struct
-class Advanced(Struct):
+class StepResult(Struct):
     """What one step did to E environments, before any reset."""
 
     state: State
@@ -118,63 +118,72 @@ class Rollout(Struct):
         bank = bank_size or math.ceil(num_steps / often) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
-    def init(self, env: Env, key: Key) -> Worlds:
+    def init(self, env: Env, key: Key) -> EnvStates:
         """E environments at the start of their first episodes. `key` is consumed."""
         state = jax.vmap(env.init)(jax.random.split(key, self.num_envs))
-        return Worlds(state, jnp.zeros(self.num_envs, jnp.float32))
+        return EnvStates(state, jnp.zeros(self.num_envs, jnp.float32))
 
-    def draw(self, env: Env, key: Key) -> Supply:
+    def sample(self, env: Env, key: Key) -> RolloutSamples:
         """What chance decides in T steps of E environments. `key` is consumed."""
         k_noise, k_fresh = jax.random.split(key)
-        return Supply(draw_noise(env, k_noise, (self.num_steps, self.num_envs)), self._fresh_states(env, k_fresh))
+        return RolloutSamples(
+            sample_noise(env, k_noise, (self.num_steps, self.num_envs)), self._fresh_states(env, k_fresh)
+        )
 
-    def first_place(self) -> Int[Array, "E"]:
+    def first_bank_index(self) -> Int[Array, "E"]:
         """Where in the bank each environment finds its next state: its own column, a row further after every reset."""
         return jnp.arange(self.num_envs, dtype=jnp.int32)
 
     def advance(
-        self, env: Env, supply: Supply, worlds: Worlds, place: Int[Array, "E"], action: Any, noise: Any, t: Array
-    ) -> tuple[Worlds, Int[Array, "E"], Advanced]:
+        self,
+        env: Env,
+        samples: RolloutSamples,
+        env_states: EnvStates,
+        bank_index: Int[Array, "E"],
+        action: Any,
+        noise: Any,
+        t: Array,
+    ) -> tuple[EnvStates, Int[Array, "E"], StepResult]:
         """Step t of all environments: (worlds to go on from, next places in the bank, what the step did).
 
         For learners that do more between steps than a policy of `collect` can.
         """
-        state, reward, terminated, truncated, info = jax.vmap(env.advance)(worlds.state, action, noise)
-        done, episode_return = terminated | truncated, worlds.episode_return + reward
-        after = Worlds(
-            state=_where(done, self._next_state(env, supply.fresh, state, place, t), state),
+        state, reward, terminated, truncated, info = jax.vmap(env.advance)(env_states.state, action, noise)
+        done, episode_return = terminated | truncated, env_states.episode_return + reward
+        after = EnvStates(
+            state=_where(done, self._next_state(env, samples.fresh, state, bank_index, t), state),
             episode_return=jnp.where(done, 0, episode_return),
         )
-        step = Advanced(state, reward, terminated, truncated, info, episode_return)
-        return after, self._next_place(place, done), step
+        step = StepResult(state, reward, terminated, truncated, info, episode_return)
+        return after, self._next_bank_index(bank_index, done), step
 
     def collect(
         self,
         env: Env,
-        worlds: Worlds,
+        env_states: EnvStates,
         policy: Policy,
         noise: Any,
         key: Key,
         carry: Any = None,
         first_carry: Any = None,
-    ) -> tuple[Worlds, Trajectory, Any]:
+    ) -> tuple[EnvStates, Trajectory, Any]:
         """T steps: (worlds to go on from, what happened, policy carry).
 
         `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. Where an
         episode ends, `carry` becomes `first_carry` [E] again, if that is given. `key` is consumed by the environments.
         """
-        supply, place = self.draw(env, key), self.first_place()
+        samples, bank_index = self.sample(env, key), self.first_bank_index()
         # Final states, not observations: observed after the loop, in one batch.
-        finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), worlds.state)
+        finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), env_states.state)
 
         def one_step(loop, xs):
-            worlds, carry, place, cuts, finals = loop
+            env_states, carry, bank_index, cuts, finals = loop
             t, policy_noise, step_noise = xs
-            obs = jax.vmap(env.observe)(worlds.state)
-            mask = jax.vmap(env.action_mask)(worlds.state)
+            obs = jax.vmap(env.observe)(env_states.state)
+            mask = jax.vmap(env.action_mask)(env_states.state)
             action, kept, carry = policy(obs, mask, policy_noise, carry)
-            is_first = worlds.state.time == 0
-            worlds, place, step = self.advance(env, supply, worlds, place, action, step_noise, t)
+            is_first = env_states.state.time == 0
+            env_states, bank_index, step = self.advance(env, samples, env_states, bank_index, action, step_noise, t)
             record = {
                 "obs": obs,
                 "mask": mask,
@@ -192,20 +201,20 @@ class Rollout(Struct):
             cut = step.truncated & ~step.terminated
             finals = _write_rows(finals, step.state, cut, cuts)
             carry = carry if first_carry is None else _where(step.terminated | step.truncated, first_carry, carry)
-            return (worlds, carry, place, cuts + cut.astype(jnp.int32), finals), record
+            return (env_states, carry, bank_index, cuts + cut.astype(jnp.int32), finals), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        start = (worlds, carry, place, jnp.zeros_like(place), finals)
-        (worlds, carry, _, _, finals), record = jax.lax.scan(one_step, start, (steps, noise, supply.noise))
+        start = (env_states, carry, bank_index, jnp.zeros_like(bank_index), finals)
+        (env_states, carry, _, _, finals), record = jax.lax.scan(one_step, start, (steps, noise, samples.noise))
         trajectory = Trajectory(
             **record,
-            last_obs=jax.vmap(env.observe)(worlds.state),
-            last_mask=jax.vmap(env.action_mask)(worlds.state),
+            last_obs=jax.vmap(env.observe)(env_states.state),
+            last_mask=jax.vmap(env.action_mask)(env_states.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(finals),
             final_mask=jax.vmap(jax.vmap(env.action_mask))(finals),
             fresh_states=self.rows,
         )
-        return worlds, trajectory, carry
+        return env_states, trajectory, carry
 
     @property
     def rows(self) -> int:
@@ -216,18 +225,20 @@ class Rollout(Struct):
         # Exact mode has a row of states for every step; the bank has R for each environment, used in turn.
         return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self.rows, self.num_envs)))
 
-    def _next_state(self, env: Env, fresh: State, ended: State, place: Int[Array, "E"], t: Int[Array, ""]) -> State:
+    def _next_state(
+        self, env: Env, fresh: State, ended: State, bank_index: Int[Array, "E"], t: Int[Array, ""]
+    ) -> State:
         if self.reset == "exact":
             state = jax.tree.map(lambda x: x[t], fresh)
         else:
-            state = jax.tree.map(lambda x: _flat(x).at[place].get(mode="promise_in_bounds"), fresh)
+            state = jax.tree.map(lambda x: _flat(x).at[bank_index].get(mode="promise_in_bounds"), fresh)
         return jax.vmap(env.carry_over)(ended, state)
 
-    def _next_place(self, place: Int[Array, "E"], done: Bool[Array, "E"]) -> Int[Array, "E"]:
+    def _next_bank_index(self, bank_index: Int[Array, "E"], done: Bool[Array, "E"]) -> Int[Array, "E"]:
         # A comparison instead of a remainder: integer division is slow where there are no vectors of it.
-        below = place + self.num_envs
+        below = bank_index + self.num_envs
         below = jnp.where(below >= self.rows * self.num_envs, below - self.rows * self.num_envs, below)
-        return jnp.where(done, below, place)
+        return jnp.where(done, below, bank_index)
 
 
 def successor_value(
@@ -267,7 +278,7 @@ def _shortest(limit: Number | None, unknown: int) -> int:
     return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else unknown
 
 
-def draw_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
+def sample_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
     """Step noise of an environment with leading axes `shape`; None where its dynamics are deterministic."""
     if jax.tree.leaves(jax.eval_shape(env.noise, key)) == []:
         return None

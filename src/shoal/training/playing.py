@@ -18,7 +18,7 @@ from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.evaluate import evaluate as evaluate_one
 from shoal.rollouts.rollout import Rollout
 from shoal.training.plan import default_horizon
-from shoal.training.policy import Chance, Function, Policies, Policy, load_policies
+from shoal.training.policy import Function, Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load
 from shoal.training.settings import is_static_part, part, replaced
 
@@ -173,7 +173,7 @@ def _stand_in(policy: Any, env: str | Env | None) -> Policy:
         raise TypeError("rollout needs env= with a policy that was not trained here.")
     world = _env_value(env)
     if policy is None or policy == "random":
-        return Policy(Chance(world.action_space), None, world, "random")
+        return Policy(RandomPolicy(world.action_space), None, world, "random")
     if callable(policy):
         return Policy(Function(policy), None, world)
     raise TypeError(

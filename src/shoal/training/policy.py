@@ -90,7 +90,7 @@ class Policies:
 
 
 @struct
-class Chance(Actor):
+class RandomPolicy(Actor):
     """Acts at random, within the mask where there is one: what a policy is compared with before it has learned."""
 
     space: Space = static()

@@ -14,7 +14,7 @@ from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
 from shoal.training.folder import locate
 from shoal.training.plan import Plan
-from shoal.training.policy import Chance, Policies, Policy, load_policies
+from shoal.training.policy import Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load_result
 from shoal.training.spec import run_name
 from shoal.viz.gif import animate
@@ -59,7 +59,7 @@ def render(
         name = f"{type(what.env).__name__}.gif"
     else:
         env, name = _env_to_film(what, env_fields)
-        policy = Policy(Chance(env.action_space), None, to_arrays(env), "random actions")
+        policy = Policy(RandomPolicy(env.action_space), None, to_arrays(env), "random actions")
         title, horizon, greedy = "random actions", max_steps or _steps_of(env), False
     return [film(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy)]
 

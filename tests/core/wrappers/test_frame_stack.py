@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Tally, play
 from shoal.core.checks import check_env
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
@@ -14,7 +15,6 @@ from shoal.core.struct import struct
 from shoal.core.wrappers import FlattenObservation, FrameStack, Randomize, StickyActions, TimeLimit, Trials
 from shoal.core.wrappers.base import Wrapper
 from shoal.envs.classic.cartpole import CartPole
-from worlds import Tally, play
 
 KEY = jax.random.key(3)
 NOISES = [jnp.int32(bit) for bit in (1, 0, 1, 1, 0)]

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Tally, advance, init, noise, observe
 from shoal.core.checks import check_env
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
@@ -16,7 +17,6 @@ from shoal.envs.meta.four_rooms import FourRooms
 from shoal.envs.meta.meta_maze import MetaMaze
 from shoal.envs.meta.point_robot import PointRobot
 from shoal.rollouts.rollout import Rollout
-from worlds import Tally, advance, init, noise, observe
 
 KEY = make_key(3)
 

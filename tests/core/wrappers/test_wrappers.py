@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import Tally, advance, init, noise, play
 from shoal.core.checks import check_env
 from shoal.core.registry import make
 from shoal.core.spaces import Box
@@ -21,7 +22,6 @@ from shoal.core.wrappers import (
 )
 from shoal.core.wrappers.base import Wrapper, WrapperState
 from shoal.envs.classic.cartpole import CartPole
-from worlds import Tally, advance, init, noise, play
 
 KEY = jax.random.key(3)
 ACTIONS = (0, 1, 2, 1, 0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mnist_files
+from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import static_fields
@@ -23,7 +24,6 @@ from shoal.envs.bsuite.reward_noise import RewardNoise
 from shoal.envs.bsuite.reward_scale import RewardScale
 from shoal.envs.bsuite.umbrella_chain import UmbrellaChain
 from shoal.rollouts.rollout import Rollout
-from worlds import advance, init, noise, observe
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init, noise
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
@@ -13,7 +14,6 @@ from shoal.envs.classic.cartpole import CartPole, CartPoleState
 from shoal.envs.classic.mountain_car import MountainCar
 from shoal.envs.classic.mountain_car_continuous import MountainCarContinuous
 from shoal.envs.classic.pendulum import Pendulum
-from worlds import advance, init, noise
 
 NAMES = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, MultiDiscrete
 from shoal.envs.gridworlds.doors import Doors, DoorsState
 from shoal.envs.gridworlds.doors_imitation import DoorsImitation
-from worlds import advance, init, observe
 
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
 

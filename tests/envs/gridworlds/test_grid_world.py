@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init, observe
 from shoal.core.keys import make_key
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.envs.gridworlds.grid_world import GridWorld, GridWorldState
-from worlds import advance, init, observe
 
 RIGHT, DOWN, LEFT, UP = range(4)
 

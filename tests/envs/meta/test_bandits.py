@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.bernoulli_bandit import BernoulliBandit
 from shoal.envs.meta.gaussian_bandit import GaussianBandit
-from worlds import advance, init, observe
 
 KEYS = jax.random.split(make_key(0), 20_000)
 BANDITS = [BernoulliBandit(), GaussianBandit(), BernoulliBandit(num_arms=5), GaussianBandit(num_arms=4)]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.four_rooms import CELLS, WALLS, FourRooms
-from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 20_000)
 

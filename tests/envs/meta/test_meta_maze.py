@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.meta_maze import MetaMaze
-from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 20_000)
 SIZES = [3, 5, 7, 9, 11]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.meta.point_robot import PointRobot
-from worlds import advance, init, noise, observe
 
 KEYS = jax.random.split(make_key(0), 5000)
 

@@ -7,13 +7,13 @@ import minatar.gym
 import numpy as np
 import pytest
 
+from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS, make
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.game import DOWN, FIRE, LEFT, RIGHT, UP
 from shoal.envs.minatar.nibbles import COUNT, equals, everywhere, flag_at, only, select
 from shoal.rollouts.rollout import Rollout
-from worlds import advance, init, noise, observe
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 

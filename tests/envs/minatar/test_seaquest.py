@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init, observe
 from shoal.core.keys import make_key
 from shoal.envs.minatar.game import DOWN, FIRE, LEFT, NOTHING, RIGHT, UP
 from shoal.envs.minatar.seaquest import Diver, Seaquest
 from shoal.envs.minatar.slots import SLOTS, numbers, oldest, pushed_number, stepped, where_equal, written, youngest
-from worlds import advance, init, observe
 
 ENV = Seaquest(sticky_action_prob=0.0)
 QUIET = (jnp.float32(0.5), jnp.uint32(0))

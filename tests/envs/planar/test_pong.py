@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.envs.planar.pong import PixelPong
 from shoal.rollouts.rollout import Rollout
-from worlds import advance, init, observe
 
 KEYS = jax.random.split(make_key(0), 4000)
 STAY, UP, DOWN = 0, 1, 2

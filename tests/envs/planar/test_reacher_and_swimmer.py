@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import advance, init
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import Randomize
 from shoal.envs.planar.reacher import PlanarReacher
 from shoal.envs.planar.swimmer import PlanarSwimmer
-from worlds import advance, init
 
 KEYS = jax.random.split(make_key(0), 4000)
 

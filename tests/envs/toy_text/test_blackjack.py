@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, observe
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.blackjack import Blackjack, Hand, cards_of, deal
-from worlds import advance, observe
 
 STICK, HIT = 0, 1
 

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
+from environments import advance, init
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.cliff_walking import CliffWalking
-from worlds import advance, init
 
 UP, RIGHT, DOWN, LEFT = range(4)
 

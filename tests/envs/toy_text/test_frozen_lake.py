@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.toy_text.frozen_lake import FrozenLake
 from shoal.envs.toy_text.lakes import generate_random_map
-from worlds import advance, init
 
 LEFT, DOWN, RIGHT, UP = range(4)
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance, init, noise
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.envs.toy_text.frozen_lake import FrozenLake
 from shoal.envs.toy_text.taxi import Taxi
-from worlds import advance, init, noise
 
 WORLDS = {
     "FrozenLake-v1": {},

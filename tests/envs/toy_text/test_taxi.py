@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from environments import advance
 from shoal.core.keys import make_key
 from shoal.envs.toy_text.taxi import ABOARD, Taxi, TaxiNoise, TaxiState, decode, encode
-from worlds import advance
 
 SOUTH, NORTH, EAST, WEST, PICK_UP, DROP_OFF = range(6)
 RED, GREEN, YELLOW, BLUE = range(4)

@@ -11,7 +11,7 @@ import numpy as np
 from shoal.core.keys import make_key
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.game import Game
-from shoal.rollouts.rollout import draw_noise
+from shoal.rollouts.rollout import sample_noise
 
 PIECE = 500  # steps in one program
 NAMES = {"Asterix": "asterix", "Breakout": "breakout", "Freeway": "freeway"} | {
@@ -97,7 +97,7 @@ def compare(
     action space; by default actions are random. `restart` also ends games after so many steps.
     """
     rng = np.random.default_rng(seed)
-    noise = jax.tree.map(np.asarray, draw_noise(env, make_key(seed), (num_steps,)))
+    noise = jax.tree.map(np.asarray, sample_noise(env, make_key(seed), (num_steps,)))
     actions, opened, theirs, seen = [], [], [], []
     openings = jax.tree.map(np.asarray, openings)
     begins, lots = _rows(openings), _rows(noise)

@@ -9,7 +9,7 @@ from parity.minatar.replay import Adapter, changed, compare, openings_of, refere
 from shoal.core.keys import make_key
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.asterix import Asterix
-from shoal.rollouts.rollout import draw_noise
+from shoal.rollouts.rollout import sample_noise
 
 pytestmark = pytest.mark.sampled
 
@@ -121,7 +121,7 @@ def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
 def outcomes(env, states, n):
     """The first of the states after one step in which the player stays, under the noise of `n` keys."""
     state = jax.tree.map(lambda x: x[0], states)
-    return after_luck(to_arrays(env), state, draw_noise(env, make_key(0), (n,)))
+    return after_luck(to_arrays(env), state, sample_noise(env, make_key(0), (n,)))
 
 
 @jax.jit
@@ -160,7 +160,7 @@ def test_the_opening_is_minatars():
 def test_what_appears_is_uniform_over_lanes_sides_and_a_third_of_it_gold():
     env = Asterix(init_spawn_speed=1)
     state = jax.jit(env.init)(make_key(0)).replace(spawn_timer=jnp.int32(0))
-    noise = draw_noise(env, make_key(1), (12_000,))
+    noise = sample_noise(env, make_key(1), (12_000,))
     after = after_luck(to_arrays(env), state, noise)
     lane = np.log2(np.asarray(after.exist)).astype(int) // 4
     assert np.abs(np.bincount(lane, minlength=8) / 12_000 - 1 / 8).max() < 0.015

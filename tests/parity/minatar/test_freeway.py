@@ -8,7 +8,7 @@ import pytest
 from parity.minatar.replay import Adapter, changed, compare, openings_of, reference
 from shoal.core.keys import make_key
 from shoal.envs.minatar.freeway import Freeway
-from shoal.rollouts.rollout import draw_noise
+from shoal.rollouts.rollout import sample_noise
 
 pytestmark = pytest.mark.sampled
 
@@ -109,7 +109,7 @@ def test_the_opening_is_minatars():
 
 
 def test_speeds_and_directions_are_uniform_in_every_lane():
-    _, lots = draw_noise(Freeway(), make_key(0), (20_000,))
+    _, lots = sample_noise(Freeway(), make_key(0), (20_000,))
     drawn = [ways(pair) for pair in np.asarray(lots)]
     choices = np.array([speeds + 5 * right for speeds, right in drawn])
     for lane in range(8):

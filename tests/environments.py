@@ -98,37 +98,37 @@ class Several(Env):
     They have one kind of observation, in `observation_space`, and one kind of action, and no noise.
     """
 
-    worlds: tuple = ()
+    env_states: tuple = ()
     which: Number = 0
     max_steps: Number | None = None
     observation_space: Any = static(None)
 
     @classmethod
-    def of(cls, worlds, observation_space):
+    def of(cls, env_states, observation_space):
         """The first of them, with the shortest time limit: as an agent is fitted to all."""
-        limit = min((world.max_steps for world in worlds if world.max_steps is not None), default=None)
-        return cls(worlds=worlds, max_steps=limit, observation_space=observation_space)
+        limit = min((world.max_steps for world in env_states if world.max_steps is not None), default=None)
+        return cls(env_states=env_states, max_steps=limit, observation_space=observation_space)
 
     def only(self, which):
         """One of them."""
-        limit = None if self.max_steps is None else self.worlds[which].max_steps or LONGEST
+        limit = None if self.max_steps is None else self.env_states[which].max_steps or LONGEST
         return to_arrays(self.replace(which=which, max_steps=limit))
 
     @property
     def action_space(self):
-        return self.worlds[0].action_space
+        return self.env_states[0].action_space
 
     def init(self, key):
-        return SeveralState(jnp.int32(0), tuple(world.init(key) for world in self.worlds))
+        return SeveralState(jnp.int32(0), tuple(world.init(key) for world in self.env_states))
 
     def transition(self, state, action, noise):
-        pairs = zip(self.worlds, state.parts, strict=True)
+        pairs = zip(self.env_states, state.parts, strict=True)
         results = [world.transition(part.replace(time=state.time), action, None) for world, part in pairs]
         parts, rewards, ends, _ = zip(*results, strict=True)
         return state.replace(parts=parts), self._one(rewards), self._one(ends), {}
 
     def observe(self, state):
-        seen = [world.observe(part) for world, part in zip(self.worlds, state.parts, strict=True)]
+        seen = [world.observe(part) for world, part in zip(self.env_states, state.parts, strict=True)]
         return self._one(seen).astype(self.observation_space.dtype)
 
     def _one(self, of_each):
