@@ -106,9 +106,9 @@ def _render_run(
 class Camera:
     """Records one episode of up to three members in one program, compiled ahead, while the run still trains."""
 
-    def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True) -> None:
-        """Leaves of `actor` and `env` lead with the members [K] that will be shown."""
-        self.actor, self.env, self.horizon, self.greedy = actor, env, horizon, greedy
+    def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True, members: int = 1) -> None:
+        """Leaves of `actor` and `env`, if they have any, lead with the K=`members` that will be shown."""
+        self.actor, self.env, self.horizon, self.greedy, self.members = actor, env, horizon, greedy, members
         self._program: Any = None
 
     def compile(self, weights: Any, key: Key) -> Any:
@@ -125,14 +125,14 @@ class Camera:
         def one(actor: Any, weights: Any, env: Any) -> Episode:
             return record_episode(actor, weights, env, key, self.horizon, self.greedy)
 
-        return jax.vmap(one)(actor, weights, env)
+        return jax.vmap(one, axis_size=self.members)(actor, weights, env)
 
 
 def camera_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> Camera:
     """A camera for the members of a run: three of them where there are as many, otherwise one."""
-    shown = slice(0, 3 if plan.members >= 3 else 1)
-    actor, env = jax.tree.map(lambda x: x[shown], plan.batched())
-    return Camera(actor, env, horizon or plan.horizon, greedy)
+    shown = 3 if plan.members >= 3 else 1
+    actor, env = jax.tree.map(lambda x: x[:shown], plan.batched())
+    return Camera(actor, env, horizon or plan.horizon, greedy, shown)
 
 
 def video_key(plan: Plan) -> Key:
