@@ -50,8 +50,12 @@ def bound(env="CartPole-v1", **fields):
     return to_arrays(PPO(**{"hidden": (8, 8), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
 
 
+def begin(agent, env):
+    """A first state, outside of a program: its operations are the same for most tests of this file."""
+    return agent.init(make_key(0), env)
+
+
 # Agents are arguments: those that differ in numbers only share a program.
-begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
 update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)))
 
 

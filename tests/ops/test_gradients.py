@@ -32,7 +32,7 @@ def test_every_agent_clips_before_its_optimizer(name):
     env = make("CartPole-v1")
     agent = to_arrays(AGENTS[name].build(max_grad_norm=1e-3, **fields).bind(env))
     with jax.numpy_dtype_promotion("standard"):
-        state = jax.jit(lambda key: agent.update(agent.init(key, env), env, jnp.int32(0))[0])(make_key(0))
+        state, _ = jax.jit(agent.update)(agent.init(make_key(0), env), env, jnp.int32(0))
     mean = optax.tree_utils.tree_get(state.optimizer, "mu")
     np.testing.assert_allclose(jnp.linalg.norm(mean), 0.1 * 1e-3, rtol=1e-4)
 
