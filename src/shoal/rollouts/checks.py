@@ -331,10 +331,9 @@ def _check_together(
         return jax.lax.fori_loop(np.int32(0), np.int32(TOGETHER), lambda i, s: hooks.update(agent, s, env, i)[0], start)
 
     agents = jax.tree.map(lambda *x: np.stack(x), agent, other, agent, other)
-    members = agents, jnp.stack([keys[0], keys[0], keys[1], keys[1]])
-    with jax.debug_key_reuse(True):  # as the hooks were traced, so that they need not be traced again
-        program = jax.jit(jax.vmap(life)).trace(*members)
-    together = jax.tree.map(numbers, program.lower().compile()(*members))  # on the host: rows of it compile nothing
+    members = jnp.stack([keys[0], keys[0], keys[1], keys[1]])
+    program = _traced(agents, "update", jax.vmap(life), members).lower().compile()  # hooks are not traced again
+    together = jax.tree.map(numbers, program(agents, members))  # on the host: taking rows there compiles nothing
     for i, member in enumerate(alone):
         where = difference(jax.tree.map(lambda x, i=i: x[i], together), member, exact=False)
         if where is not None:
