@@ -63,7 +63,7 @@ update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)
 def collect(agent, env, state):
     """A rollout of the policy, and what it is learned from: its batch, without normalization of rewards."""
     behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-    _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
     return trajectory, agent._batch(state, trajectory, trajectory.reward)[0]
 
 
@@ -134,7 +134,7 @@ def test_successors_are_valued_as_by_a_critic_that_walks_along():
     def both(key, obs):
         state = agent.init(key, env)
         noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
-        _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         return *agent._values(state, trajectory)[:2], agent.value(state, obs)
 
     value, next_value, along = map(np.asarray, both(make_key(0), np.arange(4, dtype=np.float32)[:, None] / 5))
@@ -181,7 +181,7 @@ def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
     def scale(key):
         state = agent.init(key, env)
         behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-        _, trajectory, _ = agent.rollout.collect(env, state.worlds, behavior, noise, make_key(2))
+        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         return agent._scaled_reward(state, trajectory)
 
     scaled, stats, total = scale(make_key(0))

@@ -34,7 +34,7 @@ def bound(env="CartPole-v1", **fields):
 
 
 # Agents are arguments: those that differ in numbers only share a program.
-worth_of = jax.jit(lambda agent, weights, obs: agent.worth(weights, obs))
+worth_of = jax.jit(lambda agent, weights, obs: agent.q_values(weights, obs))
 
 
 @jax.jit
@@ -43,7 +43,7 @@ def collected(agent, env):
     state = agent.init(make_key(0), env)
     dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
     noise = dice, jnp.ones(agent.num_steps)
-    story = agent.rollout.collect(env, state.worlds, agent._behavior(state), noise, make_key(2))[1]
+    story = agent.rollout.collect(env, state.env_states, agent._behavior(state), noise, make_key(2))[1]
     return state, story, agent._batch(state, story)
 
 
@@ -64,7 +64,7 @@ def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
     story, target = jax.tree.map(np.asarray, story), np.asarray(rows.target).reshape(40, 4)
 
     def q(obs):
-        worth = np.asarray(worth_of(agent, state.weights, obs))
+        q_values = np.asarray(worth_of(agent, state.weights, obs))
         is_ruled = (world is RuledPole) & (obs[..., 2] > 0)
         return np.where(is_ruled, q_values[..., 0], q_values.max(axis=-1))
 
@@ -88,8 +88,8 @@ def test_the_loss_is_the_squared_error_of_the_chosen_actions():
     agent, env = bound(num_minibatches=1)
     state, _, rows = collected(agent, env)
     loss, _ = jax.jit(agent._loss)(state.weights, rows)
-    worth = np.asarray(worth_of(agent, state.weights, rows.obs), np.float64)
-    chosen = worth[np.arange(len(worth)), rows.action]
+    q_values = np.asarray(worth_of(agent, state.weights, rows.obs), np.float64)
+    chosen = q_values[np.arange(len(q_values)), rows.action]
     np.testing.assert_allclose(loss, ((chosen - rows.target) ** 2).mean(), rtol=1e-4)
 
 

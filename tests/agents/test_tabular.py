@@ -56,7 +56,7 @@ def one_by_one(agent, env, steps):
     """Host copies of the states before each of some updates of one step, and after the last."""
     state, states = begin(agent, env), []
     for t in range(steps + 1):
-        states.append(Before(*map(np.array, (state.q, state.worlds.state.cell[0], state.action))))
+        states.append(Before(*map(np.array, (state.q, state.env_states.state.cell[0], state.action))))
         state, _ = update(agent, env, state, jnp.int32(t))
     return states
 

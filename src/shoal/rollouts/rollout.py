@@ -7,7 +7,6 @@ takes its next one. `step` never resets; this does, and it keeps the true final 
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -126,7 +125,7 @@ class Rollout(Struct):
             raise ValueError(f"bank_size={bank_size} changes nothing with reset='exact', which has no bank.")
         often = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
         bank = bank_size or math.ceil(num_steps / often) + 1
-        return _sized(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
+        return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
     def init(self, env: Env, key: Key) -> EnvStates:
         """E environments at the start of their first episodes. `key` is consumed."""
@@ -249,12 +248,6 @@ class Rollout(Struct):
         below = bank_index + self.num_envs
         below = jnp.where(below >= self.rows * self.num_envs, below - self.rows * self.num_envs, below)
         return jnp.where(done, below, bank_index)
-
-
-@lru_cache(maxsize=256)
-def _sized(*sizes: Any) -> Rollout:
-    """One object for the same sizes: structs compare by identity, and agents that are bound alike share programs."""
-    return Rollout(*sizes)
 
 
 def successor_value(
