@@ -23,7 +23,7 @@ from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepa
     ],
 )
 def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected):
-    from shoal.cli.doctor import can_deadlock
+    from shoal.training.linear_algebra import can_deadlock
 
     assert can_deadlock(jaxlib, threads) is expected
 

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 
 from shoal.cli.parser import Line, Parser
-from shoal.training.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
+from shoal.training.host import host_bytes, usable_cores
+from shoal.training.linear_algebra import ENOUGH_THREADS, can_deadlock
 
-DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
 
@@ -47,17 +47,10 @@ def _advice(seen: str) -> Iterator[str]:
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "
             f"shoal has none; a network of your own that has (flax's orthogonal initializer) needs `--threads "
-            f"{DEADLOCK_GUARD_THREADS}`"
+            f"{ENOUGH_THREADS}`"
         )
         if sys.version_info >= (3, 12):
             yield "a jaxlib without that bug is out for this Python: pip install --upgrade jax"
-
-
-def can_deadlock(jaxlib: str, threads: str) -> bool:
-    """Whether this version has the bug, and the thread pool is not large enough to avoid it."""
-    version = tuple(int(part) for part in jaxlib.split(".")[:3] if part.isdigit())
-    guarded = threads.isdigit() and int(threads) >= DEADLOCK_GUARD_THREADS
-    return DEADLOCK[0] <= version <= DEADLOCK[1] and not guarded
 
 
 def nvidia_present() -> bool:

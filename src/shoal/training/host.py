@@ -11,11 +11,6 @@ from pathlib import Path
 
 from shoal.training.limits import memory_limit, processor_limit
 
-# jaxlib 0.10.0 to 0.11.0 can wait forever on CPU when few threads share its pool and batched LAPACK calls (`qr`,
-# `solve`) meet in one program. shoal has none, and a larger pool slows training, so this many is only advised to those
-# whose own network has some.
-DEADLOCK_GUARD_THREADS = 16
-
 # A loop that touches at most this many bytes a turn becomes one kernel on a CPU: the steps of a few small environments
 # under a small policy, which as kernels of their own cost more to start than to run. In a larger loop the matrix
 # products matter more, and XLA computes those well only outside of such a kernel.

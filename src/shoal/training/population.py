@@ -16,6 +16,7 @@ from shoal.core.agent import Metrics
 from shoal.core.env import Key
 from shoal.core.keys import is_key, stream
 from shoal.rollouts.evaluate import Evaluation
+from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 from shoal.training.plan import Plan
 from shoal.training.program import Member, begin, evaluator, reseed, rest, train_chunk
 from shoal.training.roster import Roster
@@ -53,14 +54,18 @@ class Population:
         to_evaluate = jax.jit(place.over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
         member = place.shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
-        lowered = [
-            lambda: to_train.lower(member, agent, env, clock, clock),
-            lambda: to_begin.lower(agent, env, seed, self.key),
-            lambda: to_evaluate.lower(member, agent, env, seed, self.key),
+        if can_wait_forever(to_begin.trace(agent, env, seed, self.key)):
+            to_begin = jax.jit(one_matrix_at_a_time(place.over_members(begin, 3)))
+        traced = [
+            to_train.trace(member, agent, env, clock, clock),
+            to_begin.trace(agent, env, seed, self.key),
+            to_evaluate.trace(member, agent, env, seed, self.key),
         ]
+        for program in traced:
+            check_never_waits(program)
         pool = ThreadPoolExecutor()  # XLA compiles outside Python's lock, so the three overlap
         try:
-            compiling = [pool.submit(low().compile, place.compiler_options) for low in lowered]
+            compiling = [pool.submit(program.lower().compile, place.compiler_options) for program in traced]
             train, start, evaluate = (c.result() for c in compiling)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C is not to wait for a compiler

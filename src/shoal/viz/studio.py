@@ -67,4 +67,4 @@ class Studio(Sink):
 
 
 def _fresh_policies(agent: Agent, env: Env, key: Key) -> Any:
-    return jax.vmap(lambda a, e: a.policy_state(a.init(key, e)))(agent, env)
+    return jax.vmap(lambda a, e: a.policy_state(a.init(key, e)))(agent, env)  # for its shapes
