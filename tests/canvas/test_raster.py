@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from shoal.canvas import BLACK, Canvas, box, placed
+from shoal.canvas import BLACK, Canvas, box, transformed
 
 RED = (200, 30, 40)
 
@@ -114,8 +114,8 @@ def test_an_arrow_ends_where_its_arc_ends():
     assert dark[:50, :49].any() and not dark[:50, :40].any()  # the head goes on to the left, 5 widths long
 
 
-def test_placed_turns_before_it_moves():
-    np.testing.assert_allclose(placed([(1, 0), (0, 2)], at=(10, 20), angle=math.pi / 2), [(10, 21), (8, 20)])
+def test_transformed_rotates_before_it_moves():
+    np.testing.assert_allclose(transformed([(1, 0), (0, 2)], at=(10, 20), angle=math.pi / 2), [(10, 21), (8, 20)])
 
 
 def test_a_canvas_that_shows_nothing_is_refused():

@@ -1,6 +1,6 @@
-"""Raster drawing for pictures of environments: pure functions of NumPy arrays, Pillow underneath."""
+"""Draws pictures of environments as NumPy arrays, uint8 [H, W, 3], on the host. Pillow draws the text."""
 
 from shoal.canvas.board import Board
-from shoal.canvas.raster import BLACK, WHITE, Canvas, Color, box, placed
+from shoal.canvas.raster import BLACK, WHITE, Canvas, Color, box, transformed
 
-__all__ = ["BLACK", "WHITE", "Board", "Canvas", "Color", "box", "placed"]
+__all__ = ["BLACK", "WHITE", "Board", "Canvas", "Color", "box", "transformed"]

@@ -1,8 +1,9 @@
-"""A small drawing kit for `render`: smooth shapes in world coordinates, painted into a uint8 picture. Host side only.
+"""Smooth shapes for `render`: they are given in scene coordinates and drawn into a uint8 picture, on the host.
 
-Every shape is a signed distance to its rim, in pixels. A pixel is covered by clip(1/2 - distance, 0, 1), which is exact
-for straight vertical and horizontal rims and within a few percent of a pixel for all others, so edges are smooth and
-slow movements glide without drawing anything at a higher resolution.
+Every shape is described by the signed distance of a pixel's center to the shape's edge, in pixels (negative inside).
+The shape covers the fraction clip(1/2 - distance, 0, 1) of that pixel. This is exact for straight vertical and
+horizontal edges, and within a few percent of a pixel for all others. So edges and slow movements look smooth, and
+nothing has to be drawn at a higher resolution.
 """
 
 import functools
@@ -25,12 +26,12 @@ BLACK: Color = (0, 0, 0)
 
 
 class Canvas:
-    """A picture of `width` x `height` pixels that shows the part `window` of the world.
+    """A picture of `width` x `height` pixels that shows the rectangle `window` of the scene.
 
-    `window` is (left, bottom, right, top) in world units. Positions, widths and radii are in world units too; lengths
-    follow the horizontal scale. A `bottom` below `top` makes y point up. Without a window, world units are pixels and y
-    points down. Later shapes cover earlier ones; what lies outside is cut off. `background` is a color, or a picture of
-    the same size to go on drawing on (it is copied).
+    `window` is (left, bottom, right, top) in scene units. Positions, widths and radii are in scene units too; lengths
+    are converted to pixels with the horizontal scale. With `bottom` < `top`, y points up. Without a window, the unit is
+    the pixel and y points down. Later shapes cover earlier ones; what lies outside of the window is cut off.
+    `background` is a color, or a picture of the same size, which is copied and then drawn on.
 
         canvas = Canvas(600, 400, window=(-2.4, -0.8, 2.4, 2.4))
         canvas.circle((0, 0), 0.1, fill=(129, 132, 203))
@@ -53,47 +54,52 @@ class Canvas:
             )
         self._origin = np.array([left, top], float)
         self._scale = np.array([width / (right - left), height / (bottom - top)])
-        # A whole row at a time: NumPy fills an image pixel by pixel, ten times slower, from one color.
+        # Copy whole rows: NumPy would fill an image from one color pixel by pixel, which is ten times slower.
         filled = np.tile(np.array(background, np.uint8), (width, 1)) if isinstance(background, tuple) else background
         self._pixels = np.empty((height, width, 3), np.uint8)
         self._pixels[:] = filled
 
     def polygon(self, points: Points, fill: Color) -> None:
-        """A filled polygon, closed by itself. It may have dents, but no side may cross another."""
+        """Fill a polygon. Its last point is connected to the first. It may be concave, but no two sides may cross."""
         corners = self._in_pixels(points)
         self._paint(corners, 0.0, functools.partial(_polygon_distance, corners.tolist()), fill)
 
     def circle(self, center: Point, radius: Real, fill: Color) -> None:
-        """A filled circle."""
+        """Fill a circle."""
         ((x, y),) = middle = self._in_pixels([center])
         r = self._length(radius)
         self._paint(middle, r, lambda column, row: np.hypot(column - x, row - y) - r, fill)
 
     def line(self, points: Points, fill: Color, width: Real) -> None:
-        """A line through all points, with round ends and corners, never thinner than a pixel: 0 is a hairline."""
+        """Draw a line through all points, with round ends and corners. It is at least one pixel wide."""
         path = self._in_pixels(points)
         half = max(self._length(width), 1.0) / 2
         self._paint(path, half, functools.partial(_path_distance, path.tolist(), half), fill)
 
     def arrow_arc(self, center: Point, radius: Real, start: Real, sweep: Real, fill: Color, width: Real) -> None:
-        """An arc from angle `start` through `sweep` radians (counterclockwise where y points up), ending in a head."""
-        turns = start + sweep * np.linspace(0.0, 1.0, 33)
-        arc = np.asarray(center, float) + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+        """Draw an arc from angle `start` over `sweep` radians (counterclockwise where y points up), with a head."""
+        angles = start + sweep * np.linspace(0.0, 1.0, 33)
+        arc = np.asarray(center, float) + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
         self.line(arc, fill, width)
         heading = start + sweep + math.copysign(math.pi / 2, sweep)
-        self.polygon(placed([(0.0, -2 * width), (5 * width, 0.0), (0.0, 2 * width)], tuple(arc[-1]), heading), fill)
+        self.polygon(
+            transformed([(0.0, -2 * width), (5 * width, 0.0), (0.0, 2 * width)], tuple(arc[-1]), heading), fill
+        )
 
     def text(self, position: Point, words: str, fill: Color = BLACK, size: Real = 14.0, anchor: str = "la") -> None:
-        """A line of text, `size` pixels high. `anchor` is Pillow's: "la" is left and top, "mm" the middle."""
+        """Write a line of text, `size` pixels high. `anchor` says which point of the text is at `position`.
+
+        It is an anchor of Pillow: "la" is the top left corner of the text, "mm" its middle.
+        """
         from PIL import Image, ImageDraw  # here, because importing an environment must not import Pillow
 
-        page = Image.fromarray(self._pixels)
+        image = Image.fromarray(self._pixels)
         ((x, y),) = self._in_pixels([position]).tolist()
-        ImageDraw.Draw(page).text((x, y), words, fill=fill, font=_font(float(size)), anchor=anchor)
-        self._pixels = np.array(page)
+        ImageDraw.Draw(image).text((x, y), words, fill=fill, font=_font(float(size)), anchor=anchor)
+        self._pixels = np.array(image)
 
     def pixels(self) -> UInt8[np.ndarray, "H W 3"]:
-        """The picture so far."""
+        """A copy of the picture drawn so far."""
         return self._pixels.copy()
 
     def _in_pixels(self, points: Any) -> Float[np.ndarray, "P 2"]:
@@ -103,7 +109,7 @@ class Canvas:
         return float(units) * abs(float(self._scale[0]))
 
     def _paint(self, around: Float[np.ndarray, "P 2"], margin: Real, distance: Distance, fill: Color) -> None:
-        """Blend `fill` into the pixels near the points `around`, as far as `distance` says that each is covered."""
+        """Blend `fill` into the pixels near the points `around`; `distance` gives how far each pixel is covered."""
         size = self._pixels.shape[1::-1]
         left, top = np.clip(np.floor(around.min(axis=0) - margin - 1), 0, size).astype(int)
         right, bottom = np.clip(np.ceil(around.max(axis=0) + margin + 1), 0, size).astype(int)
@@ -114,14 +120,14 @@ class Canvas:
         region[:] = np.rint(region + (np.array(fill, np.float32) - region) * cover).astype(np.uint8)
 
 
-def placed(points: Points, at: Point, angle: Real = 0.0) -> Float[np.ndarray, "P 2"]:
-    """Points turned by `angle` (radians, counterclockwise where y points up) about the origin, then moved to `at`."""
+def transformed(points: Points, at: Point, angle: Real = 0.0) -> Float[np.ndarray, "P 2"]:
+    """Rotate `points` about the origin by `angle` (radians, counterclockwise where y points up), then add `at`."""
     cos, sin = math.cos(angle), math.sin(angle)
     return np.asarray(points, float) @ np.array([[cos, sin], [-sin, cos]]) + np.asarray(at, float)
 
 
 def box(left: Real, bottom: Real, right: Real, top: Real) -> list[Point]:
-    """The four corners of a rectangle."""
+    """The four corners of a rectangle, as points of a polygon."""
     return [(left, bottom), (left, top), (right, top), (right, bottom)]
 
 
@@ -133,7 +139,7 @@ def _font(size: float) -> Any:
 
 
 def _path_distance(path: list[list[float]], half: float, column: Any, row: Any) -> np.ndarray:
-    """Distance to the rim of a stroke along a path; exact within a pixel of it, and infinite farther out."""
+    """Distance to the edge of a line of half width `half` along a path; exact within a pixel of it, else infinite."""
     nearest = np.full((row.shape[0], column.shape[1]), np.inf, np.float32)
     for (x0, y0), (x1, y1) in itertools.pairwise(path):
         wide = slice(*np.searchsorted(column[0], (min(x0, x1) - half - 1, max(x0, x1) + half + 1)))
@@ -153,8 +159,8 @@ def _polygon_distance(corners: list[list[float]], column: Any, row: Any) -> np.n
         slope = (x1 - x0) / (y1 - y0) if y1 != y0 else 0.0
         inside = inside ^ (((row < y0) != (row < y1)) & (column < x0 + (row - y0) * slope))
         before = corner
-    rim = np.sqrt(nearest)
-    return np.where(inside, -rim, rim)
+    distance = np.sqrt(nearest)
+    return np.where(inside, -distance, distance)
 
 
 def _squared_distance(segment: Sequence[float], column: Any, row: Any) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Environments. Each family is a package, each environment a file that registers itself."""
+"""Environments. Each family of environments is a package; each file registers its environments when it is imported."""

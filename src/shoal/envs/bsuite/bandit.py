@@ -17,7 +17,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.mapping import arm_order, draw_boards
 from shoal.envs.bsuite.task import Task, as_real
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 ARM, PULLED = (120, 160, 200), (214, 120, 60)
 

@@ -16,9 +16,9 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real
+from shoal.envs.checks import check_range
 from shoal.envs.classic.cartpole import CartPole as ClassicCartPole
 from shoal.envs.classic.cartpole import CartPoleState as PoleState
-from shoal.envs.given import check_range
 from shoal.ops.trig import sincos
 
 MASS_CART, MASS_POLE, LENGTH, FORCE, GRAVITY = 1.0, 0.1, 0.5, 10.0, 9.8  # kg, kg, half the pole in m, N, m/s^2

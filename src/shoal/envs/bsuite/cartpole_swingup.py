@@ -17,8 +17,8 @@ from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.cartpole import check_pole, draw_pole, pole_observation, steps_to_pass, swing
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real
+from shoal.envs.checks import check_range
 from shoal.envs.classic.cartpole import CartPoleState as PoleState
-from shoal.envs.given import check_range
 from shoal.ops.trig import sincos
 
 

@@ -16,7 +16,7 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real, cells
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 SKY, GRID, BALL, PADDLE = (236, 242, 248), (214, 224, 234), (214, 69, 65), (45, 84, 130)
 

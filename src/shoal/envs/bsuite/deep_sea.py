@@ -19,7 +19,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.mapping import action_board, draw_boards
 from shoal.envs.bsuite.task import Task, as_real, cells
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 SURFACE, ABYSS, DIVER, TREASURE, ARROW = (150, 205, 232), (16, 45, 92), (225, 80, 60), (235, 185, 50), (255, 255, 255)
 

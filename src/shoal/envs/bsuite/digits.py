@@ -17,7 +17,7 @@ from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.image_bandit import CLASSES, PER_LEVEL, ImageBandit
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 SIDE = 16
 PENS_SEED = 7

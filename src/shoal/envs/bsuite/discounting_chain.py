@@ -15,7 +15,7 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 REWARD_TIMES = (1, 3, 10, 30, 100)
 EPISODE_LENGTH = 100

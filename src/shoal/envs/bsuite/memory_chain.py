@@ -16,7 +16,7 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real, longest, shortest
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 LIT, DARK, HIDDEN, ASKED = (246, 196, 68), (58, 64, 90), (208, 212, 218), (214, 69, 65)
 

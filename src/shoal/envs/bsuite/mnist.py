@@ -18,7 +18,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.image_bandit import PER_LEVEL, ImageBandit
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 VARIABLE = "SHOAL_MNIST"
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

@@ -15,10 +15,10 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real, longest
+from shoal.envs.checks import check_range
 from shoal.envs.classic.mountain_car import MountainCar as ClassicMountainCar
 from shoal.envs.classic.mountain_car import MountainCarState as ClassicMountainCarState
 from shoal.envs.classic.mountain_car import draw, roll
-from shoal.envs.given import check_range
 
 TRACK = ClassicMountainCar()  # of plain numbers: the same hill, engine and goal
 

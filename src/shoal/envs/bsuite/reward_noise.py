@@ -10,7 +10,7 @@ from shoal.core.keys import Key
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
 from shoal.envs.bsuite.task_wrapper import TaskWrapper
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 
 @wrapped_experiment("bandit_noise", "bandit")

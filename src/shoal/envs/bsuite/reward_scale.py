@@ -8,7 +8,7 @@ from shoal.core.env import State
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
 from shoal.envs.bsuite.task_wrapper import TaskWrapper
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 
 @wrapped_experiment("bandit_scale", "bandit")

@@ -16,7 +16,7 @@ from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
 from shoal.envs.bsuite.task import Task, as_real, longest, shortest
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 GRAY_SKY, BLUE_SKY, RAIN, SUN = (158, 170, 184), (176, 216, 245), (70, 100, 150), (250, 200, 60)
 CANOPY, HANDLE, PERSON, STREET, DONE = (200, 60, 70), (90, 70, 60), (50, 55, 70), (120, 120, 125), (60, 150, 90)

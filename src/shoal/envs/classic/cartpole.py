@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.canvas import BLACK, Canvas, box, placed
+from shoal.canvas import BLACK, Canvas, box, transformed
 from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
@@ -38,7 +38,7 @@ class CartPoleState(State):
 class CartPole(Env):
     """Balance a pole that is hinged to a cart on a frictionless track.
 
-    Action: Discrete(2); 0 pushes the cart left, 1 right, with `force_mag`.
+    Action: Discrete(2); 0 pushes the cart to the left, 1 to the right, with the force `force_mag`.
 
     Observation: Box(4), float32
 
@@ -49,12 +49,12 @@ class CartPole(Env):
     | 2 | pole angle, rad       | -0.418 | 0.418  |
     | 3 | pole velocity, rad/s  | -inf   | inf    |
 
-    Reward: 1 every step, the last one included. With `sutton_barto_reward`: 0, and -1 on the step that ends it.
-    Start: each quantity uniform in [`reset_low`, `reset_high`].
+    Reward: 1 on every step, including the last one. With `sutton_barto_reward`: 0, and -1 on the step that terminates.
+    Start: all four quantities are uniform in [`reset_low`, `reset_high`].
     End: terminated when |position| > `x_threshold` or |angle| > `theta_threshold`; truncated after `max_steps` (500 in
     v1, 200 in v0).
-    Differences from Gymnasium: none in the dynamics. Gymnasium goes on from a terminated state with reward 0; here a
-    rollout resets first.
+    Differences from Gymnasium: none in the dynamics. Gymnasium allows steps from a terminated state, with reward 0;
+    here a rollout resets the environment first.
     """
 
     reset_every: ClassVar[int] = 10
@@ -64,7 +64,7 @@ class CartPole(Env):
     mass_pole: Number = 0.1  # kg
     length: Number = 0.5  # half the pole's length, m
     force_mag: Number = 10.0  # N
-    tau: Number = 0.02  # seconds a step
+    tau: Number = 0.02  # seconds per step
     theta_threshold: Number = 12 * 2 * math.pi / 360  # rad
     x_threshold: Number = 2.4  # m
     reset_low: Number = -0.05
@@ -80,7 +80,7 @@ class CartPole(Env):
 
     @property
     def total_mass(self) -> Number:
-        """Mass of cart and pole, kg."""
+        """Mass of cart and pole together, kg."""
         return self.mass_cart + self.mass_pole
 
     @property
@@ -90,24 +90,24 @@ class CartPole(Env):
 
     @property
     def observation_space(self) -> Box:
-        """Twice the thresholds, as Gymnasium has it; velocities are unbounded."""
+        """Position and angle up to twice their thresholds, as in Gymnasium; velocities are unbounded."""
         limits = (2 * highest(self.x_threshold), math.inf, 2 * highest(self.theta_threshold), math.inf)
         return Box(tuple(-x for x in limits), limits, (4,))
 
     @property
     def action_space(self) -> Discrete:
-        """Left and right."""
+        """Push left, push right."""
         return Discrete(2)
 
     def init(self, key: Key) -> CartPoleState:
-        """All four quantities uniform around zero."""
+        """The first state: all four quantities uniform in [`reset_low`, `reset_high`]."""
         x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=self.reset_low, maxval=self.reset_high)
         return CartPoleState(jnp.int32(0), x, x_dot, theta, theta_dot)
 
     def transition(
         self, state: CartPoleState, action: Int[Array, ""], noise: None
     ) -> tuple[CartPoleState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Push, integrate, judge."""
+        """Push the cart and integrate one step; then compute reward and termination."""
         del noise
         x_acc, theta_acc = self._accelerations(state, action)
         state = self._integrate(state, x_acc, theta_acc)
@@ -120,14 +120,14 @@ class CartPole(Env):
         return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot]).astype(jnp.float32)
 
     def render(self, state: CartPoleState) -> UInt8[np.ndarray, "400 600 3"]:
-        """Cart, pole and track, as Gymnasium draws them: the track's ends are the picture's."""
+        """Cart, pole and track, as Gymnasium draws them. The picture is as wide as the track."""
         scale = 300 / float(self.x_threshold)
         cart = (300 + scale * float(state.x), 100.0)
         axle = (cart[0], cart[1] + 7.5)
         pole = box(-5, -5, 5, 2 * float(self.length) * scale - 5)
         canvas = Canvas(600, 400, window=(0, 0, 600, 400))
-        canvas.polygon(placed(box(-25, -15, 25, 15), cart), BLACK)
-        canvas.polygon(placed(pole, axle, -float(state.theta)), POLE_COLOR)
+        canvas.polygon(transformed(box(-25, -15, 25, 15), cart), BLACK)
+        canvas.polygon(transformed(pole, axle, -float(state.theta)), POLE_COLOR)
         canvas.circle(axle, 5, AXLE_COLOR)
         canvas.line([(0, 100.5), (600, 100.5)], BLACK, 1)
         return canvas.pixels()

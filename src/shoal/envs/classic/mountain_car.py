@@ -1,4 +1,4 @@
-"""MountainCar: an engine too weak for the hill; the car must swing up on the other side first.
+"""MountainCar: the engine is too weak for the hill, so the car must first gain speed on the opposite slope.
 
 Source: Moore 1990; Sutton and Barto 2018, example 10.1; Gymnasium `classic_control/mountain_car.py` (MountainCar-v0),
 step for step.
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.canvas import BLACK, Canvas, box, placed
+from shoal.canvas import BLACK, Canvas, box, transformed
 from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
@@ -26,10 +26,10 @@ FLAG_COLOR, WHEEL_COLOR = (204, 204, 0), (128, 128, 128)
 
 @struct
 class MountainCarState(State):
-    """Where the car is and how fast it goes."""
+    """Position and velocity of the car."""
 
-    position: Float[Array, ""]  # along the horizontal axis; the valley's floor is at -pi/6
-    velocity: Float[Array, ""]  # per step
+    position: Float[Array, ""]  # along the horizontal axis; the lowest point of the valley is at -pi/6
+    velocity: Float[Array, ""]  # change of position per step
 
 
 @env("MountainCar-v0")
@@ -37,7 +37,7 @@ class MountainCarState(State):
 class MountainCar(Env):
     """Drive an underpowered car up the right hill of a sinusoidal valley.
 
-    Action: Discrete(3); 0 accelerates to the left, 1 not at all, 2 to the right, with `force`.
+    Action: Discrete(3); 0 accelerates to the left by `force`, 1 not at all, 2 to the right by `force`.
 
     Observation: Box(2), float32
 
@@ -46,11 +46,11 @@ class MountainCar(Env):
     | 0 | position     | -1.2  | 0.6  |
     | 1 | velocity     | -0.07 | 0.07 |
 
-    Reward: -1 every step, the last one included.
-    Start: position uniform in [`reset_low`, `reset_high`], at rest.
-    End: terminated at a position >= `goal_position` with a velocity >= `goal_velocity`; truncated after `max_steps`
+    Reward: -1 on every step, including the last one.
+    Start: the position is uniform in [`reset_low`, `reset_high`], the velocity is 0.
+    End: terminated when position >= `goal_position` and velocity >= `goal_velocity`; truncated after `max_steps`
     (200).
-    The left wall takes all speed out of a car that hits it; the right edge only holds its position.
+    A car that hits the left edge stops. The right edge limits the position only, not the velocity.
     Differences from Gymnasium: none.
     """
 
@@ -72,24 +72,24 @@ class MountainCar(Env):
 
     @property
     def observation_space(self) -> Box:
-        """The edges of the track and the speed limit."""
+        """Positions between the edges of the track, velocities up to `max_speed`."""
         speed = highest(self.max_speed)
         return Box((lowest(self.min_position), -speed), (highest(self.max_position), speed), (2,))
 
     @property
     def action_space(self) -> Discrete:
-        """Left, nothing, right."""
+        """Accelerate left, not at all, right."""
         return Discrete(3)
 
     def init(self, key: Key) -> MountainCarState:
-        """Somewhere near the valley's floor, at rest."""
+        """The first state: near the lowest point of the valley, at rest."""
         position = jax.random.uniform(key, minval=self.reset_low, maxval=self.reset_high)
         return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position))
 
     def transition(
         self, state: MountainCarState, action: Int[Array, ""], noise: None
     ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Accelerate, roll, judge."""
+        """Accelerate and move the car one step; then compute reward and termination."""
         del noise
         push = (action - 1).astype(state.velocity.dtype) * self.force
         state = roll(self, state, push)
@@ -101,12 +101,12 @@ class MountainCar(Env):
         return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
 
     def render(self, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
-        """The valley, the car and the flag, as Gymnasium draws them."""
+        """The valley, the car, and a flag at the goal, as Gymnasium draws them."""
         return draw(self, state)
 
 
 def roll(car: Any, state: MountainCarState, push: Float[Array, ""]) -> MountainCarState:
-    """One step along the valley under an acceleration; `car` holds the constants of the track."""
+    """The state one step later, with the acceleration `push`. The environment `car` has the constants of the track."""
     _, slope = sincos(3 * state.position)
     velocity = jnp.clip(state.velocity + push - car.gravity * slope, -car.max_speed, car.max_speed)
     position = jnp.clip(state.position + velocity, car.min_position, car.max_position)
@@ -115,13 +115,13 @@ def roll(car: Any, state: MountainCarState, push: Float[Array, ""]) -> MountainC
 
 
 def draw(car: Any, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
-    """A picture of a car in its valley; `car` holds the constants of the track."""
+    """A picture of the car in the valley. The environment `car` has the constants of the track."""
     left, right, position = float(car.min_position), float(car.max_position), float(state.position)
     x, y = _on_track(position, left, right)
     canvas = Canvas(600, 400, window=(0, 0, 600, 400), background=_valley(left, right))
     tilt = math.cos(3 * position)
-    canvas.polygon(placed(box(-20, 0, 20, 20), (x, y + 10), tilt), BLACK)
-    for wheel in placed([(-10, 0), (10, 0)], (x, y + 10), tilt).tolist():
+    canvas.polygon(transformed(box(-20, 0, 20, 20), (x, y + 10), tilt), BLACK)
+    for wheel in transformed([(-10, 0), (10, 0)], (x, y + 10), tilt).tolist():
         canvas.circle(tuple(wheel), 8, WHEEL_COLOR)
     x, y = _on_track(float(car.goal_position), left, right)
     canvas.line([(x + 0.5, y), (x + 0.5, y + 50)], BLACK, 1)
@@ -131,7 +131,7 @@ def draw(car: Any, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
 
 @functools.cache
 def _valley(left: float, right: float) -> UInt8[np.ndarray, "400 600 3"]:
-    """The same in every frame of an episode."""
+    """The track alone. It is the same in every frame, so it is drawn once."""
     canvas = Canvas(600, 400, window=(0, 0, 600, 400))
     points = [_on_track(position, left, right) for position in np.linspace(left, right, 100).tolist()]
     canvas.line(np.array(points) + 0.5, BLACK, 1)
@@ -139,6 +139,6 @@ def _valley(left: float, right: float) -> UInt8[np.ndarray, "400 600 3"]:
 
 
 def _on_track(position: float, left: float, right: float) -> tuple[float, float]:
-    """Where in the picture a position lies, pixels, y upwards."""
+    """(x, y) of a position in the picture, in pixels, y upwards."""
     scale = 600 / (right - left)
     return (position - left) * scale, (0.45 * math.sin(3 * position) + 0.55) * scale

@@ -1,4 +1,4 @@
-"""MountainCarContinuous: MountainCar with a throttle, and fuel to pay for.
+"""MountainCarContinuous: MountainCar with a continuous action, whose square is a cost.
 
 Source: Moore 1990; Gymnasium `classic_control/continuous_mountain_car.py` (MountainCarContinuous-v0), step for step.
 """
@@ -23,8 +23,8 @@ from shoal.envs.classic.mountain_car import MountainCarState, draw, roll
 class MountainCarContinuous(Env):
     """Drive an underpowered car up the right hill of a sinusoidal valley, using as little force as possible.
 
-    Action: Box(1), float32, the throttle, from `min_action` (-1, left) to `max_action` (1, right). A throttle beyond
-    them moves the car no faster, but is paid for in full.
+    Action: Box(1), float32, the throttle, from `min_action` (-1, left) to `max_action` (1, right). A larger
+    throttle is clipped for the motion, but not for the reward.
 
     Observation: Box(2), float32
 
@@ -33,17 +33,18 @@ class MountainCarContinuous(Env):
     | 0 | position     | -1.2  | 0.6  |
     | 1 | velocity     | -0.07 | 0.07 |
 
-    Reward: -0.1 times the squared throttle (as given, not clipped), and 100 more on reaching the goal.
-    Start: position uniform in [`reset_low`, `reset_high`], at rest.
-    End: terminated at a position >= `goal_position` with a velocity >= `goal_velocity`; truncated after `max_steps`
+    Reward: -0.1 times the square of the throttle (not clipped), plus 100 on the step that reaches the goal.
+    Start: the position is uniform in [`reset_low`, `reset_high`], the velocity is 0.
+    End: terminated when position >= `goal_position` and velocity >= `goal_velocity`; truncated after `max_steps`
     (999).
-    The left wall takes all speed out of a car that hits it; the right edge only holds its position.
-    Differences from Gymnasium: none. (gymnax lets the car stick to the left wall; returns on it do not compare.)
+    A car that hits the left edge stops. The right edge limits the position only, not the velocity.
+    Differences from Gymnasium: none. In gymnax the car sticks to the left edge, so its returns cannot be compared
+    with these.
     """
 
     reset_every: ClassVar[int] = 500
 
-    min_action: float = static(-1.0)  # static: these two are the action space
+    min_action: float = static(-1.0)  # static: these two are the bounds of the action space
     max_action: float = static(1.0)
     min_position: Number = -1.2
     max_position: Number = 0.6
@@ -61,24 +62,24 @@ class MountainCarContinuous(Env):
 
     @property
     def observation_space(self) -> Box:
-        """The edges of the track and the speed limit."""
+        """Positions between the edges of the track, velocities up to `max_speed`."""
         speed = highest(self.max_speed)
         return Box((lowest(self.min_position), -speed), (highest(self.max_position), speed), (2,))
 
     @property
     def action_space(self) -> Box:
-        """The throttle."""
+        """One throttle."""
         return Box(self.min_action, self.max_action, (1,))
 
     def init(self, key: Key) -> MountainCarState:
-        """Somewhere near the valley's floor, at rest."""
+        """The first state: near the lowest point of the valley, at rest."""
         position = jax.random.uniform(key, minval=self.reset_low, maxval=self.reset_high)
         return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position))
 
     def transition(
         self, state: MountainCarState, action: Float[Array, "1"], noise: None
     ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Accelerate, roll, judge, pay."""
+        """Accelerate and move the car one step; then compute reward and termination."""
         del noise
         throttle = action[0].astype(state.velocity.dtype)
         state = roll(self, state, jnp.clip(throttle, self.min_action, self.max_action) * self.power)
@@ -91,5 +92,5 @@ class MountainCarContinuous(Env):
         return jnp.stack([state.position, state.velocity]).astype(jnp.float32)
 
     def render(self, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
-        """The valley, the car and the flag, as Gymnasium draws them."""
+        """The valley, the car, and a flag at the goal, as Gymnasium draws them."""
         return draw(self, state)

@@ -18,7 +18,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.gridworlds.moves import LONGEST, moved
 
 FREE, AGENT, WALL, GOAL = range(4)  # what an observation shows of a cell

@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, is_concrete, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.gridworlds.moves import LONGEST, moved
 
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))  # right, down, left, up: (rows down, columns right)

@@ -13,7 +13,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.meta.bandit import Bandit, given_arms
 
 

@@ -14,7 +14,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range, concrete_cells
+from shoal.envs.checks import check_range, concrete_cells
 from shoal.envs.meta.picture import maze_picture
 
 PLAN = (

@@ -16,7 +16,7 @@ from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bounds import highest, lowest
-from shoal.envs.given import check_both_or_none, check_range, concrete_cells
+from shoal.envs.checks import check_both_or_none, check_range, concrete_cells
 from shoal.envs.meta.clock import elapsed
 from shoal.envs.meta.picture import maze_picture
 

@@ -17,7 +17,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_both_or_none, check_range
+from shoal.envs.checks import check_both_or_none, check_range
 from shoal.envs.meta.clock import elapsed
 from shoal.envs.meta.picture import AGENT_COLOR, GRAY, WALL_COLOR
 from shoal.ops.trig import sincos

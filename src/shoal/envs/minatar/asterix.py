@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, Rows, at, settled
 from shoal.envs.minatar.lanes import in_lanes
 from shoal.envs.minatar.nibbles import COUNT, ONES, equals, everywhere, flag_at, only, select

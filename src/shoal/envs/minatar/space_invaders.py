@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.minatar.game import FIRE, FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
 
 LAST = SIDE - 1

@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 
 FIELD, LINES, TRAIL = (24, 28, 34), (70, 76, 86), (110, 110, 110)
 WIDEST = 1_000  # pixels either way

@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_both_or_none, check_range, concrete_cells
+from shoal.envs.checks import check_both_or_none, check_range, concrete_cells
 from shoal.ops.trig import sincos
 
 GOAL_COLOR, JOINT_COLOR, TIP_COLOR = (150, 196, 255), (128, 128, 128), (202, 72, 62)

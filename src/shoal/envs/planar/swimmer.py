@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_both_or_none, check_range
+from shoal.envs.checks import check_both_or_none, check_range
 
 WATER, URCHIN, GOAL_COLOR, FISH = (214, 236, 246), (70, 48, 84), (120, 190, 120), (232, 128, 50)
 

@@ -14,7 +14,7 @@ from shoal.canvas import Board
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.toy_text.lakes import Map, cells_of, read_map
 from shoal.envs.toy_text.tabular import (
     SIDEWAYS,

@@ -16,7 +16,7 @@ from shoal.canvas import BLACK, WHITE, Board, box
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, static, struct
-from shoal.envs.given import check_range
+from shoal.envs.checks import check_range
 from shoal.envs.toy_text.tabular import Outcome, Outcomes, Tabular, TabularState, neighbors
 
 SIZE = 5  # rows, and columns
