@@ -1,4 +1,4 @@
-"""Smooth shapes for `render`: they are given in scene coordinates and drawn into a uint8 picture, on the host.
+"""Draws smooth shapes for `render` on the host: coordinates of a scene in, a uint8 picture [H, W, 3] out.
 
 Every shape is described by the signed distance of a pixel's center to the shape's edge, in pixels (negative inside).
 The shape covers the fraction clip(1/2 - distance, 0, 1) of that pixel. This is exact for straight vertical and

@@ -33,10 +33,10 @@ from shoal.rollouts.rollout import Rollout
         (lambda: Catch(columns=0), "Catch.columns=0"),
         (lambda: DeepSea(size=1), "DeepSea.size=1 is out of range"),
         (lambda: DeepSea(size=128), "from 2 to 127"),
-        (lambda: DeepSea(mapping_seed=-1), "DeepSea.mapping_seed=-1 is no seed"),
+        (lambda: DeepSea(mapping_seed=-1), "DeepSea.mapping_seed=-1 is not a valid seed"),
         (lambda: DeepSea(unscaled_move_cost=float("nan")), "unscaled_move_cost=nan"),
         (lambda: SimpleBandit(num_actions=1), "SimpleBandit.num_actions=1"),
-        (lambda: SimpleBandit(mapping_seed=2**31), "no seed"),
+        (lambda: SimpleBandit(mapping_seed=2**31), "not a valid seed"),
         (lambda: SimpleBandit(num_actions=2**31), "num_actions=2147483648 is out of range"),
         (lambda: DiscountingChain(mapping_seed=-3), "DiscountingChain.mapping_seed=-3"),
         (lambda: MemoryChain(memory_length=0), "MemoryChain.memory_length=0 .* of at least 1"),
@@ -66,7 +66,7 @@ def test_a_wrapper_around_a_world_without_counters_is_refused():
 
 
 def test_a_mapping_seed_cannot_be_traced():
-    with pytest.raises(TypeError, match="SimpleBandit.mapping_seed is read once, when the value is built"):
+    with pytest.raises(TypeError, match="SimpleBandit.mapping_seed is read once, when the environment is constructed"):
         jax.vmap(lambda seed: SimpleBandit(mapping_seed=seed).order)(jnp.arange(3))
 
 

@@ -9,7 +9,7 @@ from bsuite.experiments.cartpole_swingup.cartpole_swingup import CartpoleSwingup
 
 from parity.bsuite.replay import assert_replays, play
 from shoal.core.keys import make_key
-from shoal.envs.bsuite.cartpole import BsuiteCartpole, steps_to_pass
+from shoal.envs.bsuite.cartpole import BsuiteCartpole, steps_to_exceed
 from shoal.envs.bsuite.cartpole_swingup import CartpoleSwingup
 from shoal.envs.bsuite.mountain_car import BsuiteMountainCar
 
@@ -114,7 +114,7 @@ def test_the_clock_ends_an_episode_on_the_step_that_bsuites_float64_clock_does(m
 
 def test_other_clocks_are_counted_as_bsuite_adds_them_up():
     # By hand: 0.5 + 0.5 = 1.0 is not more than 1.0; ten times 0.1 is 0.9999999999999999 in float64.
-    assert steps_to_pass(1.0, 0.5) == 3 and steps_to_pass(1.0, 0.1) == 11 and steps_to_pass(0.3, 0.1) == 3
+    assert steps_to_exceed(1.0, 0.5) == 3 and steps_to_exceed(1.0, 0.1) == 11 and steps_to_exceed(0.3, 0.1) == 3
 
 
 def test_mountain_car_is_bsuites_in_float64_with_its_counter():

@@ -81,15 +81,15 @@ def test_bsuite_loads_the_files_and_gives_the_same_score(tmp_path):
     np.testing.assert_allclose(score("catch", [log]), analysis.score(frame), rtol=1e-6)
 
 
-def test_a_setting_picks_its_world():
+def test_a_setting_selects_its_environment():
     book = Logbook.over([MemoryChain(length) for length in (1, 4)], 10)
     for setting, length in enumerate((1, 4)):
-        assert book.replace(setting=setting).world.memory_length == length
+        assert book.replace(setting=setting).selected.memory_length == length
     assert book.reset_every == 2 and book.env.longest_episode == 5
 
 
 def test_worlds_of_different_shapes_are_refused():
-    with pytest.raises(ValueError, match="differ in numbers only"):
+    with pytest.raises(ValueError, match="differ in traced fields only"):
         Logbook.over([MemoryChain(2, 1), MemoryChain(2, 2)], 10)
 
 

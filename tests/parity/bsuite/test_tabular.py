@@ -67,10 +67,10 @@ def test_the_stochastic_deep_sea_is_bsuites():
     def put(queue, noise, before, done):
         if done and before.column in (0, 9):
             queue.put("randn", float(noise.reward))
-        queue.put("rand", float(noise.chance))
+        queue.put("rand", float(noise.uniform))
 
     assert_replays(theirs, seen, nothing, put, spare=True, rtol=1e-6, atol=1e-6)
-    still = (seen.noise.chance <= 0.1).mean()
+    still = (seen.noise.uniform <= 0.1).mean()
     assert 0.08 < still < 0.12
 
 

@@ -1,4 +1,4 @@
-"""A bandit of eleven arms that never change.
+"""A bandit with eleven arms, whose rewards are constant.
 
 Source: bsuite 0.3.6 `environments/bandit.py`, step for step.
 """
@@ -15,7 +15,7 @@ from shoal.core.env import Key, State
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
-from shoal.envs.bsuite.mapping import arm_order, draw_boards
+from shoal.envs.bsuite.mapping import arm_order, sample_boards
 from shoal.envs.bsuite.task import Task, as_real
 from shoal.envs.checks import check_range
 
@@ -24,27 +24,29 @@ ARM, PULLED = (120, 160, 200), (214, 120, 60)
 
 @struct
 class SimpleBanditState(State):
-    """The arm pulled last, and what it all cost."""
+    """The arm pulled last, and the regret so far."""
 
     pulled: Int[Array, ""]  # -1 before the first pull of an episode
-    missed: Int[Array, ""]  # regret in all episodes so far, in steps from one arm's reward to the next
+    missed: Int[Array, ""]  # regret in all episodes so far, in units of 1 / (num_actions - 1)
 
 
 @experiment("bandit", aliases={0: "SimpleBandit-bsuite"})
 @struct
 class SimpleBandit(Task):
-    """Pull one of `num_actions` arms. Their rewards are evenly spaced from 0 to 1, and shuffled by `mapping_seed`.
+    """Pull one of `num_actions` arms.
+
+    Their rewards are evenly spaced from 0 to 1, in an order that is sampled from `mapping_seed`.
 
     Action: Discrete(`num_actions`); the arm to pull.
 
-    Observation: Box(1), bool: always true, for there is nothing to see.
+    Observation: Box(1), bool: always true.
 
-    Reward: the arm's, always the same.
-    Start: the same every time.
+    Reward: the reward of the arm. It is the same at every pull.
+    Start: always the same state.
     End: terminated after one step.
     Differences from bsuite: the observation has shape (1,), not (1, 1), and is bool.
-    Differences from gymnax: the arms stay what they are for the life of the world (gymnax shuffles them anew at every
-    reset, so there is nothing to learn), and the regret is counted over all episodes.
+    Differences from gymnax: the arms of an environment never change (gymnax shuffles them at every reset, so there is
+    nothing to learn), and the regret is summed over all episodes.
     """
 
     reset_every: ClassVar[int] = 1
@@ -52,37 +54,38 @@ class SimpleBandit(Task):
 
     num_actions: int = static(11)
     mapping_seed: Number = 0
-    order: Any = dataclasses.field(init=False, default=None)  # drawn from mapping_seed: which reward each arm gives
+    # [A], sampled from mapping_seed: the rank of each arm's reward, 0 for the lowest.
+    order: Any = dataclasses.field(init=False, default=None)
 
     def __post_init__(self) -> None:
         check_range(self, "num_actions", low=2, whole=True)
-        boards = draw_boards(self, lambda random: arm_order(random, self.num_actions).astype(np.int32))
+        boards = sample_boards(self, lambda random: arm_order(random, self.num_actions).astype(np.int32))
         object.__setattr__(self, "order", boards)
 
     @property
     def longest_episode(self) -> int:
-        """One pull."""
+        """One step."""
         return 1
 
     @property
     def observation_space(self) -> Box:
-        """A single pixel."""
+        """One constant."""
         return Box(0, 1, (1,), np.bool_)
 
     @property
     def action_space(self) -> Discrete:
-        """The arms."""
+        """One action for each arm."""
         return Discrete(self.num_actions)
 
     def init(self, key: Key) -> SimpleBanditState:
-        """Nothing pulled yet."""
+        """The first state: no arm has been pulled."""
         del key
         return SimpleBanditState(jnp.int32(0), jnp.int32(-1), jnp.int32(0))
 
     def transition(
         self, state: SimpleBanditState, action: Int[Array, ""], noise: None
     ) -> tuple[SimpleBanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Pull."""
+        """Pull an arm; the episode ends."""
         del noise
         best = self.num_actions - 1
         arms = jnp.arange(self.num_actions, dtype=jnp.int32)
@@ -91,16 +94,16 @@ class SimpleBandit(Task):
         return state, rank.astype(jnp.float32) / best, jnp.bool_(True), {}
 
     def observe(self, state: SimpleBanditState) -> Bool[Array, "1"]:
-        """A lit pixel."""
+        """True: there is nothing to observe."""
         del state
         return jnp.ones(1, jnp.bool_)
 
     def bsuite_info(self, state: SimpleBanditState) -> dict[str, Float[Array, ""]]:
-        """How much more the best arm would have given."""
+        """The regret: how much more reward the best arm would have given in all episodes."""
         return {"total_regret": as_real(state.missed) / (self.num_actions - 1)}
 
     def render(self, state: SimpleBanditState) -> UInt8[np.ndarray, "260 H 3"]:
-        """A bar for every arm, as high as its reward; the one that was pulled in orange."""
+        """A bar for every arm, as high as its reward; the arm that was pulled is orange."""
         rewards = np.asarray(self.order) / (self.num_actions - 1)
         canvas = Canvas(48 * self.num_actions, 260, window=(0, -0.16, self.num_actions, 1.14))
         for arm, reward in enumerate(rewards.tolist()):

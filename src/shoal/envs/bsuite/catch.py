@@ -23,7 +23,7 @@ SKY, GRID, BALL, PADDLE = (236, 242, 248), (214, 224, 234), (214, 69, 65), (45, 
 
 @struct
 class CatchState(State):
-    """Columns of ball and paddle; the ball's row is the time."""
+    """Columns of ball and paddle. The row of the ball is the time."""
 
     ball: Int8[Array, ""]
     paddle: Int8[Array, ""]
@@ -33,14 +33,14 @@ class CatchState(State):
 @experiment("catch", aliases={0: "Catch-bsuite"})
 @struct
 class Catch(Task):
-    """A ball falls from a random column, one row a step; the paddle on the last row must be there when it arrives.
+    """A ball falls one row per step from a random column; catch it with the paddle in the last row.
 
-    Action: Discrete(3); 0 moves the paddle left, 1 leaves it, 2 moves it right. The walls stop it.
+    Action: Discrete(3); 0 moves the paddle one column left, 1 does not move it, 2 moves it right. Walls stop it.
 
-    Observation: Box(`rows`, `columns`), bool: true where the ball is, and where the paddle is.
+    Observation: Box(`rows`, `columns`), bool: true in the cells of ball and paddle.
 
-    Reward: 0, and at the end 1 if the ball is caught, -1 if not.
-    Start: the ball in a uniform column of the first row, the paddle in the middle of the last.
+    Reward: 0; on the last step 1 if the ball is caught, else -1.
+    Start: the ball is in a uniformly random column of the first row, the paddle in the middle of the last row.
     End: terminated when the ball reaches the last row, after `rows` - 1 steps.
     Differences from bsuite: the board is bool, not float32.
     """
@@ -55,13 +55,13 @@ class Catch(Task):
         check_range(self, "columns", low=1, high=127, whole=True)
 
     @property
-    def reset_every(self) -> int:  # type: ignore[override]  # it follows from the size
-        """Every episode has this many steps."""
+    def reset_every(self) -> int:  # type: ignore[override]  # depends on the size
+        """The number of steps of every episode."""
         return self.longest_episode
 
     @property
     def longest_episode(self) -> int:
-        """As long as the ball falls."""
+        """The number of rows that the ball falls."""
         return self.rows - 1
 
     @property
@@ -71,18 +71,18 @@ class Catch(Task):
 
     @property
     def action_space(self) -> Discrete:
-        """Left, stay, right."""
+        """Left, do not move, right."""
         return Discrete(3)
 
     def init(self, key: Key) -> CatchState:
-        """A ball in some column."""
+        """The first state: the ball in a random column."""
         ball = jax.random.randint(key, (), 0, self.columns).astype(jnp.int8)
         return CatchState(jnp.int32(0), ball, jnp.int8(self.columns // 2), jnp.int32(0))
 
     def transition(
         self, state: CatchState, action: Int[Array, ""], noise: None
     ) -> tuple[CatchState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Move the paddle, drop the ball, judge."""
+        """Move paddle and ball one step; then compute reward, termination and the counter."""
         del noise
         paddle = jnp.clip(state.paddle + (action - 1).astype(jnp.int8), 0, self.columns - 1)
         landed, caught = state.time == self.rows - 1, paddle == state.ball
@@ -91,18 +91,18 @@ class Catch(Task):
         return state.replace(paddle=paddle, misses=misses), reward, landed, {}
 
     def observe(self, state: CatchState) -> Bool[Array, "rows columns"]:
-        """Ball and paddle on the board."""
+        """The board: true in the cells of ball and paddle."""
         cell = cells(self.rows * self.columns)
         ball = state.time.astype(cell.dtype) * self.columns + state.ball.astype(cell.dtype)
         paddle = state.paddle.astype(cell.dtype) + (self.rows - 1) * self.columns
         return ((cell == ball) | (cell == paddle)).reshape(self.rows, self.columns)
 
     def bsuite_info(self, state: CatchState) -> dict[str, Float[Array, ""]]:
-        """A missed ball is a regret of 2."""
+        """The regret: 2 for each missed ball."""
         return {"total_regret": 2.0 * as_real(state.misses)}
 
     def render(self, state: CatchState) -> UInt8[np.ndarray, "H W 3"]:
-        """The board: a red ball, a blue paddle."""
+        """The board with a red ball and a blue paddle."""
         canvas = Canvas(40 * self.columns, 40 * self.rows, window=(0, self.rows, self.columns, 0), background=SKY)
         for column in range(1, self.columns):
             canvas.line([(column, 0), (column, self.rows)], GRID, 0.02)

@@ -1,8 +1,8 @@
-"""Digits drawn by a pen of our own: MNIST's task for whoever has no files.
+"""MNIST's task with drawn digits, for users who do not have MNIST's files.
 
-These are no photographs of handwriting. Each digit is a few strokes written down below, which are bent, turned,
-slanted, moved and drawn with pens of several widths by a fixed generator, so that everyone gets the same pictures. It
-is a much easier task than MNIST, and its scores say nothing about MNIST.
+The pictures are not photographs of handwriting. Each digit consists of a few strokes (`STROKES` below), which are
+bent, rotated, slanted, moved and drawn with pens of several widths. The random generator has a fixed seed, so everyone
+gets the same pictures. The task is much easier than MNIST, and its scores say nothing about MNIST.
 """
 
 import functools
@@ -20,20 +20,20 @@ from shoal.envs.bsuite.image_bandit import CLASSES, PER_LEVEL, ImageBandit
 from shoal.envs.checks import check_range
 
 SIDE = 16
-PENS_SEED = 7
+SEED = 7
 
 
 @env("DigitsBandit-v0")
 @struct
 class DigitsBandit(ImageBandit):
-    """Name the digit. The pictures are drawn here, from a few strokes for each digit; they are not MNIST's.
+    """Say which digit a picture shows. The pictures are drawn from a few strokes for each digit; they are not MNIST's.
 
     Action: Discrete(10); the digit.
 
     Observation: Box(16, 16), float32: the digit at the start, brightness from 0 to 1; zeros after the answer.
 
     Reward: 1 for the right digit, -1 for a wrong one.
-    Start: a uniform one of `count` pictures, as many of each digit as of any other.
+    Start: one of `count` pictures, uniformly. All digits are equally frequent (up to one picture).
     End: terminated after one step.
     Source: the rules are those of bsuite's MNIST bandit; the pictures are our own.
     """
@@ -45,53 +45,53 @@ class DigitsBandit(ImageBandit):
 
     @property
     def observation_space(self) -> Box:
-        """A picture."""
+        """A picture [16, 16]."""
         return Box(0, 1, (SIDE, SIDE))
 
     def data(self) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
-        """Digits in turn: 0, 1, ..., 9, 0, 1, ..."""
+        """Pictures [count, 16, 16] and their digits [count]: 0, 1, ..., 9, 0, 1, ..."""
         return draw_digits(self.count)
 
     def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
-        """Brightness."""
+        """Pixels divided by 255: brightness from 0 to 1."""
         return pixels.astype(jnp.float32) * PER_LEVEL
 
 
 @functools.lru_cache(maxsize=4)
 def draw_digits(count: int) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
-    """The first `count` pictures, and what each shows. The same for everyone, and the same ones for a larger count."""
-    random = np.random.RandomState(PENS_SEED)
+    """Pictures [count, 16, 16] and their digits [count]. A larger `count` only adds pictures at the end."""
+    random = np.random.RandomState(SEED)
     labels = (np.arange(count) % CLASSES).astype(np.uint8)
-    return np.stack([_drawn(int(label), random) for label in labels]), labels
+    return np.stack([_draw_digit(int(label), random) for label in labels]), labels
 
 
-def _drawn(digit: int, random: np.random.RandomState) -> UInt8[np.ndarray, "H W"]:
-    """One picture: strokes in a unit square, y downwards, bent and turned, as distances to the pen's path."""
+def _draw_digit(digit: int, random: np.random.RandomState) -> UInt8[np.ndarray, "H W"]:
+    """One picture: the distorted strokes of a digit in the unit square, y downwards, drawn with a random pen width."""
     angle, slant, stretch, size = random.uniform([-0.2, -0.25, 0.85, 0.62], [0.2, 0.25, 1.15, 0.8])
-    moved, width = random.uniform(-0.06, 0.06, 2), random.uniform(0.045, 0.085)
-    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-    frame = size * turn @ np.array([[stretch * 0.75, slant], [0.0, 1.0]])
-    pixel = (np.arange(SIDE) + 0.5) / SIDE
-    there = np.stack(np.meshgrid(pixel, pixel), axis=-1)
+    shift, width = random.uniform(-0.06, 0.06, 2), random.uniform(0.045, 0.085)
+    rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    frame = size * rotation @ np.array([[stretch * 0.75, slant], [0.0, 1.0]])
+    center = (np.arange(SIDE) + 0.5) / SIDE
+    pixels = np.stack(np.meshgrid(center, center), axis=-1)
     distance = np.full((SIDE, SIDE), np.inf)
     for stroke in STROKES[digit]:
         points = np.asarray(stroke) - 0.5 + random.uniform(-0.03, 0.03, (len(stroke), 2))
-        points = points @ frame.T + 0.5 + moved
+        points = points @ frame.T + 0.5 + shift
         for start, end in zip(points[:-1], points[1:], strict=True):
-            distance = np.minimum(distance, _to_segment(there, start, end))
+            distance = np.minimum(distance, _distance_to_segment(pixels, start, end))
     ink = np.clip(0.5 + (width - distance) * SIDE, 0, 1)
     grain = random.uniform(0.85, 1.0, (SIDE, SIDE))
     return np.rint(255 * ink * grain).astype(np.uint8)
 
 
-def _to_segment(there: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _distance_to_segment(pixels: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     along = end - start
-    part = np.clip((there - start) @ along / max(float(along @ along), 1e-9), 0, 1)
-    return np.linalg.norm(there - start - part[..., None] * along, axis=-1)
+    part = np.clip((pixels - start) @ along / max(float(along @ along), 1e-9), 0, 1)
+    return np.linalg.norm(pixels - start - part[..., None] * along, axis=-1)
 
 
 def _arc(x: float, y: float, wide: float, high: float, begin: float, finish: float) -> list[tuple[float, float]]:
-    """Nine points of an ellipse, from one angle to another in turns, clockwise from the right."""
+    """Nine points on an ellipse from angle `begin` to `finish`, in turns, clockwise from the right."""
     turns = (begin + (finish - begin) * i / 8 for i in range(9))
     return [(x + wide * math.cos(2 * math.pi * t), y + high * math.sin(2 * math.pi * t)) for t in turns]
 

@@ -1,4 +1,4 @@
-"""Discounting chain: the first action chooses when the reward comes; a patient choice pays a little more.
+"""Discounting chain: the first action chooses how late the reward comes; one of the choices gives 10 % more.
 
 Source: bsuite 0.3.6 `environments/discounting_chain.py`, step for step.
 """
@@ -25,7 +25,7 @@ CHAIN, CHOSEN, COIN, GOLD = (190, 196, 204), (45, 84, 130), (140, 140, 150), (22
 
 @struct
 class DiscountingChainState(State):
-    """The chain that was chosen."""
+    """The chosen chain."""
 
     chain: Int[Array, ""]  # -1 before the first step
 
@@ -33,22 +33,23 @@ class DiscountingChainState(State):
 @experiment("discounting_chain", aliases={0: "DiscountingChain-bsuite"})
 @struct
 class DiscountingChain(Task):
-    """Choose one of five chains with the first action; it pays once, after 1, 3, 10, 30 or 100 steps.
+    """Choose one of five chains with the first action. The chain gives one reward, after 1, 3, 10, 30 or 100 steps.
 
-    Action: Discrete(5); the first chooses the chain, all others do nothing.
+    Action: Discrete(5); the first action chooses the chain, all later actions do nothing.
 
     Observation: Box(2), float32
 
     | i | quantity                                    | low | high |
     |---|---------------------------------------------|-----|------|
-    | 0 | the chain chosen, -1 before the first step   | -1  | 4    |
-    | 1 | time, in episodes                            | 0   | 1    |
+    | 0 | chosen chain, -1 before the first step       | -1  | 4    |
+    | 1 | time / 100                                  | 0   | 1    |
 
-    Reward: 1 when the chain pays; 1.1 for the chain `mapping_seed` modulo 5.
-    Start: the same every time.
+    Reward: 1 at the time of the chosen chain, or 1.1 if the chain is `mapping_seed` modulo 5; 0 at all other times.
+    Start: always the same state.
     End: terminated after 100 steps.
-    Differences from bsuite: the observation has shape (2,), not (1, 2); `mapping_seed` is never drawn by chance.
-    Differences from gymnax: the end is a termination, as in bsuite, and every `mapping_seed` works.
+    Differences from bsuite: the observation has shape (2,), not (1, 2); `mapping_seed` has a default, while bsuite
+    samples one if it is None.
+    Differences from gymnax: the end is a termination, as in bsuite, and any `mapping_seed` of at least 0 is valid.
     """
 
     reset_every: ClassVar[int] = EPISODE_LENGTH
@@ -60,33 +61,33 @@ class DiscountingChain(Task):
 
     @property
     def longest_episode(self) -> int:
-        """All have this length."""
+        """The number of steps of every episode."""
         return EPISODE_LENGTH
 
     @property
     def optimal_return(self) -> float:
-        """Of the chain with the bonus."""
+        """The return of the chain with the bonus."""
         return 1 + BONUS
 
     @property
     def observation_space(self) -> Box:
-        """Chain and time."""
+        """The chosen chain, and the time."""
         return Box((-1, 0), (len(REWARD_TIMES) - 1, 1), (2,))
 
     @property
     def action_space(self) -> Discrete:
-        """The chains."""
+        """One action for each chain."""
         return Discrete(len(REWARD_TIMES))
 
     def init(self, key: Key) -> DiscountingChainState:
-        """Nothing chosen yet."""
+        """The first state: no chain is chosen."""
         del key
         return DiscountingChainState(jnp.int32(0), jnp.int32(-1))
 
     def transition(
         self, state: DiscountingChainState, action: Int[Array, ""], noise: None
     ) -> tuple[DiscountingChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Choose, wait, be paid."""
+        """Choose the chain on the first step; give the reward at its time."""
         del noise
         chain = jnp.where(state.time == 1, action.astype(jnp.int32), state.chain)
         chains = jnp.arange(len(REWARD_TIMES), dtype=jnp.int32)
@@ -96,16 +97,16 @@ class DiscountingChain(Task):
         return state.replace(chain=chain), reward, state.time == EPISODE_LENGTH, {}
 
     def observe(self, state: DiscountingChainState) -> Float[Array, "2"]:
-        """Chain and time."""
+        """The chosen chain, and the time."""
         return jnp.stack([state.chain.astype(jnp.float32), state.time.astype(jnp.float32) / EPISODE_LENGTH])
 
     def bsuite_info(self, state: DiscountingChainState) -> dict[str, Float[Array, ""]]:
-        """Nothing: this experiment is scored by its return."""
+        """Empty: bsuite scores this experiment by its return alone."""
         del state
         return {}
 
     def render(self, state: DiscountingChainState) -> UInt8[np.ndarray, "260 560 3"]:
-        """Five chains with the coin at the time that each pays (gold: with bonus), and how far the chosen one is."""
+        """Five chains, each with a coin at the time of its reward (gold: with bonus), and the chosen chain so far."""
         canvas = Canvas(560, 260, window=(-8, 4.7, 106, -0.9))
         for chain, time in enumerate(REWARD_TIMES):
             canvas.line([(0, chain), (100, chain)], CHAIN, 0.4)

@@ -1,6 +1,6 @@
-"""A logbook: a wrapper that writes bsuite's log of a world into the state, on the device, at bsuite's own episodes.
+"""A wrapper that keeps bsuite's log of an environment in the environment state, on the device.
 
-Source: bsuite 0.3.6 `utils/wrappers.py`, Logging, row for row.
+Source: bsuite 0.3.6 `utils/wrappers.py`, Logging: the same rows.
 """
 
 import dataclasses
@@ -22,22 +22,23 @@ GENERAL = ("steps", "total_return", "episode_len", "episode_return")
 
 @struct
 class LogbookState(WrapperState):
-    """The world inside, counters of our own, and the rows written so far."""
+    """The state of the inner environment, counters, and the rows of the log."""
 
-    steps: Int[Array, ""]  # of all episodes
-    episode: Int[Array, ""]  # episodes that have ended
-    total_return: Float[Array, ""]
-    lost: Float[Array, ""]  # what rounding has added to it so far (Kahan 1965): a sum of a million rewards drifts
-    episode_return: Float[Array, ""]
-    rows: Float[Array, "G K"]  # a row for each episode of `log_episodes`, zero until then
+    steps: Int[Array, ""]  # in all episodes so far
+    episode: Int[Array, ""]  # number of finished episodes
+    total_return: Float[Array, ""]  # the sum of all rewards so far
+    lost: Float[Array, ""]  # rounding error of total_return, subtracted at the next step (Kahan 1965)
+    episode_return: Float[Array, ""]  # the sum of the rewards of this episode so far
+    rows: Float[Array, "G K"]  # a row for each episode of `log_episodes`; zeros until it ends
 
 
 @struct
 class Logbook(StatefulWrapper):
-    """Keep bsuite's log of a world: how it stands after episodes 1, 2, ..., 10, 12, 14, 17, 20, ... up to `episodes`.
+    """Keep bsuite's log of an environment: counters after episodes 1, 2, ..., 10, 12, 14, 17, 20, ... up to `episodes`.
 
-    What happens after `episodes` episodes is not logged any more. `env` is a stack of worlds, made by `over`, of which
-    this one plays number `setting`, a traced number: so a whole sweep is one population, `env_sweep={"setting": ...}`.
+    Later episodes are not logged. `env` holds several environments, stacked by `over` along the leading axis of each
+    leaf; `setting` is the index of the one that is played. It is traced, so a whole sweep can be one population:
+    `env_sweep={"setting": ...}`.
     """
 
     env: Env = dataclasses.field(metadata={"stacked": True})
@@ -45,60 +46,63 @@ class Logbook(StatefulWrapper):
     episodes: int = static(10_000)
 
     @classmethod
-    def over(cls, worlds: Sequence[Env], episodes: int) -> "Logbook":
-        """A logbook over worlds that differ in numbers only. Raises ValueError where they differ in more."""
-        if len({jax.tree.structure(world) for world in worlds}) != 1:
-            raise ValueError("worlds of one logbook must differ in numbers only: give each kind a logbook of its own.")
+    def over(cls, envs: Sequence[Env], episodes: int) -> "Logbook":
+        """A logbook of several environments. Raises ValueError if they differ in more than their traced fields."""
+        if len({jax.tree.structure(env) for env in envs}) != 1:
+            raise ValueError(
+                "the environments of one logbook must differ in traced fields only: make one logbook for each "
+                "combination of static fields."
+            )
         if episodes < 1:
             raise ValueError(f"episodes={episodes} must be at least 1.")
-        return cls(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *worlds), 0, episodes)
+        return cls(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *envs), 0, episodes)
 
     @property
-    def world(self) -> Any:
-        """The world of this setting."""
+    def selected(self) -> Any:
+        """The environment at the index `setting`."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[jnp.asarray(self.setting, jnp.int32)], self.env)
 
     def init(self, key: Key) -> LogbookState:
-        """An empty logbook."""
-        inner, none, nought = self.world.init(key), jnp.int32(0), jnp.float32(0)
-        columns = len(GENERAL) + len(jax.eval_shape(self.world.bsuite_info, inner))
+        """The first state of the inner environment, and an empty log."""
+        inner, zero, zero_f32 = self.selected.init(key), jnp.int32(0), jnp.float32(0)
+        columns = len(GENERAL) + len(jax.eval_shape(self.selected.bsuite_info, inner))
         rows = jnp.zeros((len(log_episodes(self.episodes)), columns), jnp.float32)
-        return LogbookState(inner.time, inner, none, none, nought, nought, nought, rows)
+        return LogbookState(inner.time, inner, zero, zero, zero_f32, zero_f32, zero_f32, rows)
 
     def noise(self, key: Key) -> Any:
-        """The noise of the world inside."""
-        return self.world.noise(key)
+        """The noise of the inner environment."""
+        return self.selected.noise(key)
 
     def transition(
         self, state: LogbookState, action: Any, noise: Any
     ) -> tuple[LogbookState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """A step inside; at the end of an episode that is to be logged, a row."""
-        inner, reward, ended, info = self.world.transition(state.inner.replace(time=state.time), action, noise)
+        """One step of the inner environment. At the end of an episode of `log_episodes`, write a row."""
+        inner, reward, ended, info = self.selected.transition(state.inner.replace(time=state.time), action, noise)
         steps, episode = state.steps + 1, state.episode + ended.astype(jnp.int32)
-        owed, gained = reward - state.lost, state.episode_return + reward
-        total = state.total_return + owed
-        lost = (total - state.total_return) - owed
-        counters = self.world.bsuite_info(inner)
-        row = [steps, total, inner.time, gained, *(counters[name] for name in sorted(counters))]
-        here = ended & (np.asarray(log_episodes(self.episodes), np.int32) == episode)
-        rows = jnp.where(here[:, None], jnp.stack([x.astype(jnp.float32) for x in row])[None], state.rows)
-        return LogbookState(inner.time, inner, steps, episode, total, lost, gained, rows), reward, ended, info
+        corrected, episode_return = reward - state.lost, state.episode_return + reward
+        total = state.total_return + corrected
+        lost = (total - state.total_return) - corrected
+        counters = self.selected.bsuite_info(inner)
+        row = [steps, total, inner.time, episode_return, *(counters[name] for name in sorted(counters))]
+        is_row = ended & (np.asarray(log_episodes(self.episodes), np.int32) == episode)
+        rows = jnp.where(is_row[:, None], jnp.stack([x.astype(jnp.float32) for x in row])[None], state.rows)
+        return LogbookState(inner.time, inner, steps, episode, total, lost, episode_return, rows), reward, ended, info
 
     def observe(self, state: LogbookState) -> Observation:
-        """The observation of the world inside."""
-        return self.world.observe(state.inner)
+        """The observation of the inner environment."""
+        return self.selected.observe(state.inner)
 
     def carry_over(self, ended: LogbookState, fresh: LogbookState) -> LogbookState:
-        """The log and the counters go on."""
-        kept = {name: getattr(ended, name) for name in ("steps", "episode", "total_return", "lost", "rows")}
-        return fresh.replace(inner=self.world.carry_over(ended.inner, fresh.inner), **kept)
+        """Keep the log and the counters across the reset."""
+        fields = {name: getattr(ended, name) for name in ("steps", "episode", "total_return", "lost", "rows")}
+        return fresh.replace(inner=self.selected.carry_over(ended.inner, fresh.inner), **fields)
 
     def bsuite_info(self, state: LogbookState) -> dict[str, Float[Array, ""]]:
-        """That of the world inside."""
-        return self.world.bsuite_info(state.inner)
+        """The counters of the inner environment."""
+        return self.selected.bsuite_info(state.inner)
 
     def read(self, state: LogbookState, setting: Mapping[str, Any]) -> Log:
-        """The log in a concrete state, as scores take it. `setting` is the sweep's, of this id."""
+        """The log in a concrete (not traced) state, for `scores`. `setting` holds the fields of this id's setting."""
         names = (*GENERAL, *sorted(jax.eval_shape(self.bsuite_info, state)))
         episode = np.asarray(log_episodes(self.episodes))
         written = episode <= int(state.episode)
@@ -107,7 +111,7 @@ class Logbook(StatefulWrapper):
 
 
 def logbooks_in(tree: Any) -> list[State]:
-    """All logbook states in the state of an agent, wherever it keeps its worlds."""
+    """All logbook states in a pytree, such as an agent state that holds environment states."""
     return [x for x in jax.tree.leaves(tree, is_leaf=_is_logbook) if _is_logbook(x)]
 
 

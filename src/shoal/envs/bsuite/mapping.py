@@ -1,7 +1,8 @@
-"""bsuite's random boards, drawn from a mapping seed with NumPy's generator, as bsuite draws them.
+"""bsuite's random arrays, sampled from `mapping_seed` with NumPy's generator, as bsuite samples them.
 
-They are drawn on the host when a value is built, and kept in it beside their seed as a leaf of its tree: so worlds
-with different seeds may be stacked and stepped as one population, which a constant inside the program could not be.
+They are sampled on the host when an environment is constructed, and kept in it as a leaf of its pytree. So
+environments with different seeds can be stacked and stepped as one population; constants of the program could not
+differ between members.
 """
 
 from collections.abc import Callable
@@ -11,33 +12,35 @@ import numpy as np
 
 from shoal.core.struct import is_concrete
 
-MOST_SEEDS = 2**31  # as many as a whole number of 32 bits tells apart
+NUM_SEEDS = 2**31  # valid seeds are 0, ..., 2**31 - 1, the values of an int32
 
 
-def draw_boards(owner: Any, draw: Callable[[np.random.RandomState], np.ndarray]) -> np.ndarray:
-    """The board of `owner.mapping_seed`; for an array of seeds one for each, along leading axes.
+def sample_boards(owner: Any, sample: Callable[[np.random.RandomState], np.ndarray]) -> np.ndarray:
+    """The array that `sample` makes from `owner.mapping_seed`. An array of seeds gives an array for each, stacked.
 
-    Raises ValueError for a number that is no seed, TypeError for one that is being traced.
+    Raises ValueError for an invalid seed, and TypeError for a seed that JAX is tracing.
     """
     seed, name = owner.mapping_seed, type(owner).__name__
     if not is_concrete(seed):
         raise TypeError(
-            f"{name}.mapping_seed is read once, when the value is built, so it cannot be traced: build it outside "
-            f"`jit` and `vmap`, as in {name}(mapping_seed=np.arange(20))."
+            f"{name}.mapping_seed is read once, when the environment is constructed, so it cannot be traced: construct "
+            f"the environment outside `jit` and `vmap`, as in {name}(mapping_seed=np.arange(20))."
         )
     seeds = np.asarray(seed)
-    wrong = [x for x in np.ravel(seeds).tolist() if not (0 <= x < MOST_SEEDS and x == int(x))]
+    wrong = [x for x in np.ravel(seeds).tolist() if not (0 <= x < NUM_SEEDS and x == int(x))]
     if wrong:
-        raise ValueError(f"{name}.mapping_seed={wrong[0]} is no seed: give a whole number from 0 to 2**31 - 1.")
-    boards = [draw(np.random.RandomState(int(x))) for x in np.ravel(seeds)]
+        raise ValueError(
+            f"{name}.mapping_seed={wrong[0]} is not a valid seed: give a whole number from 0 to 2**31 - 1."
+        )
+    boards = [sample(np.random.RandomState(int(x))) for x in np.ravel(seeds)]
     return np.stack(boards).reshape(*seeds.shape, *boards[0].shape)
 
 
 def arm_order(random: np.random.RandomState, arms: int) -> np.ndarray:
-    """Which of the evenly spaced rewards each arm of the bandit gives."""
+    """The rank of the reward of each arm of the bandit, [arms]: a permutation of 0, ..., arms - 1."""
     return random.choice(range(arms), size=arms, replace=False)
 
 
 def action_board(random: np.random.RandomState, size: int) -> np.ndarray:
-    """Which action means right, cell by cell of the deep sea."""
+    """The action that means right in each cell of the deep sea, [size, size] of 0 and 1."""
     return random.binomial(1, 0.5, [size, size])

@@ -1,4 +1,4 @@
-"""Memory chain: see some bits, wait, then say the one that is asked for.
+"""Memory chain: observe some bits, wait, then repeat one of them.
 
 Source: bsuite 0.3.6 `environments/memory_chain.py`, step for step.
 """
@@ -23,33 +23,34 @@ LIT, DARK, HIDDEN, ASKED = (246, 196, 68), (58, 64, 90), (208, 212, 218), (214, 
 
 @struct
 class MemoryChainState(State):
-    """What is to be remembered, and what will be asked."""
+    """The bits, and the index of the bit that must be repeated."""
 
     context: Bool[Array, "bits"]
-    query: Int[Array, ""]
-    perfect: Int[Array, ""]  # episodes answered rightly so far
-    wrong: Int[Array, ""]
+    query: Int[Array, ""]  # index of the bit to repeat
+    perfect: Int[Array, ""]  # episodes with the right answer so far
+    wrong: Int[Array, ""]  # episodes with a wrong answer so far
 
 
 @experiment("memory_len", aliases={4: "MemoryChain-bsuite"}, num_bits=1)
 @experiment("memory_size", memory_length=2)
 @struct
 class MemoryChain(Task):
-    """The first observation shows `num_bits` random bits; after `memory_length` steps one of them must be repeated.
+    """The first observation shows `num_bits` random bits; after `memory_length` steps repeat one of them.
 
-    Action: Discrete(2); only the last one counts: the bit that was asked for.
+    Action: Discrete(2); only the last action counts: the value of the bit.
 
     Observation: Box(`num_bits` + 2), float32
 
     | i     | quantity                                                               | low | high         |
     |-------|------------------------------------------------------------------------|-----|--------------|
-    | 0     | share of `memory_length` that is left                                  | 0   | 1            |
-    | 1     | which bit is asked for; shown before the answer, 0 at all other times   | 0   | num_bits - 1 |
+    | 0     | the fraction of `memory_length` that is left                           | 0   | 1            |
+    | 1     | index of the bit to repeat, shown before the answer; 0 at all other times | 0   | num_bits - 1 |
     | 2 ... | the bits as -1 and 1; shown at the start, 0 at all other times          | -1  | 1            |
 
-    Every observation shows the time before the step that led to it, as in bsuite: the start is seen twice.
-    Reward: 0, and at the end 1 for the right bit, -1 for the wrong one.
-    Start: random bits, a random question.
+    As in bsuite, every observation shows the time before the step that led to it, so the first one occurs twice.
+
+    Reward: 0; on the last step 1 for the right bit, -1 for the wrong one.
+    Start: random bits, and a random index of the bit to repeat.
     End: terminated after `memory_length` + 1 steps.
     Differences from bsuite: the observation has shape (num_bits + 2,), not (1, num_bits + 2).
     `MemoryChain-bsuite` is `bsuite/memory_len/4`, which has gymnax's settings: length 5, one bit.
@@ -65,28 +66,28 @@ class MemoryChain(Task):
         check_range(self, "num_bits", low=1, whole=True)
 
     @property
-    def reset_every(self) -> int:  # type: ignore[override]  # it follows from the length
-        """Every episode has this many steps."""
+    def reset_every(self) -> int:  # type: ignore[override]  # depends on the length
+        """The number of steps of every episode (of the shortest one in a population)."""
         return shortest(self.memory_length, 1) + 1
 
     @property
     def longest_episode(self) -> int:
-        """Of the longest memory."""
+        """The number of steps of every episode (of the longest one in a population)."""
         return longest(self.memory_length, 100) + 1
 
     @property
     def observation_space(self) -> Box:
-        """Time, question, bits."""
+        """Time, index, bits."""
         bits = (1,) * self.num_bits
         return Box((0, 0, *(-bit for bit in bits)), (1, self.num_bits - 1, *bits), (self.num_bits + 2,))
 
     @property
     def action_space(self) -> Discrete:
-        """The answer."""
+        """The bit: 0 or 1."""
         return Discrete(2)
 
     def init(self, key: Key) -> MemoryChainState:
-        """Draw bits and question."""
+        """The first state: random bits and a random index."""
         k_bits, k_query = jax.random.split(key)
         context = jax.random.bernoulli(k_bits, 0.5, (self.num_bits,))
         query = jax.random.randint(k_query, (), 0, self.num_bits)
@@ -95,7 +96,7 @@ class MemoryChain(Task):
     def transition(
         self, state: MemoryChainState, action: Int[Array, ""], noise: None
     ) -> tuple[MemoryChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Wait, or answer."""
+        """Wait, or compare the answer with the bit on the last step."""
         del noise
         bits = jnp.arange(self.num_bits, dtype=jnp.int32)
         right = action.astype(jnp.bool_) == jnp.any(state.context & (bits == state.query))
@@ -108,7 +109,7 @@ class MemoryChain(Task):
         return state, reward, done, {}
 
     def observe(self, state: MemoryChainState) -> Float[Array, "D"]:
-        """Time, question and bits, each where it is shown."""
+        """Time, index and bits; index and bits are 0 when they are not shown."""
         shown = jnp.maximum(state.time - 1, 0)
         length = jnp.asarray(self.memory_length)
         left = (length - shown).astype(jnp.float32) / length.astype(jnp.float32)
@@ -117,11 +118,11 @@ class MemoryChain(Task):
         return jnp.concatenate([jnp.stack([left, query]), bits])
 
     def bsuite_info(self, state: MemoryChainState) -> dict[str, Float[Array, ""]]:
-        """Right answers, and 2 for every wrong one."""
+        """The number of right answers, and the regret: 2 for each wrong answer."""
         return {"total_perfect": as_real(state.perfect), "total_regret": 2.0 * as_real(state.wrong)}
 
     def render(self, state: MemoryChainState) -> UInt8[np.ndarray, "H W 3"]:
-        """The bits as lamps, gray while they are hidden, a red frame around the one asked for; below, the time."""
+        """The bits as lamps, gray while they are not shown; a red frame around the bit to repeat; the time below."""
         shown, length = max(int(state.time) - 1, 0), int(self.memory_length)
         columns = min(self.num_bits, 10)
         rows = -(-self.num_bits // columns)

@@ -1,4 +1,4 @@
-"""MNIST as a bandit: the handwritten digits come from files of your own; nothing is downloaded.
+"""MNIST as a bandit. The user provides MNIST's files; nothing is downloaded.
 
 Source: bsuite 0.3.6 `environments/mnist.py` and `utils/datasets.py`, step for step.
 """
@@ -28,20 +28,20 @@ SIDE = 28
 @experiment("mnist", aliases={0: "MNISTBandit-bsuite"})
 @struct
 class MNISTBandit(ImageBandit):
-    """Name the handwritten digit. The files are those of MNIST's training set, which you bring.
+    """Say which handwritten digit a picture shows. You provide the files of MNIST's training set.
 
     `path` is the folder that holds `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, each as it is or with
-    `.gz`; without it the environment variable `SHOAL_MNIST` is read. They are looked for when the first episode is set
-    up, before anything compiles; a folder without them raises ValueError.
+    `.gz`; if `path` is empty, the environment variable `SHOAL_MNIST` is used. The files are read when the first episode
+    is prepared, before anything is compiled; if they are missing, ValueError is raised.
 
     Action: Discrete(10); the digit.
 
     Observation: Box(28, 28), float32: the digit at the start, zeros after the answer. bsuite reads pixels above 127 as
-    negative numbers, so its pictures go from -0.502 to 0.498, and so do these; `signed=False` shows them as brightness,
-    from 0 to 1.
+    negative numbers, so its pictures range from -0.502 to 0.498, and so do these; with `signed=False` they are
+    brightness, from 0 to 1.
 
     Reward: 1 for the right digit, -1 for a wrong one.
-    Start: a uniform picture of the first `fraction` of the set.
+    Start: a uniformly random picture of the first `fraction` of the set.
     End: terminated after one step.
     Differences from bsuite: nothing is downloaded.
     """
@@ -55,16 +55,16 @@ class MNISTBandit(ImageBandit):
 
     @property
     def observation_space(self) -> Box:
-        """A picture."""
+        """A picture [28, 28]."""
         low, high = (-128, 127) if self.signed else (0, 255)
         return Box(np.float32(low) * PER_LEVEL, np.float32(high) * PER_LEVEL, (SIDE, SIDE))
 
     def data(self) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
-        """What the files hold. Raises ValueError where they are missing or are something else."""
+        """Pictures [N, 28, 28] and labels [N] of the files. Raises ValueError if a file is missing or not MNIST's."""
         folder = self.path or os.environ.get(VARIABLE, "")
         if not folder:
             raise ValueError(
-                f"MNISTBandit needs MNIST's training files: give path=..., or set {VARIABLE}, to the folder that holds "
+                f"MNISTBandit needs MNIST's training files: give path=..., or set {VARIABLE}, to the folder with "
                 f"{IMAGES}.gz and {LABELS}.gz. DigitsBandit-v0 needs no files."
             )
         images, labels = read_mnist(folder)
@@ -74,18 +74,18 @@ class MNISTBandit(ImageBandit):
         return first_of(folder, count)
 
     def shown(self, pixels: UInt8[Array, "H W"]) -> Float[Array, "H W"]:
-        """Pixels by 255, as signed bytes unless told otherwise."""
+        """Pixels divided by 255; with `signed`, pixels are read as int8 first."""
         numbers = jax.lax.bitcast_convert_type(pixels, jnp.int8) if self.signed else pixels
         return numbers.astype(jnp.float32) * PER_LEVEL
 
 
 @functools.cache
 def read_mnist(folder: str) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
-    """Pictures and labels of MNIST's training set. Raises ValueError where a file is missing or is none of MNIST's."""
+    """Pictures [N, 28, 28] and labels [N] in a folder. Raises ValueError if a file is missing or not MNIST's."""
     images, labels = _read_idx(folder, IMAGES, 3), _read_idx(folder, LABELS, 1)
     if images.shape[1:] != (SIDE, SIDE) or len(images) != len(labels) or not len(labels):
         raise ValueError(
-            f"the MNIST files in {folder} do not belong together: pictures {list(images.shape)}, labels "
+            f"the MNIST files in {folder} do not fit together: pictures {list(images.shape)}, labels "
             f"{list(labels.shape)}."
         )
     return images, labels
@@ -93,7 +93,7 @@ def read_mnist(folder: str) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarra
 
 @functools.cache
 def first_of(folder: str, count: int) -> tuple[UInt8[np.ndarray, "N H W"], UInt8[np.ndarray, "N"]]:
-    """The first pictures and labels: the same arrays for every asker, of which a program needs one copy only."""
+    """The first `count` pictures and labels. Cached: a program that uses them twice then holds one copy only."""
     images, labels = read_mnist(folder)
     return images[:count], labels[:count]
 

@@ -1,4 +1,4 @@
-"""bsuite's own mountain car: the classic one with the time in sight, and 1,000 steps to get up.
+"""bsuite's mountain car: the classic one with the time in the observation and 1,000 steps per episode.
 
 Source: Moore 1990; bsuite 0.3.6 `environments/mountain_car.py`, step for step.
 """
@@ -20,14 +20,14 @@ from shoal.envs.classic.mountain_car import MountainCar as ClassicMountainCar
 from shoal.envs.classic.mountain_car import MountainCarState as ClassicMountainCarState
 from shoal.envs.classic.mountain_car import draw, roll
 
-TRACK = ClassicMountainCar()  # of plain numbers: the same hill, engine and goal
+TRACK = ClassicMountainCar()  # constants of the classic environment, used unchanged
 
 
 @struct
 class MountainCarState(ClassicMountainCarState):
-    """Where the car is and how fast it goes, and the counter."""
+    """Position and velocity of the car, and bsuite's counter."""
 
-    steps: Int[Array, ""]  # of all episodes so far
+    steps: Int[Array, ""]  # in all episodes so far
 
 
 @experiment("mountain_car")
@@ -45,11 +45,11 @@ class BsuiteMountainCar(Task):
     | 1 | velocity              | -0.07 | 0.07 |
     | 2 | time / `episode_steps` | 0     | 1    |
 
-    Reward: -1 every step.
-    Start: position uniform in [-0.6, -0.4], at rest.
-    End: terminated at a position of at least 0.5, and after `episode_steps` steps.
+    Reward: -1 on every step.
+    Start: the position is uniform in [-0.6, -0.4], the velocity is 0.
+    End: terminated when the position is at least 0.5, and after `episode_steps` steps.
     Differences from bsuite: the observation has shape (3,), not (1, 3); the state is float32 (float64 under x64); its
-    `max_steps` is called `episode_steps`, since here `max_steps` truncates, and this one terminates.
+    `max_steps` is called `episode_steps`, since in shoal `max_steps` truncates, but this limit terminates.
     """
 
     reset_every: ClassVar[int] = 900
@@ -62,28 +62,28 @@ class BsuiteMountainCar(Task):
 
     @property
     def longest_episode(self) -> int:
-        """Until the time is over."""
+        """The step after which every episode ends."""
         return longest(self.episode_steps, 1000)
 
     @property
     def observation_space(self) -> Box:
-        """The edges of the track, the speed limit, and the time."""
+        """Positions on the track, velocities up to the largest speed, and the time."""
         return Box((-1.2, -0.07, 0), (0.6, 0.07, 1), (3,))
 
     @property
     def action_space(self) -> Discrete:
-        """Left, nothing, right."""
+        """Accelerate left, not at all, right."""
         return Discrete(3)
 
     def init(self, key: Key) -> MountainCarState:
-        """Somewhere near the valley's floor, at rest."""
+        """The first state: near the lowest point of the valley, at rest."""
         position = jax.random.uniform(key, minval=-0.6, maxval=-0.4)
         return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position), jnp.int32(0))
 
     def transition(
         self, state: MountainCarState, action: Int[Array, ""], noise: None
     ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Accelerate, roll, judge."""
+        """Accelerate and move the car one step; then compute termination and the counter."""
         del noise
         push = (action - 1).astype(state.velocity.dtype) * TRACK.force
         rolled = roll(TRACK, state, push)
@@ -97,9 +97,9 @@ class BsuiteMountainCar(Task):
         return jnp.stack([state.position.astype(jnp.float32), state.velocity.astype(jnp.float32), time])
 
     def bsuite_info(self, state: MountainCarState) -> dict[str, Float[Array, ""]]:
-        """All rewards."""
+        """The sum of all rewards."""
         return {"raw_return": -as_real(state.steps)}
 
     def render(self, state: MountainCarState) -> UInt8[np.ndarray, "400 600 3"]:
-        """The valley, the car and the flag."""
+        """The valley, the car, and a flag at the goal."""
         return draw(TRACK, state)

@@ -1,4 +1,4 @@
-"""bsuite's noise experiments: another world's reward with normal noise on it."""
+"""bsuite's noise experiments: a wrapper that adds normal noise to the reward."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ from shoal.envs.checks import check_range
 @wrapped_experiment("mountain_car_noise", "mountain_car")
 @struct
 class RewardNoise(TaskWrapper):
-    """Another world, `env`, whose reward has normal noise of standard deviation `noise_scale` added to it.
+    """The environment `env` with normal noise of standard deviation `noise_scale` added to the reward.
 
-    `env` is a value or a registered name. The counters stay those of the world inside: regret without the noise.
-    Noise: (a standard normal number, the noise of the world inside).
+    `env` is an environment or a registered id. bsuite's counters are those of the inner environment: without the noise.
+    Noise: (a standard normal number, the noise of the inner environment).
     Source: bsuite 0.3.6 `utils/wrappers.py`, RewardNoise.
     """
 
@@ -33,14 +33,14 @@ class RewardNoise(TaskWrapper):
         check_range(self, "noise_scale", low=0)
 
     def noise(self, key: Key) -> tuple[Float[Array, ""], Any]:
-        """Ours, and that of the world inside."""
+        """(A standard normal number, the noise of the inner environment)."""
         k_own, k_inner = jax.random.split(key)
         return jax.random.normal(k_own), self.env.noise(k_inner)
 
     def transition(
         self, state: State, action: Any, noise: tuple[Float[Array, ""], Any]
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The dynamics inside, and a reward that is off."""
+        """One step of the inner environment, with noise added to the reward."""
         own, inner = noise
         state, reward, terminated, info = self.env.transition(state, action, inner)
         return state, (reward + self.noise_scale * own).astype(reward.dtype), terminated, info

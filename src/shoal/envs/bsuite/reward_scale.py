@@ -1,4 +1,4 @@
-"""bsuite's scale experiments: another world's reward times a number."""
+"""bsuite's scale experiments: a wrapper that multiplies the reward by a constant."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from shoal.envs.checks import check_range
 @wrapped_experiment("mountain_car_scale", "mountain_car")
 @struct
 class RewardScale(TaskWrapper):
-    """Another world, `env`, whose reward is multiplied by `reward_scale`.
+    """The environment `env` with its reward multiplied by `reward_scale`.
 
-    `env` is a value or a registered name. The counters stay those of the world inside: regret on the old scale.
+    `env` is an environment or a registered id. bsuite's counters are those of the inner environment: not scaled.
     Source: bsuite 0.3.6 `utils/wrappers.py`, RewardScale.
     """
 
@@ -32,6 +32,6 @@ class RewardScale(TaskWrapper):
     def transition(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The dynamics inside, and a reward of another size."""
+        """One step of the inner environment, with the reward scaled."""
         state, reward, terminated, info = self.env.transition(state, action, noise)
         return state, (reward * self.reward_scale).astype(reward.dtype), terminated, info

@@ -1,4 +1,4 @@
-"""bsuite's scores: one number from 0 to 1 for each experiment, and their means by tag. Pure functions of logs.
+"""bsuite's scores: a number from 0 to 1 for each experiment, and the mean of each tag. Pure functions of logs.
 
 Source: bsuite 0.3.6, `experiments/*/analysis.py`, `experiments/summary_analysis.py` and `utils/plotting.py`.
 """
@@ -12,26 +12,26 @@ from shoal.envs.bsuite.experiments import EXPERIMENTS
 
 TAGS = ("basic", "credit_assignment", "exploration", "generalization", "memory", "noise", "scale")
 LOG_RATIOS = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
-FORGIVENESS = 100  # episodes of the deep sea beyond 2 ** size
+EXTRA_EPISODES = 100  # a deep sea must be solved before episode 2 ** size + this
 
 
 class Log(NamedTuple):
-    """What one id wrote: a row at each logged episode, episodes increasing.
+    """The log of one id: one row per logged episode, in increasing order.
 
-    Columns are `episode`, `total_return`, and the counters of the world's `bsuite_info`.
+    `columns` maps `episode`, `total_return` and the counters of `bsuite_info` to arrays [rows].
     """
 
     setting: Mapping[str, Any]
     columns: Mapping[str, np.ndarray]
 
     def first(self, episodes: float) -> "Log":
-        """The rows up to an episode."""
-        kept = self.columns["episode"] <= episodes
-        return Log(self.setting, {name: column[kept] for name, column in self.columns.items()})
+        """The rows up to episode number `episodes`."""
+        rows = self.columns["episode"] <= episodes
+        return Log(self.setting, {name: column[rows] for name, column in self.columns.items()})
 
     @property
     def episode(self) -> np.ndarray:
-        """The episodes that were logged."""
+        """The numbers of the logged episodes."""
         return self.columns["episode"]
 
 
@@ -46,9 +46,10 @@ def log_episodes(last: int) -> list[int]:
 
 
 def score(experiment: str, logs: Logs) -> float:
-    """An experiment's score, as bsuite's. Raises ValueError without logs or for an unknown experiment.
+    """The score of an experiment, equal to bsuite's. Raises ValueError without logs or for an unknown experiment.
 
-    Unfinished runs are scored at the last episode that any of them has reached, by those that have, as in bsuite.
+    For unfinished runs, as in bsuite: the score is computed at the last episode that any id has reached, from the ids
+    that have reached it.
     """
     if experiment not in SCORES:
         raise ValueError(f"experiment {experiment!r} has no score. bsuite has: {', '.join(SCORES)}.")
@@ -58,38 +59,38 @@ def score(experiment: str, logs: Logs) -> float:
 
 
 def finished(experiment: str, logs: Logs) -> bool:
-    """Whether every id of a log has played as many episodes as bsuite asks for."""
+    """Whether every log has as many episodes as bsuite requires."""
     return all(len(log.episode) and log.episode[-1] >= EXPERIMENTS[experiment].episodes for log in logs)
 
 
 def tag_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """The mean score of the experiments with each tag: the radar's axes.
+    """The mean score of the experiments with each tag: the axes of bsuite's radar plot.
 
-    NaN for a tag of which none was run. A score that is NaN (MNIST's, before its last episodes) does not count.
+    A tag without scores gets NaN. Scores that are NaN (MNIST's, before its last episodes) are left out.
     """
-    known = {name: s for name, s in scores.items() if not np.isnan(s)}
-    found = {tag: [s for name, s in known.items() if tag in EXPERIMENTS[name].tags] for tag in TAGS}
+    valid = {name: s for name, s in scores.items() if not np.isnan(s)}
+    found = {tag: [s for name, s in valid.items() if tag in EXPERIMENTS[name].tags] for tag in TAGS}
     return {tag: float(np.mean(values)) if values else float("nan") for tag, values in found.items()}
 
 
-# The parts that scores are made of.
+# Functions that several scores use.
 
 
 def _last_mean(logs: Logs, column: Callable[[Log], np.ndarray], episodes: int) -> tuple[float, float]:
-    """(mean of a column over the logs that reach the last common episode, that episode)."""
+    """(mean of a column at the last logged episode, at most `episodes`; the number of that episode)."""
     last = min(max(log.episode[-1] for log in logs), episodes)
     values = [column(log)[log.episode == last] for log in logs]
     return float(np.mean(np.concatenate(values))), float(last)
 
 
 def _regret_score(logs: Logs, regret: Callable[[Log], np.ndarray], base: float, episodes: int) -> float:
-    """1 without regret, 0 with as much as `base` an episode."""
+    """1 without regret, 0 for a regret of `base` per episode or more."""
     total, last = _last_mean(logs, regret, episodes)
     return float(np.clip((base - total / last) / base, 0, 1))
 
 
-def _by(logs: Logs, field: str) -> list[list[Log]]:
-    """Logs gathered by one of their settings."""
+def _grouped_by(logs: Logs, field: str) -> list[list[Log]]:
+    """Logs grouped by the value of one field of their settings."""
     groups: dict[Any, list[Log]] = {}
     for log in logs:
         groups.setdefault(log.setting[field], []).append(log)
@@ -101,24 +102,24 @@ def _column(name: str) -> Callable[[Log], np.ndarray]:
 
 
 def _over_scales(inner: Callable[[Logs], float], field: str) -> Callable[[Logs], float]:
-    """Half the mean over scales, half that mean less a standard deviation."""
+    """Half the mean score over scales, plus half (the mean minus the standard deviation over scales)."""
 
     def scaled(logs: Logs) -> float:
-        scores = [inner(group) for group in _by(logs, field)]
+        scores = [inner(group) for group in _grouped_by(logs, field)]
         mean = np.mean(scores)
         return 0.5 * float(np.clip(mean, 0, 1) + np.clip(mean - np.std(scores), 0, 1))
 
     return scaled
 
 
-def _share_below(column: Callable[[Log], np.ndarray], field: str, limit: float) -> Callable[[Logs], float]:
-    """How many of the values of a setting keep a column's mean by episode below a limit."""
+def _fraction_below(column: Callable[[Log], np.ndarray], field: str, limit: float) -> Callable[[Logs], float]:
+    """The fraction of the values of `field` for which the mean of a column per episode is below a limit."""
 
-    def share(logs: Logs) -> float:
-        means = (_last_mean(group, column, 10_000) for group in _by(logs, field))
+    def fraction(logs: Logs) -> float:
+        means = (_last_mean(group, column, 10_000) for group in _grouped_by(logs, field))
         return float(np.mean([total / last < limit for total, last in means]))
 
-    return share
+    return fraction
 
 
 # The experiments.
@@ -133,7 +134,7 @@ def _catch(logs: Logs) -> float:
 
 
 def _mnist(logs: Logs) -> float:
-    """Half regret, half the accuracy between the logged rows of the last tenth of the episodes."""
+    """Half the regret score, half the accuracy in the last tenth of the episodes."""
     accuracy = [
         0.5 * (2 - np.diff(log.columns["total_regret"]) / np.diff(log.episode))[log.episode[1:] > 9_000] for log in logs
     ]
@@ -145,20 +146,22 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _cartpole(logs: Logs) -> float:
-    """Half regret, half the share of ids with one episode above 500."""
+    """Half the regret score, half the fraction of ids with an episode above 500."""
     logs = [log.first(1_000) for log in logs]
     regret = _regret_score(logs, lambda log: 1_000 * log.episode - log.columns["raw_return"], 1_000, 1_000)
     return 0.5 * (regret + float(np.mean([np.max(log.columns["best_episode"]) > 500 for log in logs])))
 
 
 def _swingup(logs: Logs) -> float:
-    """The mean over heights of half regret, half whether one episode was above 100."""
+    """The mean over heights of: half the regret score, half the fraction of ids with an episode above 100."""
 
-    def one(group: Logs) -> float:
+    def height_score(group: Logs) -> float:
         regret = _regret_score(group, lambda log: 700 * log.episode - log.columns["total_return"], 700, 1_000)
         return 0.5 * (regret + float(np.mean([np.max(log.columns["best_episode"]) > 100 for log in group])))
 
-    return float(np.mean([one(group) for group in _by([log.first(1_000) for log in logs], "height_threshold")]))
+    return float(
+        np.mean([height_score(group) for group in _grouped_by([log.first(1_000) for log in logs], "height_threshold")])
+    )
 
 
 def _mountain_car(logs: Logs) -> float:
@@ -171,25 +174,28 @@ def _discounting_chain(logs: Logs) -> float:
 
 
 def _deep_sea(threshold: float, patience: int) -> Callable[[Logs], float]:
-    """The share of sizes solved before 2 ** size + 100 episodes: few bad episodes, after some patience."""
+    """The fraction of sizes that are solved before episode 2 ** size + 100.
+
+    Solved: at some logged episode from number `patience` on, the fraction of bad episodes is below `threshold`.
+    """
 
     def solved(group: Logs) -> bool:
         episode, bad = (
             np.concatenate([log.columns[name] for log in group]) for name in ("episode", "total_bad_episodes")
         )
         good = (episode >= patience) & (episode <= 10_000) & (bad / np.maximum(episode, 1) < threshold)
-        return bool(good.any() and episode[good].min() < 2 ** float(group[0].setting["size"]) + FORGIVENESS)
+        return bool(good.any() and episode[good].min() < 2 ** float(group[0].setting["size"]) + EXTRA_EPISODES)
 
-    def share(logs: Logs) -> float:
-        groups = _by([log for log in logs if log.episode[-1] >= patience], "size")
+    def fraction(logs: Logs) -> float:
+        groups = _grouped_by([log for log in logs if log.episode[-1] >= patience], "size")
         return float(np.mean([solved(group) for group in groups])) if groups else 0.0
 
-    return share
+    return fraction
 
 
 def _memory(field: str) -> Callable[[Logs], float]:
-    """The share of settings with fewer than three quarters of the mistakes of guessing."""
-    return _share_below(lambda log: 2 * (log.episode - log.columns["total_perfect"]), field, 0.75)
+    """The fraction of settings with fewer than three quarters of the mistakes of a random policy."""
+    return _fraction_below(lambda log: 2 * (log.episode - log.columns["total_perfect"]), field, 0.75)
 
 
 SCORES: Mapping[str, Callable[[Logs], float]] = {
@@ -214,6 +220,6 @@ SCORES: Mapping[str, Callable[[Logs], float]] = {
     "mountain_car": _mountain_car,
     "mountain_car_noise": _over_scales(_mountain_car, "noise_scale"),
     "mountain_car_scale": _over_scales(_mountain_car, "reward_scale"),
-    "umbrella_distract": _share_below(_column("total_regret"), "n_distractor", 0.5),
-    "umbrella_length": _share_below(_column("total_regret"), "chain_length", 0.5),
+    "umbrella_distract": _fraction_below(_column("total_regret"), "n_distractor", 0.5),
+    "umbrella_length": _fraction_below(_column("total_regret"), "chain_length", 0.5),
 }

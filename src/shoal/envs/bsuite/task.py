@@ -1,4 +1,4 @@
-"""What every bsuite world has besides the contract: counters that outlive episodes, and a longest episode."""
+"""The base class of bsuite's environments: counters that are kept across episodes, and the length of an episode."""
 
 import abc
 from typing import Any, ClassVar
@@ -13,47 +13,47 @@ from shoal.core.struct import is_concrete, struct
 
 @struct
 class Task(Env):
-    """A bsuite world. Its counters are whole numbers in the state, so that they stay exact over any run.
+    """A bsuite environment. Its counters are integers in the environment state, so they stay exact in long runs.
 
-    Like all bsuite worlds it ends by itself: an episode that runs out of time is terminated, with discount 0, and
-    never truncated.
+    As in bsuite, episodes are never truncated: an episode that reaches its time limit is terminated, with discount 0.
     """
 
-    # The fields of the state that survive a reset: what bsuite keeps on the environment object.
+    # The fields of the state that a reset keeps. bsuite holds them as attributes of the environment object.
     COUNTERS: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def bsuite_info(self, state: State) -> dict[str, Float[Array, ""]]:
-        """What bsuite logs and scores, counted since the very first episode."""
+        """The counters that bsuite logs and scores, summed over all episodes so far."""
 
     @property
     @abc.abstractmethod
     def longest_episode(self) -> int:
-        """After how many steps an episode is over at the latest."""
+        """The largest number of steps of an episode."""
 
     def carry_over(self, ended: Any, fresh: Any) -> Any:
-        """The counters go on."""
+        """Keep the counters across the reset."""
         return fresh.replace(**{name: getattr(ended, name) for name in self.COUNTERS})
 
 
 def shortest(number: Any, otherwise: int) -> int:
-    """The smallest of a field's numbers; `otherwise` where it is being traced."""
+    """The smallest value of a field (over a population); `otherwise` while JAX is tracing it."""
     return int(np.min(np.asarray(number))) if is_concrete(number) else otherwise
 
 
 def longest(number: Any, otherwise: int) -> int:
-    """The largest of a field's numbers; `otherwise` where it is being traced."""
+    """The largest value of a field (over a population); `otherwise` while JAX is tracing it."""
     return int(np.max(np.asarray(number))) if is_concrete(number) else otherwise
 
 
 def cells(count: int, beyond: int = 0) -> np.ndarray:
-    """The numbers of a board's cells, row by row, in the smallest type that also holds `beyond` more.
+    """The indices 0, ..., count - 1 of a board's cells, row by row, in the smallest dtype for count + beyond - 1.
 
-    Comparing all of them in one row makes vectors of the whole board; comparing rows and columns, of a row at most.
+    One comparison with all indices is vectorized over the whole board; comparing rows and columns apart is vectorized
+    over one row at most.
     """
     return np.arange(count, dtype=np.int8 if count + beyond <= 128 else np.int16)
 
 
 def as_real(count: Any) -> Float[Array, ""]:
-    """A counter as a float32."""
+    """A counter as float32."""
     return jax.numpy.asarray(count, jax.numpy.float32)

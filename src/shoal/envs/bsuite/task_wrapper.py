@@ -1,4 +1,4 @@
-"""What bsuite's wrappers share: a world inside that may be given by name, whose counters they pass on."""
+"""The base class of bsuite's wrappers: the inner environment may be given by its id; its counters are passed on."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from shoal.core.wrappers.base import Wrapper
 
 @struct
 class TaskWrapper(Wrapper):
-    """A wrapper around a bsuite world. `env` is a value or a registered name, so that a preset can hold it unbuilt."""
+    """A wrapper around a bsuite environment. `env` is an environment, or a registered id, which is made when needed."""
 
     env: Any = "bsuite/bandit/0"
 
@@ -21,18 +21,20 @@ class TaskWrapper(Wrapper):
             object.__setattr__(self, "env", make(self.env))
         if not hasattr(self.env, "bsuite_info"):
             kind = type(self.env).__name__
-            raise TypeError(f"{type(self).__name__} keeps the counters of a bsuite world, which {kind} does not have.")
+            raise TypeError(
+                f"{type(self).__name__} needs the counters of a bsuite environment, which {kind} does not have."
+            )
 
     @property
     def max_steps(self) -> Number | None:
-        """The time limit of the world inside; a world that is still a name is not asked yet."""
+        """The time limit of the inner environment; None while `env` is still an id."""
         return None if isinstance(self.env, str) else self.env.max_steps
 
     @property
     def longest_episode(self) -> int:
-        """That of the world inside."""
+        """As in the inner environment."""
         return self.env.longest_episode
 
     def bsuite_info(self, state: State) -> dict[str, Float[Array, ""]]:
-        """That of the world inside."""
+        """As in the inner environment."""
         return self.env.bsuite_info(state)

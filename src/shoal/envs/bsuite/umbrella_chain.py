@@ -1,4 +1,4 @@
-"""Umbrella chain: take an umbrella or leave it; whether that was right shows only at the end of the day.
+"""Umbrella chain: take an umbrella or not; only the reward at the end depends on it.
 
 Source: bsuite 0.3.6 `environments/umbrella_chain.py`, step for step.
 """
@@ -24,35 +24,36 @@ CANOPY, HANDLE, PERSON, STREET, DONE = (200, 60, 70), (90, 70, 60), (50, 55, 70)
 
 @struct
 class UmbrellaChainState(State):
-    """The forecast, the umbrella, and what else there is to look at."""
+    """Whether an umbrella is needed, whether it was taken, and the distractors."""
 
     need: Bool[Array, ""]
     has: Bool[Array, ""]
-    distractors: UInt32[Array, "W"]  # 32 bits to a word
-    wrong: Int[Array, ""]  # episodes that ended badly so far
+    distractors: UInt32[Array, "W"]  # random bits, 32 per word
+    wrong: Int[Array, ""]  # episodes with the wrong choice so far
 
 
 @experiment("umbrella_distract", chain_length=20)
 @experiment("umbrella_length", aliases={9: "UmbrellaChain-bsuite"})
 @struct
 class UmbrellaChain(Task):
-    """The first action takes an umbrella or leaves it. Only after `chain_length` steps it is seen if it was needed.
+    """The first action takes an umbrella or not. After `chain_length` steps the reward says whether it was right.
 
-    Action: Discrete(2); the first one takes the umbrella (1) or leaves it (0), all others do nothing.
+    Action: Discrete(2); the first action takes the umbrella (1) or not (0), all later actions do nothing.
 
     Observation: Box(3 + `n_distractor`), float32
 
     | i     | quantity                                | low | high |
     |-------|-----------------------------------------|-----|------|
     | 0     | whether an umbrella is needed            | 0   | 1    |
-    | 1     | whether there is one                     | 0   | 1    |
-    | 2     | share of `chain_length` that is left     | 0   | 1    |
-    | 3 ... | coins thrown anew in every step          | 0   | 1    |
+    | 1     | whether the umbrella was taken           | 0   | 1    |
+    | 2     | fraction of `chain_length` that is left  | 0   | 1    |
+    | 3 ... | distractors: random bits, new every step | 0   | 1    |
 
-    Reward: at the end 1 if there was an umbrella exactly if it was needed, else -1; before that a coin, -1 or 1.
-    Start: need, umbrella and distractors are coins; the first action replaces the umbrella.
+    Reward: on the last step 1 if the choice was right (an umbrella if and only if it is needed), else -1; on all other
+    steps -1 or 1 at random.
+    Start: need, umbrella and distractors are random bits; the first action replaces the umbrella bit.
     End: terminated after `chain_length` steps.
-    Noise: the words of coins, `n_distractor` for the distractors and one for the reward.
+    Noise: `n_distractor` + 1 random bits, in words of 32: the distractors, then one bit for the reward.
     Differences from bsuite: the observation has shape (3 + n_distractor,), not (1, 3 + n_distractor).
     `UmbrellaChain-bsuite` is `bsuite/umbrella_length/9`: gymnax's length of 10, with bsuite's 20 distractors instead of
     gymnax's none.
@@ -68,44 +69,44 @@ class UmbrellaChain(Task):
         check_range(self, "n_distractor", low=0, high=10_000, whole=True)
 
     @property
-    def reset_every(self) -> int:  # type: ignore[override]  # it follows from the length
-        """Every episode has this many steps."""
+    def reset_every(self) -> int:  # type: ignore[override]  # depends on the length
+        """The number of steps of every episode (of the shortest one in a population)."""
         return shortest(self.chain_length, 1)
 
     @property
     def longest_episode(self) -> int:
-        """Of the longest chain."""
+        """The number of steps of every episode (of the longest one in a population)."""
         return longest(self.chain_length, 100)
 
     @property
     def optimal_return(self) -> int:
-        """On average: the coins before the end add up to nothing."""
+        """The expected return of the right choice: the random rewards before the end have mean 0."""
         return 1
 
     @property
     def observation_space(self) -> Box:
-        """Everything is a share or a coin."""
+        """Fractions and bits."""
         return Box(0, 1, (3 + self.n_distractor,))
 
     @property
     def action_space(self) -> Discrete:
-        """Leave it, take it."""
+        """Do not take the umbrella, take it."""
         return Discrete(2)
 
     def init(self, key: Key) -> UmbrellaChainState:
-        """Throw all coins."""
+        """The first state: all bits are random."""
         k_weather, k_distractors = jax.random.split(key)
         need, has = jax.random.bernoulli(k_weather, 0.5, (2,))
         return UmbrellaChainState(jnp.int32(0), need, has, self.noise(k_distractors), jnp.int32(0))
 
     def noise(self, key: Key) -> UInt32[Array, "W"]:
-        """A bit for every distractor, then one for the reward."""
+        """A random bit for every distractor, then one for the reward, in words of 32 bits."""
         return jax.random.bits(key, (self.n_distractor // 32 + 1,), jnp.uint32)
 
     def transition(
         self, state: UmbrellaChainState, action: Int[Array, ""], noise: UInt32[Array, "W"]
     ) -> tuple[UmbrellaChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Take it at first, walk on, get wet or not."""
+        """Apply the choice on the first step; on the last step reward it; on all others give a random reward."""
         has = jnp.where(state.time == 1, action.astype(jnp.bool_), state.has)
         done, right = state.time >= self.chain_length, has == state.need
         coin = (noise[-1] >> np.uint32(self.n_distractor % 32)) & np.uint32(1)
@@ -124,11 +125,11 @@ class UmbrellaChain(Task):
         return jnp.concatenate([plain, ((words >> (bit % 32)) & np.uint32(1)).astype(jnp.float32)])
 
     def bsuite_info(self, state: UmbrellaChainState) -> dict[str, Float[Array, ""]]:
-        """A wrong choice is a regret of 2."""
+        """The regret: 2 for each wrong choice."""
         return {"total_regret": 2.0 * as_real(state.wrong)}
 
     def render(self, state: UmbrellaChainState) -> UInt8[np.ndarray, "240 480 3"]:
-        """Someone walking down a street, with an umbrella or without, under rain or sun; coins above, time below."""
+        """A person on a street, with an umbrella or without, in rain or sun; distractors above, the time below."""
         need, has, length = bool(state.need), bool(state.has), int(self.chain_length)
         canvas = Canvas(480, 240, window=(0, 240, 480, 0), background=GRAY_SKY if need else BLUE_SKY)
         walked = 50 + 380 * int(state.time) / length
