@@ -1,8 +1,8 @@
-"""Probes: worlds so small that the right answer is known by hand, one for each way in which a learner can be wrong.
+"""Probes: environments so small that the right values can be computed by hand. Each one tests one part of an agent.
 
-An agent that cannot solve a probe is broken in what that probe adds to the ones before it. Each class states its
-hand-computed values under the best policy; `g` is the discount. Observations are float32 vectors unless said otherwise;
-a few probes count them instead (`Discrete`), for learners with a table.
+If an agent solves the probes before a given one but not that one, the error is in the part which that probe adds. The
+class docstrings state the values under the best policy; g is the discount. Observations are float32 vectors unless
+stated otherwise; a few probes have `Discrete` observations, for tabular agents.
 """
 
 from typing import Any
@@ -20,42 +20,42 @@ from shoal.core.struct import Number, static, struct
 Outcome = tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Any]]
 
 
-class Blind(Env):
-    """A probe with nothing to see: the observation is always zero, and the state is the time."""
+class ZeroObservation(Env):
+    """The base class of probes whose observation is always zero. The state holds the time only."""
 
     @property
     def observation_space(self) -> Box:
-        """Zero."""
+        """One constant, 0."""
         return Box(0.0, 0.0, (1,))
 
     def init(self, key: Key) -> State:
-        """Always the same."""
+        """The first state is always the same."""
         del key
         return State(jnp.int32(0))
 
     def observe(self, state: State) -> Float[Array, "1"]:
-        """Nothing."""
+        """Zero."""
         del state
         return jnp.zeros((1,), jnp.float32)
 
 
 @struct
 class CueState(State):
-    """A fair coin, tossed at the start of the episode."""
+    """A fair coin, tossed at the start of the episode: true for heads."""
 
     cue: Bool[Array, ""]
 
 
-class Cued(Env):
-    """A probe that shows the toss of a fair coin: the observation is 1 for heads, -1 for tails."""
+class CoinObservation(Env):
+    """The base class of probes that show the toss of a fair coin: the observation is 1 for heads, -1 for tails."""
 
     @property
     def observation_space(self) -> Box:
-        """Heads or tails."""
+        """1 for heads, -1 for tails."""
         return Box(-1.0, 1.0, (1,))
 
     def init(self, key: Key) -> CueState:
-        """Toss."""
+        """The first state: toss the coin."""
         return CueState(jnp.int32(0), jax.random.bernoulli(key))
 
     def observe(self, state: CueState) -> Float[Array, "1"]:
@@ -65,8 +65,8 @@ class Cued(Env):
 
 @env("Probe-ConstantReward-v0")
 @struct
-class ConstantReward(Blind):
-    """Probe 1: one step, reward 1 whatever is done. Adds: the value function is fitted at all.
+class ConstantReward(ZeroObservation):
+    """Probe 1: one step, reward 1 for every action. Adds: the value function is fitted.
 
     V = 1.
     """
@@ -77,15 +77,15 @@ class ConstantReward(Blind):
         return Discrete(2)
 
     def transition(self, state: State, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay and end."""
+        """Reward 1; the episode ends."""
         del action, noise
         return _end(state, jnp.float32(1))
 
 
 @env("Probe-ObservationReward-v0")
 @struct
-class ObservationReward(Cued):
-    """Probe 2: one step, the reward is the observation. Adds: the value depends on what is seen.
+class ObservationReward(CoinObservation):
+    """Probe 2: one step, the reward is the observation. Adds: the value depends on the observation.
 
     V(1) = 1, V(-1) = -1.
     """
@@ -96,7 +96,7 @@ class ObservationReward(Cued):
         return Discrete(2)
 
     def transition(self, state: CueState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay the toss and end."""
+        """The reward is the toss; the episode ends."""
         del action, noise
         return _end(state, _sign(state.cue))
 
@@ -104,14 +104,14 @@ class ObservationReward(Cued):
 @env("Probe-DiscountedReward-v0")
 @struct
 class DiscountedReward(Env):
-    """Probe 3: two steps, rewards 0 and 1; the observation is the time. Adds: values go back in time, discounted.
+    """Probe 3: two steps, rewards 0 and 1; the observation is the time. Adds: bootstrapping with a discount.
 
-    V(0) = g, V(1) = 1. The observation after the end is 2; nothing should ever value it.
+    V(0) = g, V(1) = 1. The final observation is 2; its value should not be used.
     """
 
     @property
     def observation_space(self) -> Box:
-        """The time."""
+        """The time, from 0 to 2."""
         return Box(0.0, 2.0, (1,))
 
     @property
@@ -120,56 +120,57 @@ class DiscountedReward(Env):
         return Discrete(2)
 
     def init(self, key: Key) -> State:
-        """Always the same."""
+        """The first state is always the same."""
         del key
         return State(jnp.int32(0))
 
     def transition(self, state: State, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay on the second step, and end with it."""
+        """Reward 1 on the second step, which ends the episode."""
         del action, noise
         is_last = state.time >= 2
         return state, is_last.astype(jnp.float32), is_last, {}
 
     def observe(self, state: State) -> Float[Array, "1"]:
-        """Steps taken."""
+        """The time, at most 2."""
         return jnp.minimum(state.time, 2).astype(jnp.float32)[None]
 
 
 @env("Probe-ActionReward-v0")
 @struct
-class ActionReward(Blind):
-    """Probe 4: one step, action 1 earns 1, action 0 costs 1. Adds: the policy improves.
+class ActionReward(ZeroObservation):
+    """Probe 4: one step, reward 1 for action 1 and -1 for action 0. Adds: the policy improves.
 
     V = 1; Q(0) = -1, Q(1) = 1. A random policy gets 0.
     """
 
     @property
     def action_space(self) -> Discrete:
-        """Wrong and right."""
+        """0 is wrong, 1 is right."""
         return Discrete(2)
 
     def transition(self, state: State, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay for the action and end."""
+        """Reward the action; the episode ends."""
         del noise
         return _end(state, _sign(action == 1))
 
 
 @env("Probe-MatchingAction-v0")
 @struct
-class MatchingAction(Cued):
-    """Probe 5: one step, 1 for the action that matches the toss, -1 for the other. Adds: the policy depends on what is
-    seen, and no batch is out of order.
+class MatchingAction(CoinObservation):
+    """Probe 5: one step, reward 1 for the action that matches the toss, else -1.
+
+    Adds: the policy depends on the observation, and observations, actions and rewards of a batch are aligned.
 
     V = 1; Q(1, 1) = Q(-1, 0) = 1, Q(1, 0) = Q(-1, 1) = -1. A random or constant policy gets 0.
     """
 
     @property
     def action_space(self) -> Discrete:
-        """Tails and heads."""
+        """0 is tails, 1 is heads."""
         return Discrete(2)
 
     def transition(self, state: CueState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay for a match and end."""
+        """Reward the match; the episode ends."""
         del noise
         return _end(state, _sign((action == 1) == state.cue))
 
@@ -179,13 +180,13 @@ class MatchingAction(Cued):
 @env("Probe-CountedTimeLimit-v0", observation="index")
 @struct
 class Horizon(Env):
-    """Probe 6 and its twin: reward 1 every step, five steps; the observation is a clock: 0, 0.2, ... 0.8, and 0 again.
+    """Probe 6, in two variants: five steps with reward 1; the observation is a clock: 0, 0.2, ... 0.8, and 0 again.
 
-    TimeLimit is cut off after `max_steps` but never terminates, so the value must look past the cut:
+    Probe-TimeLimit is truncated after `max_steps` and never terminates, so the value must bootstrap at the truncation:
         V = 1 / (1 - g) at every step (10 for g = 0.9).
-    Termination ends for good after `terminates_after` steps:
-        V(t / 5) = (1 - g^(5 - t)) / (1 - g), so 4.0951 at first and 1 before the last step for g = 0.9.
-    With `observation="index"`, as in CountedTimeLimit, the clock is Discrete(5): 0, 1, ... 4, and 0 again.
+    Probe-Termination terminates after `terminates_after` steps:
+        V(t / 5) = (1 - g^(5 - t)) / (1 - g), so for g = 0.9 it is 4.0951 at the start and 1 before the last step.
+    With `observation="index"`, as in Probe-CountedTimeLimit, the clock is Discrete(5): 0, 1, ... 4, and 0 again.
     """
 
     max_steps: Number | None = 5
@@ -194,7 +195,7 @@ class Horizon(Env):
 
     @property
     def observation_space(self) -> Box | Discrete:
-        """The clock."""
+        """The clock: a number from 0 to 1, or Discrete(5)."""
         return Box(0.0, 1.0, (1,)) if self.observation == "number" else Discrete(5)
 
     @property
@@ -203,28 +204,29 @@ class Horizon(Env):
         return Discrete(2)
 
     def init(self, key: Key) -> State:
-        """Always the same."""
+        """The first state is always the same."""
         del key
         return State(jnp.int32(0))
 
     def transition(self, state: State, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay, and perhaps end."""
+        """Reward 1; terminate after `terminates_after` steps."""
         del action, noise
-        ends = jnp.bool_(False) if self.terminates_after is None else state.time >= self.terminates_after
-        return state, jnp.float32(1), ends, {}
+        terminated = jnp.bool_(False) if self.terminates_after is None else state.time >= self.terminates_after
+        return state, jnp.float32(1), terminated, {}
 
     def observe(self, state: State) -> Float[Array, "1"] | Int[Array, ""]:
-        """Fifths of a turn; the end looks like the start, so that its value is one the agent has learned."""
+        """The time modulo 5. The final observation equals the first one, so the agent has learned its value."""
         return ((state.time % 5).astype(jnp.float32) / 5)[None] if self.observation == "number" else state.time % 5
 
 
 @env("Probe-Memory-v0")
 @struct
 class Memory(Env):
-    """Probe 7: a toss shown at the start only, and asked for `delay` steps later. For recurrent agents.
+    """Probe 7, for recurrent agents: a toss is shown at the start only; `delay` steps later the action must match it.
 
-    Observation: the toss (1 or -1) at first, then 0; and whether the answer is due (0 or 1).
-    Reward: 0 until the answer is due, then 1 for the action that matches the toss, -1 for the other; then it ends.
+    Observation: Box(2), float32: the toss (1 or -1) at the start, then 0; and 1 when the action must match, else 0.
+    Reward: 0; on the last step 1 for the action that matches the toss, -1 for the other.
+    End: terminated after `delay` + 1 steps.
 
     V = g^delay at the start. An agent without memory gets 0 on average.
     """
@@ -233,91 +235,94 @@ class Memory(Env):
 
     @property
     def observation_space(self) -> Box:
-        """The toss, and whether to answer."""
+        """The toss, and whether the action must match it now."""
         return Box((-1.0, 0.0), (1.0, 1.0), (2,))
 
     @property
     def action_space(self) -> Discrete:
-        """Tails and heads."""
+        """0 is tails, 1 is heads."""
         return Discrete(2)
 
     def init(self, key: Key) -> CueState:
-        """Toss."""
+        """The first state: toss the coin."""
         return CueState(jnp.int32(0), jax.random.bernoulli(key))
 
     def transition(self, state: CueState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Judge the answer when it is due."""
+        """On the last step, reward the match; the episode ends."""
         del noise
-        answers = state.time > self.delay
-        return state, jnp.where(answers, _sign((action == 1) == state.cue), 0.0), answers, {}
+        is_last = state.time > self.delay
+        return state, jnp.where(is_last, _sign((action == 1) == state.cue), 0.0), is_last, {}
 
     def observe(self, state: CueState) -> Float[Array, "2"]:
-        """The toss at first, the question at last."""
+        """The toss at the start, else 0; and whether the action must match it now."""
         shown = jnp.where(state.time == 0, _sign(state.cue), 0.0)
         return jnp.stack([shown, (state.time >= self.delay).astype(jnp.float32)])
 
 
 @env("Probe-ContinuousAction-v0")
 @struct
-class ContinuousAction(Blind):
-    """Probe 8, twin of 4: one step, reward 1 - (action - 0.5)^2. Adds: a policy over numbers improves.
+class ContinuousAction(ZeroObservation):
+    """Probe 8, probe 4 with a continuous action: one step, reward 1 - (action - 0.5)^2. Adds: continuous policies.
 
     The best action is 0.5; V = 1. A uniform policy gets 1 - 0.25 - 1/3 = 5/12.
     """
 
     @property
     def action_space(self) -> Box:
-        """A number."""
+        """One number."""
         return Box(-1.0, 1.0, (1,))
 
     def transition(self, state: State, action: Float[Array, "1"], noise: None) -> Outcome:
-        """Pay for being close and end."""
+        """The reward is 1 minus the squared distance; the episode ends."""
         del noise
         return _end(state, 1 - (action[0] - 0.5) ** 2)
 
 
 @env("Probe-ContinuousMatching-v0")
 @struct
-class ContinuousMatching(Cued):
-    """Probe 8, twin of 5: one step, reward 1 - (action - target)^2; the target is 0.5 for heads, -0.5 for tails.
+class ContinuousMatching(CoinObservation):
+    """Probe 8, probe 5 with a continuous action: one step, reward 1 - (action - target)^2.
+
+    The target is 0.5 for heads, -0.5 for tails.
 
     The best action is half the observation; V = 1. The best constant action, 0, gets 0.75.
     """
 
     @property
     def action_space(self) -> Box:
-        """A number."""
+        """One number."""
         return Box(-1.0, 1.0, (1,))
 
     def transition(self, state: CueState, action: Float[Array, "1"], noise: None) -> Outcome:
-        """Pay for being close and end."""
+        """The reward is 1 minus the squared distance; the episode ends."""
         del noise
         return _end(state, 1 - (action[0] - 0.5 * _sign(state.cue)) ** 2)
 
 
 @env("Probe-MultiDiscrete-v0")
 @struct
-class TwoDials(Cued):
-    """Two dials with 2 and 3 settings: one step, reward 1 when both are right, else 0. Heads: (1, 2); tails: (0, 0).
+class TwoDials(CoinObservation):
+    """One step with two actions, of 2 and 3 values: reward 1 if both are right, else 0.
 
-    V = 1. A uniform policy gets 1/6, one with a single dial right 1/3 or 1/2.
+    The right actions are (1, 2) for heads, and (0, 0) for tails. The observation is the toss, 1 or -1.
+    V = 1. A uniform policy gets 1/6; a policy that has learned one of the two actions gets 1/3 or 1/2.
     """
 
     @property
     def action_space(self) -> MultiDiscrete:
-        """A setting for each dial."""
+        """Two actions, of 2 and 3 values."""
         return MultiDiscrete((2, 3))
 
     def transition(self, state: CueState, action: Int[Array, "2"], noise: None) -> Outcome:
-        """Pay when both are right and end."""
+        """Reward 1 if both actions are right; the episode ends."""
         del noise
-        right = jnp.where(state.cue, (action[0] == 1) & (action[1] == 2), (action[0] == 0) & (action[1] == 0))
-        return _end(state, right)
+        is_right = jnp.where(state.cue, (action[0] == 1) & (action[1] == 2), (action[0] == 0) & (action[1] == 0))
+        return _end(state, is_right)
 
 
 @struct
 class LampState(State):
-    """Where the lamp is."""
+    """The position of the lit pixel."""
 
     row: Int[Array, ""]
     column: Int[Array, ""]
@@ -326,64 +331,64 @@ class LampState(State):
 @env("Probe-Image-v0")
 @struct
 class Lamp(Env):
-    """One lit pixel in a dark image: one step, 1 for naming the half it is in (0 left, 1 right), -1 for the other.
+    """An image with one lit pixel: one step, reward 1 for the half that the pixel is in (0 left, 1 right), else -1.
 
-    Observation: uint8 [10, 10, 1], 255 at the lamp and 0 elsewhere; the lamp is anywhere, uniformly.
+    Observation: Box(10, 10, 1), uint8: 255 at the lit pixel, 0 elsewhere. Its position is uniformly random.
 
     V = 1. A random or constant policy gets 0.
     """
 
     @property
     def observation_space(self) -> Box:
-        """A gray image."""
+        """An image with one channel."""
         return Box(0, 255, (10, 10, 1), np.uint8)
 
     @property
     def action_space(self) -> Discrete:
-        """Left and right."""
+        """0 is left, 1 is right."""
         return Discrete(2)
 
     def init(self, key: Key) -> LampState:
-        """Hang the lamp."""
+        """The first state: a random pixel."""
         row, column = jax.random.randint(key, (2,), 0, 10, jnp.int32)
         return LampState(jnp.int32(0), row, column)
 
     def transition(self, state: LampState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay for the right half and end."""
+        """Reward the right half; the episode ends."""
         del noise
         return _end(state, _sign((action == 1) == (state.column >= 5)))
 
     def observe(self, state: LampState) -> UInt8[Array, "10 10 1"]:
-        """Light it."""
-        place = jnp.arange(10, dtype=jnp.int32)
-        is_lamp = (place == state.row)[:, None] & (place == state.column)[None, :]
+        """The image [10, 10, 1]."""
+        index = jnp.arange(10, dtype=jnp.int32)
+        is_lamp = (index == state.row)[:, None] & (index == state.column)[None, :]
         return jnp.where(is_lamp, 255, 0).astype(jnp.uint8)[:, :, None]
 
 
 @env("Probe-CountedMatching-v0")
 @struct
 class CountedMatching(Env):
-    """Twin of 5 with a counted observation: 1 for heads, 0 for tails; one step, 1 for naming it, -1 otherwise.
+    """Probe 5 with a `Discrete` observation: 1 for heads, 0 for tails; reward 1 for the same action, else -1.
 
     V = 1; Q(s, s) = 1, Q(s, 1 - s) = -1. A random or constant policy gets 0.
     """
 
     @property
     def observation_space(self) -> Discrete:
-        """Tails and heads."""
+        """0 is tails, 1 is heads."""
         return Discrete(2)
 
     @property
     def action_space(self) -> Discrete:
-        """Tails and heads."""
+        """0 is tails, 1 is heads."""
         return Discrete(2)
 
     def init(self, key: Key) -> CueState:
-        """Toss."""
+        """The first state: toss the coin."""
         return CueState(jnp.int32(0), jax.random.bernoulli(key))
 
     def transition(self, state: CueState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Pay for a match and end."""
+        """Reward the match; the episode ends."""
         del noise
         return _end(state, _sign((action == 1) == state.cue))
 
@@ -394,7 +399,7 @@ class CountedMatching(Env):
 
 @struct
 class ChainState(State):
-    """Which of the cells one is in; one more than the last is the end."""
+    """The cell of the agent, 0 to 3; 4 is the end."""
 
     cell: Int[Array, ""]
 
@@ -402,19 +407,22 @@ class ChainState(State):
 @env("Probe-Chain-v0")
 @struct
 class Chain(Env):
-    """Four cells in a row, from left to right: action 1 goes right, action 0 left (from the first cell, nowhere).
+    """Four cells in a row: action 1 goes right, action 0 goes left (in the first cell, it stays).
 
-    Observation: Discrete(5), the cell; 4 is beyond the last, where it ends with reward 1. All other rewards are 0. Adds
-    to 3: the value depends on what is done, and only one way of doing it leads there.
+    Observation: Discrete(5), the cell; 4 is the end, to the right of the last cell.
+    Reward: 1 on reaching the end, else 0.
+    Start: in cell 0.
+    End: terminated at the end.
+    Adds to probe 3: the value depends on the policy, and only one policy is the best.
 
-    V(s) = g^(3 - s), so 0.729 at first for g = 0.9; Q(s, 0) = g V(max(s - 1, 0)). The best policy takes four steps.
+    V(s) = g^(3 - s), so 0.729 at the start for g = 0.9; Q(s, 0) = g V(max(s - 1, 0)). The best policy takes four steps.
     """
 
     max_steps: Number | None = None
 
     @property
     def observation_space(self) -> Discrete:
-        """The cells, and the end."""
+        """Four cells and the end."""
         return Discrete(5)
 
     @property
@@ -423,12 +431,12 @@ class Chain(Env):
         return Discrete(2)
 
     def init(self, key: Key) -> ChainState:
-        """In the first cell."""
+        """The first state: in cell 0."""
         del key
         return ChainState(jnp.int32(0), jnp.int32(0))
 
     def transition(self, state: ChainState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Walk."""
+        """Move one cell; reward 1 at the end."""
         del noise
         cell = jnp.clip(state.cell + jnp.where(action == 1, 1, -1), 0, 4)
         return state.replace(cell=cell), (cell == 4).astype(jnp.float32), cell == 4, {}
@@ -440,7 +448,7 @@ class Chain(Env):
 
 @struct
 class ForkState(State):
-    """0 at the fork, 1 on the way around, 2 at the end."""
+    """`place` is 0 at the fork, 1 after action 0, 2 at the end."""
 
     place: Int[Array, ""]
 
@@ -448,37 +456,38 @@ class ForkState(State):
 @env("Probe-Mask-v0")
 @struct
 class Fork(Env):
-    """A fork where some actions are forbidden: 1 ends with reward -1; 0, for nothing, leads on to where only 2 is
-    allowed, which ends with reward -2. A forbidden action would earn 5 and end. Adds: masks count, also in targets.
+    """A fork with an action mask. Adds: masked actions are neither chosen nor used in the target of a Q-value.
 
-    Observation: Discrete(3), the place; 2 is the end.
-
-    V(0) = -1, V(1) = -2; Q(0, 0) = -2 g. Whoever thinks that in place 1 there are other actions, of which nobody ever
-    learns that they are bad, goes there.
+    Observation: Discrete(3), the position: 0 at the fork, 1 after action 0, 2 at the end.
+    Action: Discrete(3). In position 0, action 0 leads to position 1 with reward 0, action 1 ends with reward -1, and
+    action 2 is forbidden. In position 1 only action 2 is allowed; it ends with reward -2. A forbidden action would end
+    with reward 5.
+    V(0) = -1, V(1) = -2; Q(0, 0) = -2 g. An agent whose target at position 1 uses forbidden actions never corrects
+    their Q-values, so it overestimates Q(0, 0) and chooses action 0.
     """
 
     @property
     def observation_space(self) -> Discrete:
-        """The places."""
+        """Three positions."""
         return Discrete(3)
 
     @property
     def action_space(self) -> Discrete:
-        """On, out, and the only one there."""
+        """Go on, end, and the only action of position 1."""
         return Discrete(3)
 
     def action_mask(self, state: ForkState) -> Bool[Array, "3"]:
-        """On or out at first, then only 2."""
+        """Actions 0 and 1 in position 0, only action 2 in position 1, all at the end."""
         is_only = jnp.arange(3, dtype=jnp.int32) == 2
         return jnp.where(state.place == 0, ~is_only, jnp.where(state.place == 1, is_only, True))
 
     def init(self, key: Key) -> ForkState:
-        """At the fork."""
+        """The first state: position 0."""
         del key
         return ForkState(jnp.int32(0), jnp.int32(0))
 
     def transition(self, state: ForkState, action: Int[Array, ""], noise: None) -> Outcome:
-        """Go on, or pay and end."""
+        """Go to position 1, or end with the reward of the action."""
         del noise
         is_allowed = self.action_mask(state)[action]
         goes_on = is_allowed & (action == 0)
@@ -486,7 +495,7 @@ class Fork(Env):
         return state.replace(place=jnp.where(goes_on, jnp.int32(1), jnp.int32(2))), reward, ~goes_on, {}
 
     def observe(self, state: ForkState) -> Int[Array, ""]:
-        """The place."""
+        """The position."""
         return state.place
 
 

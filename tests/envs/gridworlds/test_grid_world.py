@@ -69,8 +69,8 @@ def test_worlds_of_a_population_have_goals_of_their_own():
         ({"goal_row": np.array([0, 9])}, "goal_row=9 is out of range"),
         ({"goal_row": 7, "goal_column": 11}, "start and goal are both in row 7, column 11"),
         ({"rows": 1, "columns": 1}, "start and goal are both in row 0, column 0"),
-        ({"random_start": True, "goal_row": 4, "goal_column": 3}, "may be drawn as the random start"),
-        ({"random_start": True, "start_row": 5}, "start_row and start_column change nothing under random_start=True"),
+        ({"random_start": True, "goal_row": 4, "goal_column": 3}, "may be the random start"),
+        ({"random_start": True, "start_row": 5}, "start_row and start_column have no effect with random_start=True"),
         ({"observation": "pixels"}, "Choose 'position' or 'index'"),
     ],
 )

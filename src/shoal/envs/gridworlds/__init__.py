@@ -1,1 +1,1 @@
-"""Small worlds of articles about learning in JAX: a grid with a goal, and a wall with doors."""
+"""Small grid worlds from articles about reinforcement learning in JAX: a grid with a goal, and a wall with gaps."""

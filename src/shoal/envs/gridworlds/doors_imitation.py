@@ -1,4 +1,4 @@
-"""DoorsImitation: through a gap in the wall to a goal that cannot be seen, but that an expert would know.
+"""DoorsImitation: walk through a gap in the wall to a goal that is not observed, but follows from the start.
 
 Source: Yasin Yousif, "Hands-On Imitation Learning: From Behavior Cloning to Multi-Modal Imitation Learning" (2024), and
 its code (engyasin/ilsurvey): `Doors`.
@@ -18,49 +18,49 @@ from shoal.envs.gridworlds.doors import (
     ACTIONS,
     GOAL_COLOR,
     WALKER,
-    at,
+    cell_mask,
     check_doors,
     distance,
     in_wall,
+    neighbor,
     random_column,
-    walked,
+    select,
     wall_mask,
     wall_picture,
-    where,
 )
 
-WALL, FREE, AGENT, START = np.int8(-1), np.int8(0), np.int8(1), np.int8(2)  # what an observation shows of a cell
+WALL, FREE, AGENT, START = np.int8(-1), np.int8(0), np.int8(1), np.int8(2)  # values of a cell in an observation
 START_COLOR = (235, 200, 90)
 
 
 @struct
 class DoorsImitationState(State):
-    """Where one stands, and where one started."""
+    """Row and column of the agent, and the column of its first cell (in the last row)."""
 
     row: UInt8[Array, ""]
     column: UInt8[Array, ""]
     start_column: UInt8[Array, ""]
-    is_marked: Bool[Array, ""]  # the mark on the first cell, which it is forbidden to enter again
+    is_marked: Bool[Array, ""]  # whether the first cell is still marked; a marked cell cannot be entered
 
 
 @env("DoorsImitation-v0")
 @struct
 class DoorsImitation(Env):
-    """Walk from the last row to the mirrored place in the first, through one of the gaps in the wall between them.
+    """Walk from the last row to the mirrored column of the first row, through one of the gaps in the wall between them.
 
     Action: Discrete(5); 0 stay, 1 right, 2 down, 3 left, 4 up. Walls and borders stop a move.
 
-    Observation: Box(-1, 2), int8, one number a cell, row by row: -1 wall, 0 free, 1 oneself, 2 the cell that one
-    started from. The goal is not shown; the mark on the start tells where it is.
+    Observation: Box(`rows` x `columns`), int8, from -1 to 2; the cells row by row: -1 wall, 0 free, 1 agent, 2 the mark
+    on the first cell. The goal is not shown; its column follows from that of the mark.
 
-    Reward: the distance to the goal (straight, in cells) before the step, less that after it: whatever the way, an
-    episode adds up to the distance at its start less that at its end.
-    Start: in the last row, in a uniform column c; the goal is in column `columns` - 1 - c of the first row.
-    End: truncated after `max_steps` (32), never terminated: an expert who is at the goal stays there.
+    Reward: the Euclidean distance to the goal, in cells, before the step minus the distance after it. The return of an
+    episode is the distance at the start minus the distance at the end.
+    Start: in the last row, in a uniformly random column c; the goal is in column `columns` - 1 - c of the first row.
+    End: truncated after `max_steps` (32), never terminated: an expert that has reached the goal stays there.
     The wall is row `rows // 2`; its gaps are in columns g - 1, 2g - 1, ... with g = `columns // doors`.
-    The mark is the article's: at first it hides oneself; it blocks like a wall once one has left it; and it vanishes
-    when the first action does not lead away.
-    Differences from the code of the article: the observation's floats hold whole numbers, so they are int8 here.
+    The mark works as in the article: at the start it hides the agent; after the agent has left, it blocks like a wall;
+    and it is removed if the first action does not leave the cell.
+    Differences from the code of the article: the observation is int8 (there: whole numbers as floats).
     """
 
     reset_every: ClassVar[int] = 32
@@ -80,48 +80,48 @@ class DoorsImitation(Env):
 
     @property
     def observation_space(self) -> Box:
-        """Wall, free, oneself, start."""
+        """One value from -1 to 2 for each cell."""
         return Box(-1, 2, (self.rows * self.columns,), np.int8)
 
     @property
     def action_space(self) -> Discrete:
-        """Stay, or four directions."""
+        """Stay, or one of four directions."""
         return Discrete(len(ACTIONS))
 
     def init(self, key: Key) -> DoorsImitationState:
-        """On a marked cell of the last row."""
+        """The first state: in a random column of the last row, on a marked cell."""
         column = random_column(key, self.columns)
         return DoorsImitationState(jnp.int32(0), jnp.uint8(self.rows - 1), column, column, jnp.bool_(True))
 
     def transition(
         self, state: DoorsImitationState, action: Integer[Array, ""], noise: None
     ) -> tuple[DoorsImitationState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """Walk, unless there is a wall or the mark."""
+        """Move one cell unless a wall or the mark is there; then compute the reward."""
         del noise
-        here = state.row, state.column
-        there = walked(here, action, (self.rows, self.columns))
-        on_mark = state.is_marked & (there[0] == self.rows - 1) & (there[1] == state.start_column)
-        blocked = on_mark | in_wall(there, self.rows // 2, self.gaps)
-        there = where(blocked, here, there)
+        cell = state.row, state.column
+        next_cell = neighbor(cell, action, (self.rows, self.columns))
+        on_mark = state.is_marked & (next_cell[0] == self.rows - 1) & (next_cell[1] == state.start_column)
+        blocked = on_mark | in_wall(next_cell, self.rows // 2, self.gaps)
+        next_cell = select(blocked, cell, next_cell)
         goal_column = self.goal_column(state)
-        reward = distance(here, goal_column) - distance(there, goal_column)
+        reward = distance(cell, goal_column) - distance(next_cell, goal_column)
         is_marked = state.is_marked & ((state.time > 1) | ~blocked)
-        return state.replace(row=there[0], column=there[1], is_marked=is_marked), reward, jnp.bool_(False), {}
+        return state.replace(row=next_cell[0], column=next_cell[1], is_marked=is_marked), reward, jnp.bool_(False), {}
 
     def observe(self, state: DoorsImitationState) -> Int8[Array, "RC"]:
-        """The grid from above."""
+        """All cells, row by row: [rows x columns]."""
         shape = self.rows, self.columns
         grid = jnp.asarray(np.where(wall_mask(shape, self.gaps), WALL, FREE))
-        grid = jnp.where(at((state.row, state.column), shape), AGENT, grid)
-        start = at((jnp.uint8(self.rows - 1), state.start_column), shape)
+        grid = jnp.where(cell_mask((state.row, state.column), shape), AGENT, grid)
+        start = cell_mask((jnp.uint8(self.rows - 1), state.start_column), shape)
         return jnp.where(start & state.is_marked, START, grid)
 
     def goal_column(self, state: DoorsImitationState) -> UInt8[Array, ""]:
-        """The column of the goal, which no observation shows."""
+        """The column of the goal. It is not observed."""
         return jnp.uint8(self.columns - 1) - state.start_column
 
     def render(self, state: DoorsImitationState) -> UInt8[np.ndarray, "H W 3"]:
-        """The wall, the mark, oneself, and a pale flag on the goal that agents do not see."""
+        """The wall, the mark, the agent, and a flag at the goal, which is not observed."""
         board = wall_picture((self.rows, self.columns), self.gaps)
         board.flag((0, int(self.goal_column(state))), GOAL_COLOR)
         if state.is_marked:

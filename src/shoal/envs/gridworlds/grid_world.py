@@ -20,13 +20,13 @@ from shoal.envs.checks import check_range
 from shoal.envs.gridworlds.moves import LONGEST, moved
 
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))  # right, down, left, up: (rows down, columns right)
-STARTS_FROM = 3  # row and column of the first cell that a random start may be
+MIN_START = 3  # the smallest row and column of a random start
 GROUND, GOAL, WALKER = (245, 245, 240), (60, 160, 90), (50, 100, 190)
 
 
 @struct
 class GridWorldState(State):
-    """Where one stands."""
+    """The cell of the agent."""
 
     row: UInt8[Array, ""]
     column: UInt8[Array, ""]
@@ -35,19 +35,19 @@ class GridWorldState(State):
 @env("GridWorld-v0")
 @struct
 class GridWorld(Env):
-    """Walk to the goal in an empty grid: 18 steps from corner to corner of the article's 8 x 12 cells.
+    """Walk to the goal in an empty grid. In the 8 x 12 cells of the article it is 18 steps from corner to corner.
 
     Action: Discrete(4); 0 right, 1 down, 2 left, 3 up. Borders stop a move.
 
-    Observation: MultiDiscrete(rows, columns), uint8; row and column of where one stands. With `observation="index"`
-    Discrete(rows x columns), row x columns + column, for agents with a table.
+    Observation: MultiDiscrete(rows, columns), uint8; row and column of the agent. With `observation="index"`
+    Discrete(rows x columns), row x columns + column, for tabular agents.
 
     Reward: 1 on the step that reaches the goal, otherwise 0.
-    Start: in the cell (`start_row`, `start_column`), by default the last one; with `random_start` uniform among the
-    cells from row 3 and column 3 on.
-    End: terminated at the goal. There is no time limit, and a random walk takes some 600 steps.
-    Differences from the article: the reward is a float; an episode's end does not move the observation to the next
-    start, so a learner may, and should, leave the value after the goal out.
+    Start: in the cell (`start_row`, `start_column`), by default the last cell; with `random_start` a uniformly random
+    cell with row >= 3 and column >= 3.
+    End: terminated at the goal. By default there is no time limit; a random policy needs about 600 steps.
+    Differences from the article: the reward is a float; the final observation shows the goal, not the start of the next
+    episode.
     """
 
     reset_every: ClassVar[int] = 300
@@ -58,70 +58,70 @@ class GridWorld(Env):
     observation: str = static("position", choices=("position", "index"))
     goal_row: Number = 0
     goal_column: Number = 0
-    start_row: Number | None = None  # the last one, where none is given
-    start_column: Number | None = None  # the last one, where none is given
+    start_row: Number | None = None  # None: the last row
+    start_column: Number | None = None  # None: the last column
     max_steps: Number | None = None
 
     def __post_init__(self) -> None:
-        least = STARTS_FROM + 1 if self.random_start else 1
-        for size, *places in (("rows", "goal_row", "start_row"), ("columns", "goal_column", "start_column")):
+        least = MIN_START + 1 if self.random_start else 1
+        for size, *cell_fields in (("rows", "goal_row", "start_row"), ("columns", "goal_column", "start_column")):
             check_range(self, size, low=least, high=LONGEST, whole=True)
-            for place in places:
-                check_range(self, place, low=0, high=getattr(self, size) - 1, whole=True)
+            for field in cell_fields:
+                check_range(self, field, low=0, high=getattr(self, size) - 1, whole=True)
         if self.random_start and (self.start_row is not None or self.start_column is not None):
-            raise ValueError("start_row and start_column change nothing under random_start=True: leave them out.")
+            raise ValueError("start_row and start_column have no effect with random_start=True: leave them out.")
         self._check_goal()
         if self.observation not in ("position", "index"):
             raise ValueError(f"observation={self.observation!r} is unknown. Choose 'position' or 'index'.")
 
     @property
     def start(self) -> tuple[Number, Number]:
-        """Row and column of the start that is not random."""
+        """Row and column of the start without `random_start`."""
         row, column = self.start_row, self.start_column
         return (self.rows - 1 if row is None else row), (self.columns - 1 if column is None else column)
 
     @property
     def observation_space(self) -> MultiDiscrete | Discrete:
-        """All cells."""
+        """(Row, column), or the index of the cell."""
         if self.observation == "index":
             return Discrete(self.rows * self.columns, self._index_dtype)
         return MultiDiscrete((self.rows, self.columns), np.uint8)
 
     @property
     def action_space(self) -> Discrete:
-        """Four directions."""
+        """One of four directions."""
         return Discrete(len(MOVES))
 
     def init(self, key: Key) -> GridWorldState:
-        """At the start."""
+        """The first state: the agent at the start."""
         row, column = self.start
         if self.random_start:
             k_row, k_column = jax.random.split(key)
-            row = jax.random.randint(k_row, (), STARTS_FROM, self.rows)
-            column = jax.random.randint(k_column, (), STARTS_FROM, self.columns)
+            row = jax.random.randint(k_row, (), MIN_START, self.rows)
+            column = jax.random.randint(k_column, (), MIN_START, self.columns)
         return GridWorldState(jnp.int32(0), jnp.asarray(row, jnp.uint8), jnp.asarray(column, jnp.uint8))
 
     def transition(
         self, state: GridWorldState, action: Integer[Array, ""], noise: None
     ) -> tuple[GridWorldState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """Walk."""
+        """Move one cell; then compute reward and termination."""
         del noise
         right, down, left, up = (action == number for number in range(len(MOVES)))
         row = moved(state.row, down, up, self.rows)
         column = moved(state.column, right, left, self.columns)
-        goal_row, goal_column = (jnp.asarray(place, jnp.uint8) for place in (self.goal_row, self.goal_column))
-        arrived = (row == goal_row) & (column == goal_column)
-        return state.replace(row=row, column=column), arrived.astype(jnp.float32), arrived, {}
+        goal_row, goal_column = (jnp.asarray(field, jnp.uint8) for field in (self.goal_row, self.goal_column))
+        at_goal = (row == goal_row) & (column == goal_column)
+        return state.replace(row=row, column=column), at_goal.astype(jnp.float32), at_goal, {}
 
     def observe(self, state: GridWorldState) -> UInt[Array, "..."]:
-        """The position."""
+        """Row and column [2], or the index of the cell."""
         if self.observation == "index":
-            wide = self._index_dtype
-            return state.row.astype(wide) * wide.type(self.columns) + state.column.astype(wide)
+            dtype = self._index_dtype
+            return state.row.astype(dtype) * dtype.type(self.columns) + state.column.astype(dtype)
         return jnp.stack([state.row, state.column])
 
     def render(self, state: GridWorldState) -> UInt8[np.ndarray, "H W 3"]:
-        """The grid, a flag on the goal, and oneself."""
+        """The grid, a flag at the goal, and the agent."""
         board = Board(self.rows, self.columns, ground=GROUND)
         board.tile((int(self.goal_row), int(self.goal_column)), GOAL, 0.04)
         board.flag((int(self.goal_row), int(self.goal_column)), WHITE)
@@ -130,12 +130,12 @@ class GridWorld(Env):
 
     def _check_goal(self) -> None:
         goal = (self.goal_row, self.goal_column)
-        if not all(is_concrete(place) for place in (*goal, *self.start)):
+        if not all(is_concrete(field) for field in (*goal, *self.start)):
             return
-        if self.random_start and np.any((np.asarray(goal[0]) >= STARTS_FROM) & (np.asarray(goal[1]) >= STARTS_FROM)):
+        if self.random_start and np.any((np.asarray(goal[0]) >= MIN_START) & (np.asarray(goal[1]) >= MIN_START)):
             raise ValueError(
-                f"the goal in row {goal[0]}, column {goal[1]} may be drawn as the random start, which lies from row "
-                f"{STARTS_FROM} and column {STARTS_FROM} on: put the goal above or to the left of that."
+                f"the goal in row {goal[0]}, column {goal[1]} may be the random start, which has row and column of at "
+                f"least {MIN_START}: choose a goal above or to the left of that."
             )
         same = (np.asarray(goal[0]) == np.asarray(self.start[0])) & (np.asarray(goal[1]) == np.asarray(self.start[1]))
         if not self.random_start and np.any(same):
