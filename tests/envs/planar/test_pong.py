@@ -149,16 +149,16 @@ def test_the_agent_sees_paddles_the_ball_and_where_it_was():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"paddle_half_height": 0}, "is no game"),
-        ({"height": 5}, "is no game"),
-        ({"width": 4}, "is no game"),
+        ({"paddle_half_height": 0}, "is not possible"),
+        ({"height": 5}, "is not possible"),
+        ({"width": 4}, "is not possible"),
         ({"opponent_skill": 1.5}, "opponent_skill=1.5 is out of range"),
         ({"ball_x_speed": 0.0}, "ball_x_speed=0.0 is out of range"),
         ({"ball_max_y_speed": 20.0}, "ball_max_y_speed=20.0 is out of range"),
         ({"paddle_speed": -1.0}, "paddle_speed=-1.0 is out of range"),
         ({"points": 0}, "points=0 is out of range"),
         ({"points": 1.5}, "points=1.5 is out of range: give a whole number"),
-        ({"width": 11_000}, "at most 1,000 pixels either way"),
+        ({"width": 11_000}, "at most 1,000 pixels in width and height"),
     ],
 )
 def test_what_cannot_be_is_refused(fields, words):

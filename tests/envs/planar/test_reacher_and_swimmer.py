@@ -99,14 +99,14 @@ def test_names_of_gymnax_are_found():
 @pytest.mark.parametrize(
     ("cls", "fields", "words"),
     [
-        (PlanarReacher, {"num_joints": 0}, "num_joints=0 is no arm"),
+        (PlanarReacher, {"num_joints": 0}, "num_joints=0 is too small"),
         (PlanarReacher, {"goal_x": 1.0}, "needs both goal_x and goal_y"),
         (PlanarReacher, {"goal_x": 1.5, "goal_y": 1.5}, r"goal \(1.5, 1.5\) is out of reach: 2 joints"),
         (PlanarReacher, {"goal_x": float("nan"), "goal_y": 1.5}, "out of reach"),
         (PlanarReacher, {"dt": float("nan")}, "dt=nan is out of range: give a finite number above 0"),
         (PlanarReacher, {"torque_scale": float("inf")}, "torque_scale=inf is out of range"),
         (PlanarSwimmer, {"dt": -0.05}, "dt=-0.05 is out of range: give a finite number above 0"),
-        (PlanarSwimmer, {"num_urchins": -1}, "num_urchins=-1 is no number"),
+        (PlanarSwimmer, {"num_urchins": -1}, "num_urchins=-1 is too small"),
         (PlanarSwimmer, {"goal_y": 1.0}, "needs both goal_x and goal_y"),
         (PlanarSwimmer, {"goal_x": float("inf"), "goal_y": 1.0}, "goal_x=inf is out of range"),
     ],

@@ -1,5 +1,6 @@
-"""Worlds for learning to learn: bandits, mazes, rooms and a point, each with something that differs between tasks.
+"""Environments for meta-learning: bandits, mazes, rooms and a point robot, each a distribution of tasks.
 
-What differs (arms, a goal) is drawn at the start of an episode, or given as plain fields: then `Randomize` draws it for
-every episode, `vmap` over environment values gives every member its own, and `Trials` plays several episodes of one.
+What differs between tasks (the arms or a goal) is sampled at the start of each episode, or set as fields. With fields,
+`Randomize` samples them for every episode, `vmap` over environments gives every member a task of its own, and `Trials`
+plays several episodes of one task.
 """

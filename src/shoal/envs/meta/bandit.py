@@ -1,4 +1,4 @@
-"""What multi-armed bandits share: pull an arm, be paid, pull again while time lasts."""
+"""The base class of multi-armed bandits whose episodes have many pulls."""
 
 import abc
 from typing import Any, ClassVar
@@ -17,27 +17,27 @@ from shoal.envs.meta.picture import AGENT_COLOR, GOAL_COLOR, GRAY, WALL_COLOR
 
 @struct
 class BanditState(State):
-    """What each arm pays on average, what happened last, and how often each arm was pulled (for pictures)."""
+    """The mean reward of each arm, the last action and reward, and the pulls of each arm (used by `render` only)."""
 
     means: Float[Array, "A"]
-    action: Int[Array, ""]  # the last one; 0 at the start
-    reward: Float[Array, ""]  # the last one; 0 at the start
+    action: Int[Array, ""]  # the last action; 0 at the start
+    reward: Float[Array, ""]  # the last reward; 0 at the start
     pulls: Int[Array, "A"]
 
 
 @struct
 class Bandit(Env):
-    """A row of arms. Subclasses write `draw_means`, `noise`, `pay` and `observation_space`.
+    """The base class of bandits. Subclasses define `sample_means`, `noise`, `arm_reward` and `observation_space`.
 
     Action: Discrete(`num_arms`), the arm to pull.
 
     Observation: Box(`num_arms` + 2), float32
 
-    | part       | what                                                                  |
+    | part       | quantity                                                              |
     |------------|-----------------------------------------------------------------------|
     | 1          | the last reward; 0 at the start                                       |
-    | `num_arms` | the last action, one-hot; at the start arm 0                          |
-    | 1          | the time, from -1 at the start to 1 when `max_steps` are used up      |
+    | `num_arms` | the last action, one-hot; arm 0 at the start                          |
+    | 1          | the time, from -1 at the start to 1 after `max_steps` steps           |
 
     End: never terminated; truncated after `max_steps` (100).
     """
@@ -50,16 +50,16 @@ class Bandit(Env):
     def __post_init__(self) -> None:
         if self.num_arms < 2:
             raise ValueError(
-                f"{type(self).__name__}.num_arms={self.num_arms} leaves nothing to choose: 2 arms or more."
+                f"{type(self).__name__}.num_arms={self.num_arms} leaves nothing to choose: give 2 arms or more."
             )
 
     @abc.abstractmethod
-    def draw_means(self, key: Key) -> Float[Array, "A"]:
-        """What each arm pays on average in this episode."""
+    def sample_means(self, key: Key) -> Float[Array, "A"]:
+        """The mean reward of each arm in one episode, [A]. `key` is consumed."""
 
     @abc.abstractmethod
-    def pay(self, arm: Int[Array, ""], mean: Float[Array, ""], noise: Any) -> Float[Array, ""]:
-        """One reward of an arm."""
+    def arm_reward(self, arm: Int[Array, ""], mean: Float[Array, ""], noise: Any) -> Float[Array, ""]:
+        """The reward of one pull of `arm`, which has the mean reward `mean`."""
 
     @property
     def action_space(self) -> Discrete:
@@ -67,10 +67,10 @@ class Bandit(Env):
         return Discrete(self.num_arms)
 
     def init(self, key: Key) -> BanditState:
-        """Other arms in every episode, unless they are given."""
+        """The first state: sample the means of the arms, unless fields set them."""
         return BanditState(
             time=jnp.int32(0),
-            means=self.draw_means(key).astype(jnp.float32),
+            means=self.sample_means(key).astype(jnp.float32),
             action=jnp.int32(0),
             reward=jnp.float32(0),
             pulls=jnp.zeros(self.num_arms, jnp.int32),
@@ -79,21 +79,21 @@ class Bandit(Env):
     def transition(
         self, state: BanditState, action: Int[Array, ""], noise: Any
     ) -> tuple[BanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Pull."""
+        """Pull an arm."""
         pulled = self._one_hot(action)
         mean = jnp.sum(jnp.where(pulled, state.means, 0.0))
-        reward = self.pay(action, mean, noise).astype(jnp.float32)
+        reward = self.arm_reward(action, mean, noise).astype(jnp.float32)
         state = state.replace(action=action, reward=reward, pulls=state.pulls + pulled.astype(jnp.int32))
         return state, reward, jnp.bool_(False), {}
 
     def observe(self, state: BanditState) -> Float[Array, "n"]:
-        """What happened last, and how late it is."""
+        """The last reward, the last action (one-hot) and the time: [A + 2]."""
         time = 2 * elapsed(state.time, self.max_steps) - 1
         one_hot = self._one_hot(state.action).astype(jnp.float32)
         return jnp.concatenate([state.reward[None], one_hot, time[None]])
 
     def render(self, state: BanditState) -> UInt8[np.ndarray, "320 _ 3"]:
-        """A bar for each arm's mean (green where it is the best), and its pulls; the arm pulled last is underlined."""
+        """A bar for the mean of each arm (the best is green) and its number of pulls; the last arm is underlined."""
         means, pulls = np.asarray(state.means), np.asarray(state.pulls)
         width = max(320, 60 * self.num_arms)
         top, bottom = max(1.0, float(means.max())), min(0.0, float(means.min()))
@@ -121,8 +121,8 @@ class Bandit(Env):
         return jnp.arange(self.num_arms, dtype=jnp.int32) == arm
 
 
-def given_arms(owner: Any, name: str, count: int) -> None:
-    """Make an array of a field that holds numbers for arms. Raises ValueError when there are not `count` of them."""
+def check_arm_values(owner: Any, name: str, count: int) -> None:
+    """Convert a field with one value per arm to an array. Raises ValueError if its last axis is not `count`."""
     value = getattr(owner, name)
     if value is None:
         return

@@ -1,4 +1,4 @@
-"""FourRooms: walk from one of four rooms to a goal, on slippery ground.
+"""FourRooms: walk through four rooms to a goal, with random moves.
 
 Source: Sutton, Precup and Singh 1999, section 2; github.com/howardh/gym-fourrooms, step for step.
 """
@@ -17,7 +17,7 @@ from shoal.core.struct import Number, static, struct
 from shoal.envs.checks import check_range, concrete_cells
 from shoal.envs.meta.picture import maze_picture
 
-PLAN = (
+MAP = (
     "#############",
     "#     #     #",
     "#     #     #",
@@ -32,16 +32,17 @@ PLAN = (
     "#     #     #",
     "#############",
 )
-WALLS = np.array([[cell == "#" for cell in row] for row in PLAN])
-SIDE = len(PLAN)
-CELLS = np.argwhere(~WALLS).astype(np.int32)  # where one can stand, in reading order
-# The open cells of each row as bits, column 0 lowest: a few words to compare with instead of a table to look up.
+WALLS = np.array([[cell == "#" for cell in row] for row in MAP])
+SIDE = len(MAP)
+CELLS = np.argwhere(~WALLS).astype(np.int32)  # [104, 2]: (row, column) of the open cells, row by row
+# The open cells of each row as an integer: bit c is set if column c is open. A step compares with these 13 constants
+# instead of reading a table.
 OPEN_BITS = tuple(int(bits) for bits in (~WALLS @ (1 << np.arange(SIDE))))
 
 
 @struct
 class FourRoomsState(State):
-    """Where the agent is and where it should go."""
+    """The cells of the agent and of the goal."""
 
     row: Int[Array, ""]  # 0 at the top
     column: Int[Array, ""]  # 0 at the left
@@ -54,29 +55,30 @@ class FourRoomsState(State):
 @env("FourRooms-Random-v0", random_goal=True, random_start=True)
 @struct
 class FourRooms(Env):
-    """Reach a goal in a house of four rooms, where a third of the moves goes astray.
+    """Walk to a goal in a house of four rooms. A third of the moves go in a random other direction.
 
     Action: Discrete(4); 0 up, 1 right, 2 down, 3 left. A move into a wall does nothing. With probability
-    4/3 `fail_prob` a uniformly random move is made in its place, so that `fail_prob` (1/3) is how often it is another.
+    4/3 `fail_prob` a uniformly random move replaces it, so that the move differs from the action with probability
+    `fail_prob` (1/3).
 
     Observation: with `observation="vector"` a Box(4), int8: row and column of the agent, row and column of the goal,
     each from 1 to 11. With `"image"` (`FourRooms-Image-v0`) a Box(13, 13, 3), bool: walls, agent, goal, indexed by row
     and column.
 
     Reward: 1 on reaching the goal, else 0.
-    Start: at (`start_row`, `start_column`), the goal at (`goal_row`, `goal_column`); or anywhere with `random_start`,
-    `random_goal` or both (`FourRooms-Random-v0`), never on top of each other.
+    Start: the agent at (`start_row`, `start_column`), the goal at (`goal_row`, `goal_column`). With `random_start` or
+    `random_goal` (`FourRooms-Random-v0` has both) that cell is uniformly random. The two cells always differ.
     End: terminated at the goal; truncated after `max_steps` (500).
 
-    For tasks that you draw yourself give the goal's cell as a field; it may be traced, and is checked when it is not:
+    To sample tasks yourself, set the goal's cell as fields. They may be traced; concrete values are checked:
 
-        def somewhere(key):
+        def sample(key):
             return FourRooms(goal_row=jax.random.randint(key, (), 1, 6), goal_column=11)
 
-        Randomize(FourRooms(), somewhere)
+        Randomize(FourRooms(), sample)
 
-    Differences from gym-fourrooms: a time limit; start and goal are fixed unless asked for, as in gymnax; a random goal
-    is drawn for every episode.
+    Differences from gym-fourrooms: a time limit; start and goal are fixed by default, as in gymnax; a random goal is
+    sampled for every episode.
     """
 
     reset_every: ClassVar[int] = 60
@@ -94,7 +96,7 @@ class FourRooms(Env):
     def __post_init__(self) -> None:
         if self.observation not in ("vector", "image"):
             raise ValueError(f"observation={self.observation!r} is unknown. Choose 'vector' or 'image'.")
-        most = "at most 3/4 of the moves can go another way (0 to 0.75)."
+        most = "give 0 to 0.75: at most 3/4 of the moves can differ from the action."
         check_range(self, "fail_prob", low=0, high=0.75, advice=most)
         goals = [] if self.random_goal else concrete_cells(self.goal_row, self.goal_column)
         starts = [] if self.random_start else concrete_cells(self.start_row, self.start_column)
@@ -108,7 +110,7 @@ class FourRooms(Env):
 
     @property
     def observation_space(self) -> Box:
-        """Four coordinates, or three layers."""
+        """Four coordinates, or an image with three channels."""
         if self.observation == "vector":
             return Box(1, SIDE - 2, (4,), np.int8)
         return Box(0, 1, (SIDE, SIDE, 3), np.bool_)
@@ -119,7 +121,7 @@ class FourRooms(Env):
         return Discrete(4)
 
     def init(self, key: Key) -> FourRoomsState:
-        """Agent and goal where the fields say, or anywhere."""
+        """The first state: agent and goal at the cells of the fields, or at random cells."""
         k_goal, k_start = jax.random.split(key)
         goal = _cell(self.goal_row, self.goal_column)
         start = _cell(self.start_row, self.start_column)
@@ -130,29 +132,29 @@ class FourRooms(Env):
         return FourRoomsState(jnp.int32(0), *start, *goal)
 
     def noise(self, key: Key) -> tuple[Float[Array, ""], Int[Array, ""]]:
-        """A number in [0, 1) that decides whether the move goes astray, and the move that would be made then."""
-        bits = jax.random.bits(key, dtype=jnp.uint32)  # 24 for the one, two others for the other
-        chance = (bits >> np.uint32(8)).astype(jnp.float32) * np.float32(2**-24)
-        return chance, (bits & np.uint32(3)).astype(jnp.int32)
+        """(A uniform number in [0, 1) that decides whether a random move replaces the action, that random move)."""
+        bits = jax.random.bits(key, dtype=jnp.uint32)  # 24 bits for the number, two other bits for the move
+        uniform = (bits >> np.uint32(8)).astype(jnp.float32) * np.float32(2**-24)
+        return uniform, (bits & np.uint32(3)).astype(jnp.int32)
 
     def transition(
         self, state: FourRoomsState, action: Int[Array, ""], noise: tuple[Float[Array, ""], Int[Array, ""]]
     ) -> tuple[FourRoomsState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Slip or not, then walk unless there is a wall."""
-        chance, stray = noise
-        move = jnp.where(chance < self.fail_prob * (4 / 3), stray, action)
+        """Replace the action or not, move unless a wall is there; then compute reward and termination."""
+        uniform, random_move = noise
+        move = jnp.where(uniform < self.fail_prob * (4 / 3), random_move, action)
         row = state.row + (move == 2).astype(jnp.int32) - (move == 0).astype(jnp.int32)
         column = state.column + (move == 1).astype(jnp.int32) - (move == 3).astype(jnp.int32)
         is_open = _is_open(row, column)
         row, column = jnp.where(is_open, row, state.row), jnp.where(is_open, column, state.column)
-        arrived = (row == state.goal_row) & (column == state.goal_column)
-        return state.replace(row=row, column=column), arrived.astype(jnp.float32), arrived, {}
+        at_goal = (row == state.goal_row) & (column == state.goal_column)
+        return state.replace(row=row, column=column), at_goal.astype(jnp.float32), at_goal, {}
 
     def observe(self, state: FourRoomsState) -> Int8[Array, "4"] | Bool[Array, "13 13 3"]:
-        """Coordinates, or the house from above."""
+        """Coordinates of agent and goal, or an image of the house."""
         if self.observation == "vector":
             return jnp.stack([state.row, state.column, state.goal_row, state.goal_column]).astype(jnp.int8)
-        # One comparison for each pixel of each layer: stacking layers would compute them apart.
+        # One comparison for all pixels of all channels: stacking channels would compute each one separately.
         pixel = np.arange(SIDE * SIDE * 3, dtype=np.int32).reshape(SIDE, SIDE, 3)
         walls = np.stack([WALLS, np.zeros_like(WALLS), np.zeros_like(WALLS)], axis=-1)
         agent = (state.row * SIDE + state.column) * 3 + 1
@@ -160,16 +162,16 @@ class FourRooms(Env):
         return walls | (pixel == agent) | (pixel == goal)
 
     def render(self, state: FourRoomsState) -> UInt8[np.ndarray, "364 364 3"]:
-        """The house from above: a blue agent, a green goal."""
+        """The house, with a blue agent and a green goal."""
         agent = (int(state.row), int(state.column))
         return maze_picture(WALLS, agent, (int(state.goal_row), int(state.goal_column)))
 
 
 def _is_open(row: Int[Array, ""], column: Int[Array, ""]) -> Bool[Array, ""]:
     bits = jnp.zeros_like(row)
-    for number, of_row in enumerate(OPEN_BITS):
-        if of_row:
-            bits = jnp.where(row == number, jnp.int32(of_row), bits)
+    for index, open_bits in enumerate(OPEN_BITS):
+        if open_bits:
+            bits = jnp.where(row == index, jnp.int32(open_bits), bits)
     return (bits >> column) & 1 != 0
 
 
@@ -180,12 +182,12 @@ def _cell(row: Number, column: Number) -> tuple[Int[Array, ""], Int[Array, ""]]:
 def _random_cell(
     key: Key, taken: tuple[Int[Array, ""], Int[Array, ""]] | None
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """A uniform open cell, other than the one taken."""
+    """A uniformly random open cell, different from `taken`."""
     if taken is None:
         index = jax.random.randint(key, (), 0, len(CELLS))
     else:
-        places = CELLS[:, 0] * SIDE + CELLS[:, 1]
-        before = jnp.sum(places < taken[0] * SIDE + taken[1])
+        indices = CELLS[:, 0] * SIDE + CELLS[:, 1]
+        before = jnp.sum(indices < taken[0] * SIDE + taken[1])
         index = jax.random.randint(key, (), 0, len(CELLS) - 1)
         index = index + (index >= before).astype(index.dtype)
     row, column = jnp.asarray(CELLS)[index]
@@ -200,6 +202,6 @@ def _check_open(what: str, cells: list[tuple[float, ...]]) -> None:
             )
         if WALLS[int(row), int(column)]:
             raise ValueError(
-                f"{what}=({row}, {column}) is a wall. Row {int(row)} is {PLAN[int(row)]!r}: choose a blank of it, "
-                "counted from 0."
+                f"{what}=({row}, {column}) is a wall. Row {int(row)} is {MAP[int(row)]!r}: choose an open cell, "
+                "shown as a blank (columns count from 0)."
             )

@@ -1,4 +1,4 @@
-"""MetaMaze: find a hidden goal again and again, in a maze that is the same for every task.
+"""MetaMaze: find a goal that is not observed, again and again. The maze is the same for every task.
 
 Source: Miconi, Clune and Stanley 2018, "Differentiable plasticity", section 4.4, and Miconi et al. 2019,
 "Backpropamine"; github.com/uber-research/backpropamine `simplemaze/maze.py`.
@@ -23,43 +23,43 @@ from shoal.envs.meta.picture import maze_picture
 
 @struct
 class MetaMazeState(State):
-    """Where the agent is, where the goal is, and what happened last."""
+    """The cells of agent and goal, and the last action and reward."""
 
     row: Int[Array, ""]  # 0 is the outer wall at the top
     column: Int[Array, ""]  # 0 is the outer wall at the left
     goal_row: Int[Array, ""]
     goal_column: Int[Array, ""]
-    action: Int[Array, ""]  # the last one; 0 at the start
-    reward: Float[Array, ""]  # the last one; 0 at the start
+    action: Int[Array, ""]  # the last action; 0 at the start
+    reward: Float[Array, ""]  # the last reward; 0 at the start
 
 
 @env("MetaMaze-v0", aliases=("MetaMaze-misc",))
 @struct
 class MetaMaze(Env):
-    """Find a goal that cannot be seen, remember where it was, and come back as often as there is time for.
+    """Find a goal that is not observed, remember its cell, and reach it again as often as possible.
 
     The maze has `maze_size` x `maze_size` cells (9) within an outer wall, and a pillar wherever row and column are both
-    even, counted from the outer wall; only the middle is always free.
+    even (the outer wall is row 0 and column 0), except in the middle, which is always free.
 
     Action: Discrete(4); 0 up, 1 right, 2 down, 3 left. A move into a wall does nothing.
 
     Observation: Box(`view_size`^2 + 6), float32
 
-    | part             | what                                                          |
+    | part             | quantity                                                      |
     |------------------|---------------------------------------------------------------|
-    | `view_size`^2    | the cells around the agent, row by row: 1 for a wall (3 x 3)  |
-    | 1                | the share of `max_steps` that is used up, 0 to 1              |
+    | `view_size`^2    | the cells around the agent, row by row: 1 for a wall, else 0  |
+    | 1                | the time as a fraction of `max_steps`, 0 to 1                 |
     | 1                | the last reward; 0 at the start                               |
-    | 4                | the last action, one-hot; at the start action 0               |
+    | 4                | the last action, one-hot; action 0 at the start               |
 
     Reward: `goal_reward` (10) on reaching the goal, minus `wall_penalty` (0) for a move into a wall.
-    Start: in the middle; the goal in any free cell but that one. Reaching the goal moves the agent to a random free
-    cell other than the goal, and the episode goes on.
+    Start: the agent in the middle, the goal in a random other free cell. When the agent reaches the goal, it is moved
+    to a random free cell other than the goal, and the episode continues.
     End: never terminated; truncated after `max_steps` (200).
-    A task of your own: give the goal as `goal_row` and `goal_column`, from 1 to `maze_size`; they may be traced.
+    To choose the task, set `goal_row` and `goal_column`, from 1 to `maze_size`. They may be traced.
 
     Differences from simplemaze: actions are numbered clockwise (there: up, down, left, right); the observation leaves
-    out the two entries that never change (a bias of 1, and one that is never set). Its size of 11 counts the wall.
+    out two entries that never change (a bias of 1, and one that is never set). Its size of 11 includes the outer wall.
     """
 
     reset_every: ClassVar[int] = 200
@@ -76,7 +76,7 @@ class MetaMaze(Env):
         for name in ("maze_size", "view_size"):
             size = getattr(self, name)
             if size < 3 or size % 2 == 0:
-                raise ValueError(f"MetaMaze.{name}={size} has no middle: choose an odd number of cells, 3 or more.")
+                raise ValueError(f"MetaMaze.{name}={size} has no middle: give an odd number of cells, 3 or more.")
         check_range(self, "goal_reward", "wall_penalty")
         check_both_or_none(self, "goal_row", "goal_column")
         for row, column in concrete_cells(self.goal_row, self.goal_column):
@@ -84,7 +84,7 @@ class MetaMaze(Env):
 
     @property
     def observation_space(self) -> Box:
-        """What is around, the time, the last reward and the last action."""
+        """The walls nearby, the time, the last reward and the last action."""
         rewards = [0.0, lowest(self.goal_reward), highest(self.goal_reward)]
         rewards += [-highest(self.wall_penalty), -lowest(self.wall_penalty)]
         view = self.view_size**2
@@ -99,12 +99,12 @@ class MetaMaze(Env):
 
     @property
     def num_cells(self) -> int:
-        """How many cells are free."""
+        """The number of free cells."""
         pillars = (self.maze_size // 2) ** 2
         return self.maze_size**2 - pillars + int(self._middle_was_pillar)
 
     def init(self, key: Key) -> MetaMazeState:
-        """The agent in the middle, the goal somewhere else."""
+        """The first state: the agent in the middle, the goal in a random other free cell, unless fields set it."""
         middle = jnp.int32(self._middle)
         if self.goal_row is None:
             index = jax.random.randint(key, (), 0, self.num_cells - 1, jnp.int32)
@@ -114,29 +114,29 @@ class MetaMaze(Env):
         return MetaMazeState(jnp.int32(0), middle, middle, *goal, action=jnp.int32(0), reward=jnp.float32(0))
 
     def noise(self, key: Key) -> Int[Array, ""]:
-        """Where the goal would send the agent: the number of a free cell, in reading order, the goal left out.
+        """Where the agent is moved if it reaches the goal: the index of a free cell, counted without the goal.
 
-        A middle that would be a pillar counts last.
+        Free cells are counted row by row; a middle with even row and column is the last one.
         """
         others = self.num_cells - 1
         index = (jax.random.uniform(key, dtype=jnp.float32) * others).astype(jnp.int32)
-        return jnp.minimum(index, others - 1)  # a number just below 1, times `others`, may be rounded up
+        return jnp.minimum(index, others - 1)  # a number just below 1 times `others` may be rounded up to `others`
 
     def transition(
         self, state: MetaMazeState, action: Int[Array, ""], noise: Int[Array, ""]
     ) -> tuple[MetaMazeState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Walk unless there is a wall; at the goal, be rewarded and start again elsewhere."""
+        """Move unless a wall is there; at the goal, give the reward and move the agent to another cell."""
         row = state.row + (action == 2).astype(jnp.int32) - (action == 0).astype(jnp.int32)
         column = state.column + (action == 1).astype(jnp.int32) - (action == 3).astype(jnp.int32)
         bumps = self._is_wall(row, column)
         row, column = jnp.where(bumps, state.row, row), jnp.where(bumps, state.column, column)
-        arrived = (row == state.goal_row) & (column == state.goal_column)
-        reward = jnp.where(arrived, self.goal_reward, 0.0) - jnp.where(bumps, self.wall_penalty, 0.0)
+        at_goal = (row == state.goal_row) & (column == state.goal_column)
+        reward = jnp.where(at_goal, self.goal_reward, 0.0) - jnp.where(bumps, self.wall_penalty, 0.0)
         reward = reward.astype(jnp.float32)
         other_row, other_column = self._cell(_skipping(noise, self._index(state.goal_row, state.goal_column)))
         state = state.replace(
-            row=jnp.where(arrived, other_row, row),
-            column=jnp.where(arrived, other_column, column),
+            row=jnp.where(at_goal, other_row, row),
+            column=jnp.where(at_goal, other_column, column),
             action=action,
             reward=reward,
         )
@@ -144,7 +144,7 @@ class MetaMaze(Env):
 
     def observe(self, state: MetaMazeState) -> Float[Array, "n"]:
         """The walls nearby, the time, the last reward and the last action."""
-        # One expression for all entries, each of which picks its own part: putting parts together costs twice as much.
+        # One expression for all entries, which selects the part for each: concatenating the parts costs twice as much.
         size = self.view_size**2
         entry = np.arange(size + 6, dtype=np.int32)
         in_view = entry < size
@@ -155,12 +155,12 @@ class MetaMaze(Env):
         return jnp.where((entry == size) | (entry == size + 1), numbers, bits.astype(jnp.float32))
 
     def render(self, state: MetaMazeState) -> UInt8[np.ndarray, "_ _ 3"]:
-        """The maze from above: a blue agent, what it sees around it, and the green goal that it does not see."""
+        """The maze, with a blue agent, the cells that it observes, and the green goal, which is not observed."""
         rows, columns = np.indices((self.maze_size + 2,) * 2, np.int32)
         walls = np.asarray(self._is_wall(jnp.asarray(rows), jnp.asarray(columns)))
         agent = (int(state.row), int(state.column))
-        near = np.maximum(abs(rows - agent[0]), abs(columns - agent[1])) <= self.view_size // 2
-        return maze_picture(walls, agent, (int(state.goal_row), int(state.goal_column)), near)
+        observed = np.maximum(abs(rows - agent[0]), abs(columns - agent[1])) <= self.view_size // 2
+        return maze_picture(walls, agent, (int(state.goal_row), int(state.goal_column)), observed)
 
     @property
     def _middle(self) -> int:
@@ -175,15 +175,15 @@ class MetaMaze(Env):
         pillar = (row | column) & 1 == 0
         return outside | (pillar & ~((row == self._middle) & (column == self._middle)))
 
-    # Free cells have numbers. An odd row is free from end to end, and in an even one every other cell is: two rows
-    # together make a band. Arithmetic instead of a table, because every step of every environment asks.
+    # Free cells are counted row by row. All cells of an odd row are free, and every second cell of an even row. Two
+    # such rows are a band. The index is computed, not looked up in a table, because every step needs it.
 
     def _cell(self, index: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         size, half = self.maze_size, self._middle
-        band, place = jax.lax.div(index, jnp.int32(size + half)), jax.lax.rem(index, jnp.int32(size + half))
-        in_odd_row = place < size
+        band, offset = jax.lax.div(index, jnp.int32(size + half)), jax.lax.rem(index, jnp.int32(size + half))
+        in_odd_row = offset < size
         row = 2 * band + jnp.where(in_odd_row, 1, 2)
-        column = jnp.where(in_odd_row, place + 1, 2 * (place - size) + 1)
+        column = jnp.where(in_odd_row, offset + 1, 2 * (offset - size) + 1)
         if not self._middle_was_pillar:
             return row, column
         last = index == self.num_cells - 1
@@ -192,8 +192,8 @@ class MetaMaze(Env):
     def _index(self, row: Int[Array, ""], column: Int[Array, ""]) -> Int[Array, ""]:
         size, half = self.maze_size, self._middle
         band = (row - 1) >> 1
-        place = jnp.where(row & 1 == 1, column - 1, size + ((column - 1) >> 1))
-        index = band * (size + half) + place
+        offset = jnp.where(row & 1 == 1, column - 1, size + ((column - 1) >> 1))
+        index = band * (size + half) + offset
         if not self._middle_was_pillar:
             return index
         return jnp.where((row == half) & (column == half), self.num_cells - 1, index)
@@ -209,5 +209,5 @@ class MetaMaze(Env):
 
 
 def _skipping(index: Int[Array, ""], left_out: Int[Array, ""]) -> Int[Array, ""]:
-    """The number that an index has once one number is left out of the count."""
+    """`index`, counted without `left_out`: plus 1 from `left_out` on."""
     return index + (index >= left_out).astype(index.dtype)

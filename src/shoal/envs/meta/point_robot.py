@@ -1,4 +1,4 @@
-"""PointRobot: search a half circle for a goal that cannot be seen.
+"""PointRobot: search a half circle for a goal that is not observed.
 
 Source: Dorfman, Shenfeld and Tamar 2021, "Offline meta reinforcement learning"; github.com/Rondorf/BOReL
 `environments/toy_navigation/point_robot.py` (SparsePointEnv), step for step.
@@ -28,21 +28,21 @@ STARTS = ("box", "half-disc", "origin")
 
 @struct
 class PointRobotState(State):
-    """Where the point is, where the goal is, and what happened last."""
+    """The positions of the point and of the goal, and the last action and reward."""
 
     position: Float[Array, "2"]
     goal: Float[Array, "2"]
-    action: Float[Array, "2"]  # the last one, clipped; 0 at the start
-    reward: Float[Array, ""]  # the last one; 0 at the start
+    action: Float[Array, "2"]  # the last action, clipped; 0 at the start
+    reward: Float[Array, ""]  # the last reward; 0 at the start
 
 
 @env("PointRobot-v0")
 @env("PointRobot-Respawn-v0", aliases=("PointRobot-misc",), start="half-disc", respawn=True, max_steps=100)
 @struct
 class PointRobot(Env):
-    """Find an unseen goal somewhere on a half circle, and stay there (or, with `respawn`, come back again and again).
+    """Find a goal on a half circle and stay there (with `respawn`: reach it again and again). It is not observed.
 
-    Action: Box(2), float32, how far to move in x and y, from -`max_force` to `max_force` (0.1); clipped.
+    Action: Box(2), float32, the move in x and y, from -`max_force` to `max_force` (0.1). Larger moves are clipped.
 
     Observation: Box(6), float32
 
@@ -51,16 +51,16 @@ class PointRobot(Env):
     | 0, 1 | position                                                    | -inf | inf  |
     | 2    | last reward; 0 at the start                                 | 0    | 1    |
     | 3, 4 | last action, clipped; 0 at the start                        | -0.1 | 0.1  |
-    | 5    | time, from -1 at the start to 1 when `max_steps` are used   | -1   | 1    |
+    | 5    | time, from -1 at the start to 1 after `max_steps` steps     | -1   | 1    |
 
-    Reward: 1 where the position after the move lies within `goal_radius` (0.2) of the goal, else 0. With
-    `dense_reward` minus its distance.
-    Start: the goal anywhere on the upper half of a circle of `circle_radius` (1); the point uniform in a box of 3 x 2
-    radii around it (`start="box"`: x in [-1.5, 1.5], y in [-0.5, 1.5]), at a uniform distance and angle within the half
-    circle (`"half-disc"`), or in the middle (`"origin"`).
-    End: never terminated; truncated after `max_steps` (20). With `respawn` a point that reaches the goal starts anew
-    elsewhere in the same episode (`PointRobot-Respawn-v0`: from the half disc, 100 steps).
-    A task of your own: give the goal as `goal_x` and `goal_y`. They may be traced.
+    Reward: 1 if the position after the move is within `goal_radius` (0.2) of the goal, else 0. With `dense_reward`:
+    minus the distance to the goal.
+    Start: the goal is uniform on the upper half of a circle of radius `circle_radius` (1). The point is uniform in a
+    box of 3 x 2 radii around the half circle (`start="box"`: x in [-1.5, 1.5], y in [-0.5, 1.5]), at a uniform
+    distance and angle inside the half circle (`"half-disc"`), or at the center (`"origin"`).
+    End: never terminated; truncated after `max_steps` (20). With `respawn` a point that reaches the goal is
+    moved to a new start in the same episode (`PointRobot-Respawn-v0`: in the half disc, 100 steps).
+    To choose the task, set `goal_x` and `goal_y`. They may be traced.
 
     Differences from BOReL: its observation is the position alone. `respawn` and `start="half-disc"` are gymnax's.
     """
@@ -72,7 +72,7 @@ class PointRobot(Env):
     goal_x: Number | None = None
     goal_y: Number | None = None
     max_steps: Number | None = 20
-    max_force: float = static(0.1)  # static: it is the action space
+    max_force: float = static(0.1)  # static: it is the bound of the action space
     start: str = static("box", choices=STARTS)
     respawn: bool = static(False, choices=(False, True))
     dense_reward: bool = static(False, choices=(False, True))
@@ -81,14 +81,14 @@ class PointRobot(Env):
         if self.start not in STARTS:
             raise ValueError(f"start={self.start!r} is unknown. Choose one of: {', '.join(STARTS)}.")
         if not 0 < self.max_force < math.inf:
-            raise ValueError(f"max_force={self.max_force} moves nothing: it must be above 0, and finite.")
+            raise ValueError(f"max_force={self.max_force} moves nothing: it must be above 0 and finite.")
         check_both_or_none(self, "goal_x", "goal_y")
         check_range(self, "circle_radius", "goal_radius", above=0)
         check_range(self, "goal_x", "goal_y")
 
     @property
     def observation_space(self) -> Box:
-        """Any position; what happened last; the time."""
+        """Position (unbounded), last reward, last action, time."""
         force, low, high = self.max_force, 0.0, 1.0
         if self.dense_reward:
             low, high = -math.inf, 0.0
@@ -98,11 +98,11 @@ class PointRobot(Env):
 
     @property
     def action_space(self) -> Box:
-        """How far a step may go along each axis."""
+        """A move along each axis."""
         return Box(-self.max_force, self.max_force, (2,))
 
     def init(self, key: Key) -> PointRobotState:
-        """A goal on the half circle, and a point that does not know it."""
+        """The first state: a random goal on the half circle unless fields set it, and the start of the point."""
         k_goal, k_start = jax.random.split(key)
         position = self._start(jax.random.uniform(k_start, (2,)))
         if self.goal_x is None:
@@ -119,13 +119,13 @@ class PointRobot(Env):
         )
 
     def noise(self, key: Key) -> Float[Array, "2"] | None:
-        """Two uniform numbers that say where a point that respawns would start."""
+        """Two uniform numbers for the next start of the point; None without `respawn`."""
         return jax.random.uniform(key, (2,)) if self.respawn else None
 
     def transition(
         self, state: PointRobotState, action: Float[Array, "2"], noise: Float[Array, "2"] | None
     ) -> tuple[PointRobotState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Move, look how far the goal is, and perhaps start again."""
+        """Move, compute the reward and, with `respawn`, move a point that has reached the goal to a new start."""
         action = jnp.clip(action, -self.max_force, self.max_force).astype(state.position.dtype)
         position = state.position + action
         distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
@@ -142,7 +142,7 @@ class PointRobot(Env):
         return jnp.concatenate([state.position.astype(jnp.float32), last])
 
     def render(self, state: PointRobotState) -> UInt8[np.ndarray, "340 480 3"]:
-        """The half circle, the goal that the point does not see, the point, and its last move."""
+        """The half circle, the goal, the point, and its last move."""
         radius, reach = float(self.circle_radius), float(self.goal_radius)
         goal, point = np.asarray(state.goal, float), np.asarray(state.position, float)
         canvas = Canvas(480, 340, window=(-1.8 * radius, -0.8 * radius, 1.8 * radius, 1.75 * radius))
@@ -153,13 +153,13 @@ class PointRobot(Env):
         canvas.circle(tuple(point), 0.05 * radius, AGENT_COLOR)
         return canvas.pixels()
 
-    def _start(self, chance: Float[Array, "2"]) -> Float[Array, "2"]:
-        """Where a point starts, from two uniform numbers."""
+    def _start(self, uniform: Float[Array, "2"]) -> Float[Array, "2"]:
+        """A start of the point, [2], computed from two uniform numbers."""
         if self.start == "origin":
-            return jnp.zeros_like(chance)
+            return jnp.zeros_like(uniform)
         if self.start == "box":
             return self.circle_radius * (
-                jnp.asarray([3.0, 2.0], chance.dtype) * chance - jnp.asarray([1.5, 0.5], chance.dtype)
+                jnp.asarray([3.0, 2.0], uniform.dtype) * uniform - jnp.asarray([1.5, 0.5], uniform.dtype)
             )
-        sin, cos = sincos(chance[1] * math.pi)
-        return self.circle_radius * chance[0] * jnp.stack([cos, sin])
+        sin, cos = sincos(uniform[1] * math.pi)
+        return self.circle_radius * uniform[0] * jnp.stack([cos, sin])

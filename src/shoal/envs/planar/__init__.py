@@ -1,1 +1,1 @@
-"""Small worlds in a plane: an arm that reaches, a swimmer among urchins, Pong in pixels."""
+"""Environments in a plane: a robot arm, a swimmer among urchins, and Pong in pixels."""

@@ -1,4 +1,4 @@
-"""PlanarReacher: bring the tip of an arm to a goal. Not MuJoCo's Reacher: joints have no inertia to share.
+"""PlanarReacher: move the tip of an arm to a goal. Unlike in MuJoCo's Reacher, segments do not affect each other.
 
 Source: ivy_gym's Reacher (github.com/unifyai/gym `ivy_gym/reacher.py`), step for step, for any number of joints.
 """
@@ -24,9 +24,9 @@ GOAL_COLOR, JOINT_COLOR, TIP_COLOR = (150, 196, 255), (128, 128, 128), (202, 72,
 
 @struct
 class PlanarReacherState(State):
-    """Where each segment points, how fast it turns, and where the tip should go."""
+    """Angle and angular velocity of each segment, and the goal of the tip."""
 
-    angle: Float[Array, "J"]  # rad, counter-clockwise from the x axis (not from the segment before); counts whole turns
+    angle: Float[Array, "J"]  # rad, counter-clockwise from the x axis (not from the previous segment); not wrapped
     velocity: Float[Array, "J"]  # rad/s
     goal: Float[Array, "2"]
 
@@ -34,9 +34,9 @@ class PlanarReacherState(State):
 @env("PlanarReacher-v0", aliases=("Reacher-misc",))
 @struct
 class PlanarReacher(Env):
-    """Turn the segments of an arm, each one unit long, so that its tip comes to a goal and stays there.
+    """Turn the segments of an arm, each one unit long, so that its tip moves to a goal and stays there.
 
-    Action: Box(`num_joints`), float32, the torque on each segment, from -1 to 1; clipped.
+    Action: Box(`num_joints`), float32, the torque on each segment, from -1 to 1. Larger torques are clipped.
 
     Observation: Box(3 `num_joints` + 2), float32
 
@@ -47,19 +47,19 @@ class PlanarReacher(Env):
     | `num_joints` | angular velocities, rad/s          | -inf         | inf        |
     | 2            | the goal                           | -`num_joints`| `num_joints`|
 
-    Reward: exp(-d^2), d the distance from tip to goal after the step: between 0 and 1.
-    Start: angles uniform in +-pi, velocities in +-1, the goal in the square of +-`num_joints`, whose corners the arm
-    cannot reach.
+    Reward: exp(-d^2), with the distance d from tip to goal after the step: between 0 and 1.
+    Start: angles are uniform in +-pi, velocities in +-1, and the goal in the square of +-`num_joints`, whose corners
+    are out of the arm's reach.
     End: never terminated; truncated after `max_steps` (100).
-    A task of your own: give the goal as `goal_x` and `goal_y`, within reach. They may be traced.
+    To choose the goal, set `goal_x` and `goal_y`, within reach. They may be traced.
 
-    Differences from ivy_gym: a time limit, as in gymnax; torques are clipped; 2 joints are a choice, not a must.
+    Differences from ivy_gym: a time limit, as in gymnax; torques are clipped; the number of joints is a field.
     """
 
     reset_every: ClassVar[int] = 100
 
     torque_scale: Number = 1.0  # rad/s^2 at full torque
-    dt: Number = 0.05  # seconds a step
+    dt: Number = 0.05  # seconds per step
     goal_x: Number | None = None
     goal_y: Number | None = None
     max_steps: Number | None = 100
@@ -67,19 +67,19 @@ class PlanarReacher(Env):
 
     def __post_init__(self) -> None:
         if self.num_joints < 1:
-            raise ValueError(f"PlanarReacher.num_joints={self.num_joints} is no arm: 1 joint or more.")
+            raise ValueError(f"PlanarReacher.num_joints={self.num_joints} is too small: give 1 joint or more.")
         check_range(self, "torque_scale")
         check_range(self, "dt", above=0)
         check_both_or_none(self, "goal_x", "goal_y")
         for goal in concrete_cells(self.goal_x, self.goal_y):
             if not math.hypot(*goal) <= self.num_joints:
                 raise ValueError(
-                    f"the goal {goal} is out of reach: {self.num_joints} joints reach {self.num_joints} units far."
+                    f"the goal {goal} is out of reach: {self.num_joints} joints reach {self.num_joints} units."
                 )
 
     @property
     def observation_space(self) -> Box:
-        """Points on unit circles, any velocity, a goal."""
+        """Cosines and sines in [-1, 1], unbounded velocities, and the goal."""
         joints = self.num_joints
         high = (1.0,) * (2 * joints) + (math.inf,) * joints + (float(joints),) * 2
         return Box(tuple(-x for x in high), high, (len(high),))
@@ -90,7 +90,7 @@ class PlanarReacher(Env):
         return Box(-1.0, 1.0, (self.num_joints,))
 
     def init(self, key: Key) -> PlanarReacherState:
-        """Any pose, slow; a goal somewhere."""
+        """The first state: random angles and velocities, and a random goal unless fields set it."""
         k_arm, k_goal = jax.random.split(key)
         angle, velocity = jax.random.uniform(k_arm, (2, self.num_joints), minval=-1.0)
         if self.goal_x is None:
@@ -102,7 +102,7 @@ class PlanarReacher(Env):
     def transition(
         self, state: PlanarReacherState, action: Float[Array, "J"], noise: None
     ) -> tuple[PlanarReacherState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Turn, then see how near the tip is."""
+        """Integrate one step; then compute the reward."""
         del noise
         torque = jnp.clip(action, -1, 1).astype(state.angle.dtype)
         velocity = state.velocity + self.dt * (self.torque_scale * torque)
@@ -117,15 +117,15 @@ class PlanarReacher(Env):
         return jnp.concatenate([cos, sin, state.velocity, state.goal]).astype(jnp.float32)
 
     def render(self, state: PlanarReacherState) -> UInt8[np.ndarray, "400 400 3"]:
-        """The arm from its fixed end, with a red tip, and the goal."""
+        """The arm, with a red tip, and the goal."""
         angle, goal = np.asarray(state.angle, float), np.asarray(state.goal, float)
         bound = self.num_joints + 0.2
-        thick = 0.05 * self.num_joints
+        width = 0.05 * self.num_joints
         canvas = Canvas(400, 400, window=(-bound, -bound, bound, bound))
         joints = np.concatenate([np.zeros((1, 2)), np.cumsum(np.stack([np.cos(angle), np.sin(angle)], 1), axis=0)])
-        canvas.circle(tuple(goal), 2 * thick, GOAL_COLOR)
-        canvas.line(joints, BLACK, thick)
+        canvas.circle(tuple(goal), 2 * width, GOAL_COLOR)
+        canvas.line(joints, BLACK, width)
         for joint in joints[:-1]:
-            canvas.circle(tuple(joint), thick, JOINT_COLOR)
-        canvas.circle(tuple(joints[-1]), thick, TIP_COLOR)
+            canvas.circle(tuple(joint), width, JOINT_COLOR)
+        canvas.circle(tuple(joints[-1]), width, TIP_COLOR)
         return canvas.pixels()

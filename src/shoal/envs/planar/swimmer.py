@@ -1,4 +1,4 @@
-"""PlanarSwimmer: swim to a goal, past urchins that hurt. Not MuJoCo's Swimmer: this one is a point.
+"""PlanarSwimmer: swim to a goal and avoid urchins. Unlike MuJoCo's Swimmer, this one is a point.
 
 Source: ivy_gym's Swimmer (github.com/unifyai/gym `ivy_gym/swimmer.py`), step for step.
 """
@@ -23,7 +23,7 @@ WATER, URCHIN, GOAL_COLOR, FISH = (214, 236, 246), (70, 48, 84), (120, 190, 120)
 
 @struct
 class PlanarSwimmerState(State):
-    """Where everything is; only the swimmer moves."""
+    """Positions of urchins, swimmer and goal, and the velocity of the swimmer. Only the swimmer moves."""
 
     urchins: Float[Array, "U 2"]
     position: Float[Array, "2"]
@@ -36,23 +36,23 @@ class PlanarSwimmerState(State):
 class PlanarSwimmer(Env):
     """Swim to a goal and stay there, without coming near the urchins.
 
-    Action: Box(2), float32, the acceleration in x and y, from -1 to 1; clipped.
+    Action: Box(2), float32, the acceleration in x and y, from -1 to 1. Larger values are clipped.
 
     Observation: Box(2 `num_urchins` + 6), float32: x and y of each urchin (within +-1), of the position and of the
-    velocity (both unbounded), and of the goal (within +-1, or wherever it was put).
+    velocity (both unbounded), and of the goal (within +-1; unbounded if fields set it).
 
     Reward: exp(-g^2 / 2) prod_u (1 - exp(-30 d_u^2)), with the distances g to the goal and d_u to each urchin after the
     step: between 0 and 1.
-    Start: at rest; swimmer, goal and `num_urchins` urchins (5) anywhere in the square of +-1.
+    Start: at rest; swimmer, goal and `num_urchins` urchins (5) are uniform in the square of +-1.
     End: never terminated; truncated after `max_steps` (500).
-    A task of your own: give the goal as `goal_x` and `goal_y`. They may be traced.
+    To choose the goal, set `goal_x` and `goal_y`. They may be traced.
 
     Differences from ivy_gym: a time limit, as in gymnax; accelerations are clipped.
     """
 
     reset_every: ClassVar[int] = 500
 
-    dt: Number = 0.05  # seconds a step
+    dt: Number = 0.05  # seconds per step
     goal_x: Number | None = None
     goal_y: Number | None = None
     max_steps: Number | None = 500
@@ -60,7 +60,7 @@ class PlanarSwimmer(Env):
 
     def __post_init__(self) -> None:
         if self.num_urchins < 0:
-            raise ValueError(f"PlanarSwimmer.num_urchins={self.num_urchins} is no number of urchins: 0 or more.")
+            raise ValueError(f"PlanarSwimmer.num_urchins={self.num_urchins} is too small: give 0 or more.")
         check_range(self, "dt", above=0)
         check_both_or_none(self, "goal_x", "goal_y")
         check_range(self, "goal_x", "goal_y")
@@ -74,21 +74,21 @@ class PlanarSwimmer(Env):
 
     @property
     def action_space(self) -> Box:
-        """An acceleration."""
+        """An acceleration along each axis."""
         return Box(-1.0, 1.0, (2,))
 
     def init(self, key: Key) -> PlanarSwimmerState:
-        """Everything somewhere, nothing moving."""
-        places = jax.random.uniform(key, (self.num_urchins + 2, 2), minval=-1.0)
-        goal = places[1]
+        """The first state: random positions, velocity 0; the goal as the fields say, if they are set."""
+        positions = jax.random.uniform(key, (self.num_urchins + 2, 2), minval=-1.0)
+        goal = positions[1]
         if self.goal_x is not None:
             goal = jnp.stack([jnp.asarray(x, goal.dtype) for x in (self.goal_x, self.goal_y)])
-        return PlanarSwimmerState(jnp.int32(0), places[2:], places[0], jnp.zeros_like(goal), goal)
+        return PlanarSwimmerState(jnp.int32(0), positions[2:], positions[0], jnp.zeros_like(goal), goal)
 
     def transition(
         self, state: PlanarSwimmerState, action: Float[Array, "2"], noise: None
     ) -> tuple[PlanarSwimmerState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
-        """Swim, then see what is near."""
+        """Integrate one step; then compute the reward from the distances to goal and urchins."""
         del noise
         velocity = state.velocity + self.dt * jnp.clip(action, -1, 1).astype(state.velocity.dtype)
         position = state.position + self.dt * velocity
@@ -103,7 +103,7 @@ class PlanarSwimmer(Env):
         return jnp.concatenate(numbers).astype(jnp.float32)
 
     def render(self, state: PlanarSwimmerState) -> UInt8[np.ndarray, "400 400 3"]:
-        """An orange fish that looks where it swims, spiky urchins, a green goal."""
+        """An orange fish in the direction of its velocity, urchins with spikes, and a green goal."""
         position, velocity = np.asarray(state.position, float), np.asarray(state.velocity, float)
         bound = max(1.25, *abs(position).tolist(), *abs(np.asarray(state.goal, float)).tolist()) + 0.1
         canvas = Canvas(400, 400, window=(-bound, -bound, bound, bound), background=WATER)
