@@ -83,7 +83,7 @@ def test_twenty_one_of_three_cards_is_no_natural():
 
 
 def test_a_rule_that_would_be_ignored_is_refused():
-    with pytest.raises(ValueError, match="natural=True changes nothing under sab=True"):
+    with pytest.raises(ValueError, match="natural=True has no effect with sab=True"):
         Blackjack(natural=True)
 
 

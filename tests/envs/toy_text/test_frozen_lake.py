@@ -46,14 +46,14 @@ def test_gymnax_knows_it_by_another_name():
     [
         ({"desc": "FFF/FFG"}, "the map FFF/FFG has no S"),
         ({"desc": "SFF/FFF"}, "the map SFF/FFF has no G"),
-        ({"desc": "SHF/HFG"}, "no way leads from the start in row 0, column 0 of the map SHF/HFG to a goal"),
-        ({"desc": "SFG/FHH/HSH"}, "no way leads from the start in row 2, column 1"),
+        ({"desc": "SHF/HFG"}, "no path leads from the start in row 0, column 0 of the map SHF/HFG to a goal"),
+        ({"desc": "SFG/FHH/HSH"}, "no path leads from the start in row 2, column 1"),
         ({"desc": "SFF/FG"}, "row 1 of the map SFF/FG has 2 cells and the first has 3"),
         ({"desc": ("SFF", "")}, "row 1 of the map SFF/ has 0 cells"),
         ({"desc": "SFX/FFG"}, "row 0 of the map SFX/FFG holds 'X'. The letters are S"),
         ({"desc": "sff/ffg"}, "holds 'f'"),
         ({"map_name": "5x5"}, "map_name='5x5' is unknown. Choose one of 4x4, 8x8, or give a desc"),
-        ({"map_name": None}, "map_name=None names no map: for a random one give desc=generate_random_map"),
+        ({"map_name": None}, "map_name=None is no map: for a random one give desc=generate_random_map"),
         ({"success_rate": 1.5}, "success_rate=1.5 is out of range: give a finite number from 0 to 1"),
         ({"success_rate": -0.1}, "success_rate=-0.1 is out of range"),
         ({"success_rate": float("nan")}, "success_rate=nan is out of range"),
@@ -74,9 +74,9 @@ def test_a_list_of_rows_is_answered_with_what_to_write():
     "given, words",
     [
         ({"size": 1}, "size=1 has no room"),
-        ({"p": 0}, "p=0 is no probability of ice"),
-        ({"p": 1.2}, "p=1.2 is no probability of ice"),
-        ({"size": 30, "p": 0.05}, "none of 10000 maps of size=30 and p=0.05 had a way to the goal"),
+        ({"p": 0}, "p=0 is not a valid probability"),
+        ({"p": 1.2}, "p=1.2 is not a valid probability"),
+        ({"size": 30, "p": 0.05}, "none of 10000 maps of size=30 and p=0.05 had a path to the goal"),
     ],
 )
 def test_random_maps_that_cannot_be_are_refused(given, words):

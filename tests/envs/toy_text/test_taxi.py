@@ -68,9 +68,9 @@ def test_the_mask_allows_what_changes_something():
     assert Taxi(masked=False).action_mask(state_of(0, 0, RED, BLUE)) is None
 
 
-@pytest.mark.parametrize("whim, destination", [(0, RED), (1, GREEN), (2, BLUE)])
-def test_a_fickle_passenger_changes_the_destination_at_the_first_ride(whim, destination):
-    env, noise = Taxi(fickle_passenger=True), TaxiNoise(None, jnp.int32(whim))
+@pytest.mark.parametrize("new, destination", [(0, RED), (1, GREEN), (2, BLUE)])
+def test_a_fickle_passenger_changes_the_destination_at_the_first_ride(new, destination):
+    env, noise = Taxi(fickle_passenger=True), TaxiNoise(None, jnp.int32(new))
     fickle = state_of(2, 0, ABOARD, YELLOW, is_fickle=True)
     passed, *_ = drive(env, fickle, WEST, NORTH, NORTH, noise=noise)  # a wall, then two cells
     assert [destination for *_, destination in passed] == [YELLOW, destination, destination]
@@ -90,8 +90,8 @@ def test_as_many_passengers_are_fickle_as_the_field_says():
 
 
 def test_all_other_destinations_are_equally_likely():
-    whim = jax.vmap(Taxi(fickle_passenger=True).noise)(jax.random.split(make_key(0), 30_000)).whim
-    assert np.abs(np.bincount(whim, minlength=4) - [10_000, 10_000, 10_000, 0]).max() < 5 * np.sqrt(30_000 * 2 / 9)
+    new = jax.vmap(Taxi(fickle_passenger=True).noise)(jax.random.split(make_key(0), 30_000)).new_destination
+    assert np.abs(np.bincount(new, minlength=4) - [10_000, 10_000, 10_000, 0]).max() < 5 * np.sqrt(30_000 * 2 / 9)
 
 
 def test_rewards_are_finite():

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.registry import make
-from shoal.envs.toy_text.blackjack import CARDS_A_WORD, MOST_DRAWN, RANKS, WORDS, Blackjack, cards_of, deal
+from shoal.envs.toy_text.blackjack import CARDS_A_WORD, MAX_DRAWN, RANKS, WORDS, Blackjack, cards_of, deal
 
 pytestmark = pytest.mark.sampled
 
@@ -109,13 +109,13 @@ def test_no_dealer_draws_more():
     # Every hand that a dealer may hold, by (sum with aces as 1, whether there is an ace): those that draw are followed.
     hands, drawn = {(0, False)}, -2
     while hands:
-        assert drawn <= MOST_DRAWN
+        assert drawn <= MAX_DRAWN
         after = {(total + card, ace or card == 1) for total, ace in hands for card in range(1, 11)}
         drawn += 1
         hands = {
             (total, ace) for total, ace in after if drawn < 0 or (total + 10 if ace and total <= 11 else total) < 17
         }
-    assert drawn == MOST_DRAWN
+    assert drawn == MAX_DRAWN
 
 
 def test_the_rules_of_the_registered_name_are_gymnasiums():

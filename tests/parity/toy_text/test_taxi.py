@@ -65,8 +65,8 @@ def test_episodes_equal_gymnasium(is_rainy, fickle_passenger):
     _restart(theirs, starts, -1)
     changed = 0
     for t in range(steps):
-        queue.numbers = [0.5 if noise is None or noise.drift is None else float(noise.drift[t])]
-        queue.choices = [] if noise is None or noise.whim is None else [int(noise.whim[t])]
+        queue.numbers = [0.5 if noise is None or noise.outcome_noise is None else float(noise.outcome_noise[t])]
+        queue.choices = [] if noise is None or noise.new_destination is None else [int(noise.new_destination[t])]
         before = theirs.unwrapped.s
         index, reward, terminated, truncated, info = theirs.step(int(actions[t]))
         changed += decode(before)[3] != decode(index)[3]

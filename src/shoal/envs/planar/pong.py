@@ -75,8 +75,8 @@ class PixelPong(Env):
         if half < 1 or self.height < 2 * half + 2 or self.width < 6 or max(self.width, self.height) > MAX_SIDE:
             raise ValueError(
                 f"a field of {self.width} x {self.height} pixels with paddles of 2 * {half} + 1 is not possible: it "
-                "needs width 6 or more, paddle_half_height 1 or more, height 2 * paddle_half_height + 2 or more, and at "
-                f"most {MAX_SIDE:,} pixels in width and height."
+                "needs width 6 or more, paddle_half_height 1 or more, height 2 * paddle_half_height + 2 or more, and "
+                f"at most {MAX_SIDE:,} pixels in width and height."
             )
         check_range(self, "opponent_skill", low=0, high=1)
         check_range(self, "ball_x_speed", low=1e-3, high=self.width / 2)

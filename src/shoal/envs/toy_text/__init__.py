@@ -1,1 +1,1 @@
-"""Gymnasium's toy_text: three worlds that are tables, and Blackjack; exact against Gymnasium's."""
+"""Gymnasium's toy_text: three environments that are tables, and Blackjack. They are tested to equal Gymnasium's."""

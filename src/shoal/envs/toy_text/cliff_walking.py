@@ -1,6 +1,6 @@
-"""CliffWalking: along the edge of a cliff to the goal, or safely around.
+"""CliffWalking: walk to the goal along a cliff, or on a longer, safer way.
 
-Source: Sutton and Barto, example 6.6; Gymnasium 1.4 `toy_text/cliffwalking.py`, table for table.
+Source: Sutton and Barto, example 6.6; Gymnasium 1.4 `toy_text/cliffwalking.py`, with equal tables.
 """
 
 import functools
@@ -18,9 +18,9 @@ from shoal.envs.checks import check_range
 from shoal.envs.toy_text.tabular import SIDEWAYS, Outcome, Outcomes, Tabular, TabularState, neighbors
 
 ROWS, COLUMNS = 4, 12
-START, GOAL = 36, 47  # the corners of the last row; between them is the cliff
+START, GOAL = 36, 47  # the corners of the last row; the cliff is between them
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: (rows down, columns right)
-STEP, FALL = range(2)  # which reward
+STEP, FALL = range(2)  # indices into `rewards`
 MEADOW, ABYSS, EDGE, FLAG, COAT = (196, 222, 160), (70, 62, 58), (140, 110, 80), (215, 50, 50), (40, 90, 160)
 
 
@@ -30,16 +30,17 @@ MEADOW, ABYSS, EDGE, FLAG, COAT = (196, 222, 160), (70, 62, 58), (140, 110, 80),
 class CliffWalking(Tabular):
     """Walk from one corner to the other of a 4 x 12 grid, with a cliff between them along the last row.
 
-    Action: Discrete(4); 0 up, 1 right, 2 down, 3 left. With `is_slippery` one goes that way or to either side of it,
-    with probability 1/3 each. Borders stop a move.
+    Action: Discrete(4); 0 up, 1 right, 2 down, 3 left. With `is_slippery` the move goes in this direction or to
+    either side of it, with probability 1/3 each. Borders stop a move.
 
-    Observation: Discrete(48), uint8; row x 12 + column of where one stands. The cells of the cliff are never seen.
+    Observation: Discrete(48), uint8; row x 12 + column of the agent. The cells of the cliff are never observed.
 
-    Reward: `step_reward` for each step, `cliff_reward` for one off the cliff.
-    Start: in cell 36, the first of the last row. A fall off the cliff leads back there; the episode goes on.
-    End: terminated in cell 47, the last of all. There is no time limit, and a random walk takes some 6,500 steps.
-    Noise: one uniform number, if slippery.
-    Differences from Gymnasium: the probability of what happened is not in `info` but in `model()`.
+    Reward: `step_reward` (-1) for each step, `cliff_reward` (-100) for a step onto the cliff.
+    Start: in cell 36, the first of the last row. A step onto the cliff leads back there; the episode continues.
+    End: terminated in cell 47, the last cell. By default there is no time limit; a random policy needs about 6,500
+    steps.
+    Noise: with `is_slippery`, one uniform number.
+    Differences from Gymnasium: transition probabilities are not in `info`; `model()` returns them.
     """
 
     reset_every: ClassVar[int] = 5000
@@ -54,34 +55,34 @@ class CliffWalking(Tabular):
 
     @property
     def outcomes(self) -> Outcomes:
-        """Moves to the left of the wanted one, the wanted one, to the right of it."""
+        """The table. With `is_slippery` each move has three outcomes: to its left, as chosen, to its right."""
         return cliff_outcomes(self.is_slippery)
 
     @property
     def rewards(self) -> tuple[Number, ...]:
-        """Of a step, of a fall."""
+        """The rewards of a step and of a fall."""
         return self.step_reward, self.cliff_reward
 
     @property
     def probabilities(self) -> tuple[Number, ...]:
-        """One third each."""
+        """1/3 for each outcome, or 1 if not slippery."""
         return (1 / 3, 1 / 3, 1 / 3) if self.is_slippery else (1.0,)
 
     def init(self, key: Key) -> TabularState:
-        """At the start."""
-        return TabularState(jnp.int32(0), self.first(key))
+        """The first state: at the start."""
+        return TabularState(jnp.int32(0), self.sample_start(key))
 
     def noise(self, key: Key) -> Float[Array, ""] | None:
-        """Where one slips."""
-        return self.luck(key)
+        """A uniform number that chooses among the outcomes; None if not slippery."""
+        return self.outcome_noise(key)
 
     def transition(self, state: TabularState, action: Integer[Array, ""], noise: Float[Array, ""] | None) -> Outcome:
-        """Walk, or slip, or fall."""
-        index, reward, terminated = self.follow(state.index, action, noise)
+        """Look up next state, reward and termination in the table."""
+        index, reward, terminated = self.lookup(state.index, action, noise)
         return state.replace(index=index), reward, terminated, {}
 
     def render(self, state: TabularState) -> UInt8[np.ndarray, "256 768 3"]:
-        """The meadow from above, with the cliff, the start, the goal and oneself."""
+        """The grid with the cliff, the start, the goal and the agent."""
         board = Board(ROWS, COLUMNS, ground=MEADOW)
         for index in range(START + 1, GOAL):
             board.tile(divmod(index, COLUMNS), ABYSS)
@@ -94,7 +95,7 @@ class CliffWalking(Tabular):
 
 @functools.cache
 def cliff_outcomes(is_slippery: bool) -> Outcomes:
-    """The table; that of the cells from which nobody ever steps, cliff and goal, is as if they were ordinary ones."""
+    """The table. The agent never steps from cliff or goal; their rows are those of ordinary cells."""
     landing = neighbors(ROWS, COLUMNS, MOVES)
     landing = landing[:, SIDEWAYS] if is_slippery else landing[..., None]
     falls = (landing > START) & (landing < GOAL)

@@ -1,6 +1,6 @@
 """FrozenLake: cross a lake of slippery ice without falling into a hole.
 
-Source: Gymnasium 1.4 `toy_text/frozen_lake.py`, table for table.
+Source: Gymnasium 1.4 `toy_text/frozen_lake.py`, with equal tables.
 """
 
 import functools
@@ -26,7 +26,7 @@ from shoal.envs.toy_text.tabular import (
 )
 
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up: (rows down, columns right)
-NOTHING, GOAL, HOLE, FROZEN = range(4)  # which reward
+NOTHING, GOAL, HOLE, FROZEN = range(4)  # indices into `rewards`
 ICE, RIM, WATER, FLAG, COAT = (224, 240, 250), (150, 190, 215), (25, 60, 105), (215, 50, 50), (45, 125, 70)
 
 
@@ -34,22 +34,24 @@ ICE, RIM, WATER, FLAG, COAT = (224, 240, 250), (150, 190, 215), (25, 60, 105), (
 @env("FrozenLake8x8-v1", map_name="8x8", max_steps=200)
 @struct
 class FrozenLake(Tabular):
-    """Walk from the start to the goal over ice, on which one slips to the sides.
+    """Walk from the start to the goal over slippery ice with holes.
 
-    Action: Discrete(4); 0 left, 1 down, 2 right, 3 up. With `is_slippery` the move goes where it should with
-    probability `success_rate`, and to either side of that with half of what is left. Borders stop it.
+    Action: Discrete(4); 0 left, 1 down, 2 right, 3 up. With `is_slippery` the move goes in this direction with
+    probability `success_rate` (1/3), and to each side of it with half of the remaining probability. Borders stop moves.
 
-    Observation: Discrete(rows x columns); row x columns + column of where one stands, in the smallest dtype.
+    Observation: Discrete(rows x columns); row x columns + column of the agent, in the smallest dtype.
 
     Reward: `goal_reward`, `hole_reward` or `frozen_reward` for the cell that is entered (Gymnasium's
-    `reward_schedule`, in this order); to stay on one's cell at a border counts as entering it.
-    Start: on the cell S (any of them, where there are several).
+    `reward_schedule`, in this order). A move that a border stops enters the same cell again.
+    Start: on the cell S (a random one, if there are several).
     End: terminated on a hole or a goal; truncated after `max_steps` (100; 200 in FrozenLake8x8).
-    Noise: one uniform number, if slippery.
-    Maps: `desc` holds the rows, as ("SFFF", "FHFH", "FFFH", "HFFG") or in one text, "SFFF/FHFH/FFFH/HFFG"; S start, F
-    frozen, H hole, G goal. Without one, `map_name`. `generate_random_map` draws those that Gymnasium draws.
-    Differences from Gymnasium: a map without a start, or without a way to a goal, is refused; the probability of what
-    happened is not in `info` but in `model()`. gymnax (FrozenLake-misc) demands one S and one G; here any number.
+    Noise: with `is_slippery`, one uniform number.
+    Maps: `desc` holds the rows, as ("SFFF", "FHFH", "FFFH", "HFFG") or as one string, "SFFF/FHFH/FFFH/HFFG": S start, F
+    frozen, H hole, G goal. If it is empty, `map_name` is used. `generate_random_map` samples the same maps as
+    Gymnasium's function.
+    Differences from Gymnasium: a map without a start, or without a path to a goal, raises ValueError; transition
+    probabilities are not in `info`; `model()` returns them. gymnax (FrozenLake-misc) requires exactly one S and one G;
+    here there may be several.
     """
 
     reset_every: ClassVar[int] = 6
@@ -57,7 +59,7 @@ class FrozenLake(Tabular):
     desc: str | Map | None = static("", help="rows joined by /")  # the map; empty: map_name
     map_name: str | None = static("4x4", choices=("4x4", "8x8"))
     is_slippery: bool = static(True, choices=(False, True))
-    success_rate: Number = 1 / 3  # how likely a move on slippery ice goes where it should
+    success_rate: Number = 1 / 3  # probability that a move on slippery ice goes in its direction
     goal_reward: Number = 1.0
     hole_reward: Number = 0.0
     frozen_reward: Number = 0.0
@@ -75,35 +77,35 @@ class FrozenLake(Tabular):
 
     @property
     def outcomes(self) -> Outcomes:
-        """Moves to the left of the wanted one, the wanted one, to the right of it; nothing changes at the end."""
+        """The table. If slippery, a move has three outcomes: to its left, as chosen, to its right; at an end, one."""
         return lake_outcomes(self.lake, self.is_slippery)
 
     @property
     def rewards(self) -> tuple[Number, ...]:
-        """Nothing more comes after the end."""
+        """The rewards of: staying at an end (0), the goal, a hole, a frozen cell."""
         return 0.0, self.goal_reward, self.hole_reward, self.frozen_reward
 
     @property
     def probabilities(self) -> tuple[Number, ...]:
-        """Of a move to the left, as wanted, to the right."""
+        """The probabilities of: to the left of the move, as chosen, to its right; 1 if not slippery."""
         slip = (1.0 - self.success_rate) / 2.0
         return (slip, self.success_rate, slip) if self.is_slippery else (1.0,)
 
     def init(self, key: Key) -> TabularState:
-        """On a start."""
-        return TabularState(jnp.int32(0), self.first(key))
+        """The first state: on a cell S."""
+        return TabularState(jnp.int32(0), self.sample_start(key))
 
     def noise(self, key: Key) -> Float[Array, ""] | None:
-        """Where one slips."""
-        return self.luck(key)
+        """A uniform number that chooses among the outcomes; None if not slippery."""
+        return self.outcome_noise(key)
 
     def transition(self, state: TabularState, action: Integer[Array, ""], noise: Float[Array, ""] | None) -> Outcome:
-        """Walk, or slip."""
-        index, reward, terminated = self.follow(state.index, action, noise)
+        """Look up next state, reward and termination in the table."""
+        index, reward, terminated = self.lookup(state.index, action, noise)
         return state.replace(index=index), reward, terminated, {}
 
     def render(self, state: TabularState) -> UInt8[np.ndarray, "H W 3"]:
-        """The lake from above: start, holes, flags on goals, and oneself, red in a hole."""
+        """The lake with starts, holes, flags at goals, and the agent, which is red in a hole."""
         lake = self.lake
         board = Board(len(lake), len(lake[0]), ground=ICE)
         for hole in cells_of(lake, "H"):
