@@ -45,14 +45,14 @@ class BsuiteCartpole(Task):
 
     Observation: Box(6), float32
 
-    | i | quantity                         | low  | high |
-    |---|----------------------------------|------|------|
-    | 0 | cart position / `x_threshold`    | -inf | inf  |
-    | 1 | cart velocity / `x_threshold`    | -inf | inf  |
-    | 2 | sine of the pole's angle         | -1   | 1    |
-    | 3 | cosine of the pole's angle       | -1   | 1    |
-    | 4 | pole velocity, rad/s             | -inf | inf  |
-    | 5 | time / `max_time`                | 0    | > 1  |
+    | i | quantity                      | low  | high |
+    |---|-------------------------------|------|------|
+    | 0 | cart position / `x_threshold` | -inf | inf  |
+    | 1 | cart velocity / `x_threshold` | -inf | inf  |
+    | 2 | sine of the pole's angle      | -1   | 1    |
+    | 3 | cosine of the pole's angle    | -1   | 1    |
+    | 4 | pole velocity, rad/s          | -inf | inf  |
+    | 5 | time / `max_time`             | 0    | > 1  |
 
     Reward: 1 if the cosine is above `height_threshold` and |position| below `x_threshold`, else 0.
     Start: position, angle and both velocities are uniform in [-`init_range`, `init_range`].

@@ -42,16 +42,16 @@ class CartpoleSwingup(Task):
 
     Observation: Box(8), float32
 
-    | i | quantity                                       | low  | high |
-    |---|------------------------------------------------|------|------|
-    | 0 | cart position / `x_threshold`                  | -inf | inf  |
-    | 1 | cart velocity / `x_threshold`                  | -inf | inf  |
-    | 2 | sine of the pole's angle                       | -1   | 1    |
-    | 3 | cosine of the pole's angle                     | -1   | 1    |
-    | 4 | pole velocity, rad/s                           | -inf | inf  |
-    | 5 | time / `max_time`                              | 0    | > 1  |
-    | 6 | 1 if |position| < `x_reward_threshold`, else -1 | -1  | 1    |
-    | 7 | 1 if |velocity| of the pole < `theta_dot_threshold`, else -1 | -1 | 1 |
+    | i | quantity                                                          | low  | high |
+    |---|-------------------------------------------------------------------|------|------|
+    | 0 | cart position / `x_threshold`                                     | -inf | inf  |
+    | 1 | cart velocity / `x_threshold`                                     | -inf | inf  |
+    | 2 | sine of the pole's angle                                          | -1   | 1    |
+    | 3 | cosine of the pole's angle                                        | -1   | 1    |
+    | 4 | pole velocity, rad/s                                              | -inf | inf  |
+    | 5 | time / `max_time`                                                 | 0    | > 1  |
+    | 6 | 1 if the position is within +-`x_reward_threshold`, else -1       | -1   | 1    |
+    | 7 | 1 if the pole velocity is within +-`theta_dot_threshold`, else -1 | -1   | 1    |
 
     Reward: -`move_cost` for a push; plus 1 if the cosine is above `height_threshold`, the pole slower than
     `theta_dot_threshold` and |position| below `x_reward_threshold`.

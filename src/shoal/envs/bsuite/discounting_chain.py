@@ -39,10 +39,10 @@ class DiscountingChain(Task):
 
     Observation: Box(2), float32
 
-    | i | quantity                                    | low | high |
-    |---|---------------------------------------------|-----|------|
-    | 0 | chosen chain, -1 before the first step       | -1  | 4    |
-    | 1 | time / 100                                  | 0   | 1    |
+    | i | quantity                               | low | high |
+    |---|----------------------------------------|-----|------|
+    | 0 | chosen chain, -1 before the first step | -1  | 4    |
+    | 1 | time / 100                             | 0   | 1    |
 
     Reward: 1 at the time of the chosen chain, or 1.1 if the chain is `mapping_seed` modulo 5; 0 at all other times.
     Start: always the same state.

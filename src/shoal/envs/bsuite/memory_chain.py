@@ -41,11 +41,11 @@ class MemoryChain(Task):
 
     Observation: Box(`num_bits` + 2), float32
 
-    | i     | quantity                                                               | low | high         |
-    |-------|------------------------------------------------------------------------|-----|--------------|
-    | 0     | the fraction of `memory_length` that is left                           | 0   | 1            |
+    | i     | quantity                                                                  | low | high         |
+    |-------|---------------------------------------------------------------------------|-----|--------------|
+    | 0     | the fraction of `memory_length` that is left                              | 0   | 1            |
     | 1     | index of the bit to repeat, shown before the answer; 0 at all other times | 0   | num_bits - 1 |
-    | 2 ... | the bits as -1 and 1; shown at the start, 0 at all other times          | -1  | 1            |
+    | 2 ... | the bits as -1 and 1; shown at the start, 0 at all other times            | -1  | 1            |
 
     As in bsuite, every observation shows the time before the step that led to it, so the first one occurs twice.
 

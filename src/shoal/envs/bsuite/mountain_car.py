@@ -39,10 +39,10 @@ class BsuiteMountainCar(Task):
 
     Observation: Box(3), float32
 
-    | i | quantity              | low   | high |
-    |---|-----------------------|-------|------|
-    | 0 | position              | -1.2  | 0.6  |
-    | 1 | velocity              | -0.07 | 0.07 |
+    | i | quantity               | low   | high |
+    |---|------------------------|-------|------|
+    | 0 | position               | -1.2  | 0.6  |
+    | 1 | velocity               | -0.07 | 0.07 |
     | 2 | time / `episode_steps` | 0     | 1    |
 
     Reward: -1 on every step.

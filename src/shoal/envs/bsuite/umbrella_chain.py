@@ -42,8 +42,8 @@ class UmbrellaChain(Task):
 
     Observation: Box(3 + `n_distractor`), float32
 
-    | i     | quantity                                | low | high |
-    |-------|-----------------------------------------|-----|------|
+    | i     | quantity                                 | low | high |
+    |-------|------------------------------------------|-----|------|
     | 0     | whether an umbrella is needed            | 0   | 1    |
     | 1     | whether the umbrella was taken           | 0   | 1    |
     | 2     | fraction of `chain_length` that is left  | 0   | 1    |

@@ -54,14 +54,14 @@ class Acrobot(Env):
 
     Observation: Box(6), float32
 
-    | i | quantity                             | low    | high  |
-    |---|--------------------------------------|--------|-------|
-    | 0 | cosine of the first link's angle     | -1     | 1     |
-    | 1 | sine of the first link's angle       | -1     | 1     |
-    | 2 | cosine of the second link's angle    | -1     | 1     |
-    | 3 | sine of the second link's angle      | -1     | 1     |
-    | 4 | first link's velocity, rad/s         | -12.57 | 12.57 |
-    | 5 | second link's velocity, rad/s        | -28.27 | 28.27 |
+    | i | quantity                          | low    | high  |
+    |---|-----------------------------------|--------|-------|
+    | 0 | cosine of the first link's angle  | -1     | 1     |
+    | 1 | sine of the first link's angle    | -1     | 1     |
+    | 2 | cosine of the second link's angle | -1     | 1     |
+    | 3 | sine of the second link's angle   | -1     | 1     |
+    | 4 | first link's velocity, rad/s      | -12.57 | 12.57 |
+    | 5 | second link's velocity, rad/s     | -28.27 | 28.27 |
 
     Reward: -1 every step, 0 on the step that reaches the goal.
     Start: both angles and both velocities are uniform in [`reset_low`, `reset_high`].

@@ -42,12 +42,12 @@ class CartPole(Env):
 
     Observation: Box(4), float32
 
-    | i | quantity              | low    | high   |
-    |---|-----------------------|--------|--------|
-    | 0 | cart position, m      | -4.8   | 4.8    |
-    | 1 | cart velocity, m/s    | -inf   | inf    |
-    | 2 | pole angle, rad       | -0.418 | 0.418  |
-    | 3 | pole velocity, rad/s  | -inf   | inf    |
+    | i | quantity             | low    | high  |
+    |---|----------------------|--------|-------|
+    | 0 | cart position, m     | -4.8   | 4.8   |
+    | 1 | cart velocity, m/s   | -inf   | inf   |
+    | 2 | pole angle, rad      | -0.418 | 0.418 |
+    | 3 | pole velocity, rad/s | -inf   | inf   |
 
     Reward: 1 on every step, including the last one. With `sutton_barto_reward`: 0, and -1 on the step that terminates.
     Start: all four quantities are uniform in [`reset_low`, `reset_high`].

@@ -41,10 +41,10 @@ class MountainCar(Env):
 
     Observation: Box(2), float32
 
-    | i | quantity     | low   | high |
-    |---|--------------|-------|------|
-    | 0 | position     | -1.2  | 0.6  |
-    | 1 | velocity     | -0.07 | 0.07 |
+    | i | quantity | low   | high |
+    |---|----------|-------|------|
+    | 0 | position | -1.2  | 0.6  |
+    | 1 | velocity | -0.07 | 0.07 |
 
     Reward: -1 on every step, including the last one.
     Start: the position is uniform in [`reset_low`, `reset_high`], the velocity is 0.

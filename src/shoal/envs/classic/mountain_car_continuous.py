@@ -28,10 +28,10 @@ class MountainCarContinuous(Env):
 
     Observation: Box(2), float32
 
-    | i | quantity     | low   | high |
-    |---|--------------|-------|------|
-    | 0 | position     | -1.2  | 0.6  |
-    | 1 | velocity     | -0.07 | 0.07 |
+    | i | quantity | low   | high |
+    |---|----------|-------|------|
+    | 0 | position | -1.2  | 0.6  |
+    | 1 | velocity | -0.07 | 0.07 |
 
     Reward: -0.1 times the square of the throttle (not clipped), plus 100 on the step that reaches the goal.
     Start: the position is uniform in [`reset_low`, `reset_high`], the velocity is 0.

@@ -33,11 +33,11 @@ class Bandit(Env):
 
     Observation: Box(`num_arms` + 2), float32
 
-    | part       | quantity                                                              |
-    |------------|-----------------------------------------------------------------------|
-    | 1          | the last reward; 0 at the start                                       |
-    | `num_arms` | the last action, one-hot; arm 0 at the start                          |
-    | 1          | the time, from -1 at the start to 1 after `max_steps` steps           |
+    | part       | quantity                                                    |
+    |------------|-------------------------------------------------------------|
+    | 1          | the last reward; 0 at the start                             |
+    | `num_arms` | the last action, one-hot; arm 0 at the start                |
+    | 1          | the time, from -1 at the start to 1 after `max_steps` steps |
 
     End: never terminated; truncated after `max_steps` (100).
     """

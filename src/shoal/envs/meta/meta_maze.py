@@ -45,12 +45,12 @@ class MetaMaze(Env):
 
     Observation: Box(`view_size`^2 + 6), float32
 
-    | part             | quantity                                                      |
-    |------------------|---------------------------------------------------------------|
-    | `view_size`^2    | the cells around the agent, row by row: 1 for a wall, else 0  |
-    | 1                | the time as a fraction of `max_steps`, 0 to 1                 |
-    | 1                | the last reward; 0 at the start                               |
-    | 4                | the last action, one-hot; action 0 at the start               |
+    | part          | quantity                                                     |
+    |---------------|--------------------------------------------------------------|
+    | `view_size`^2 | the cells around the agent, row by row: 1 for a wall, else 0 |
+    | 1             | the time as a fraction of `max_steps`, 0 to 1                |
+    | 1             | the last reward; 0 at the start                              |
+    | 4             | the last action, one-hot; action 0 at the start              |
 
     Reward: `goal_reward` (10) on reaching the goal, minus `wall_penalty` (0) for a move into a wall.
     Start: the agent in the middle, the goal in a random other free cell. When the agent reaches the goal, it is moved

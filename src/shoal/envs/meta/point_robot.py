@@ -46,12 +46,12 @@ class PointRobot(Env):
 
     Observation: Box(6), float32
 
-    | i    | quantity                                                    | low  | high |
-    |------|-------------------------------------------------------------|------|------|
-    | 0, 1 | position                                                    | -inf | inf  |
-    | 2    | last reward; 0 at the start                                 | 0    | 1    |
-    | 3, 4 | last action, clipped; 0 at the start                        | -0.1 | 0.1  |
-    | 5    | time, from -1 at the start to 1 after `max_steps` steps     | -1   | 1    |
+    | i    | quantity                                                | low  | high |
+    |------|---------------------------------------------------------|------|------|
+    | 0, 1 | position                                                | -inf | inf  |
+    | 2    | last reward; 0 at the start                             | 0    | 1    |
+    | 3, 4 | last action, clipped; 0 at the start                    | -0.1 | 0.1  |
+    | 5    | time, from -1 at the start to 1 after `max_steps` steps | -1   | 1    |
 
     Reward: 1 if the position after the move is within `goal_radius` (0.2) of the goal, else 0. With `dense_reward`:
     minus the distance to the goal.

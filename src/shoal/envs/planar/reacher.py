@@ -40,12 +40,12 @@ class PlanarReacher(Env):
 
     Observation: Box(3 `num_joints` + 2), float32
 
-    | part         | quantity                           | low          | high       |
-    |--------------|------------------------------------|--------------|------------|
-    | `num_joints` | cosine of each segment's angle     | -1           | 1          |
-    | `num_joints` | sine of each segment's angle       | -1           | 1          |
-    | `num_joints` | angular velocities, rad/s          | -inf         | inf        |
-    | 2            | the goal                           | -`num_joints`| `num_joints`|
+    | part         | quantity                       | low           | high         |
+    |--------------|--------------------------------|---------------|--------------|
+    | `num_joints` | cosine of each segment's angle | -1            | 1            |
+    | `num_joints` | sine of each segment's angle   | -1            | 1            |
+    | `num_joints` | angular velocities, rad/s      | -inf          | inf          |
+    | 2            | the goal                       | -`num_joints` | `num_joints` |
 
     Reward: exp(-d^2), with the distance d from tip to goal after the step: between 0 and 1.
     Start: angles are uniform in +-pi, velocities in +-1, and the goal in the square of +-`num_joints`, whose corners

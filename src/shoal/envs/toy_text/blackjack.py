@@ -22,7 +22,7 @@ RANKS = 13  # ace to king, equally likely: the deck is infinite
 # The largest number of cards that a dealer draws after the first two. The longest hand has 12 cards: six aces (sum 16),
 # a six (sum 12, since now all aces count 1) and five more aces (sum 17).
 MAX_DRAWN = 10
-CARDS_A_WORD, WORDS = 4, 3  # 13^4 hands from 2^32 words: probabilities of hands differ by at most 1 in 150,000
+CARDS_A_WORD, WORDS = 4, 3  # 13^4 hands from 2^32 words: their probabilities differ by at most 1 part in 150,000
 DEALER_STICKS = 17
 FELT, BACK, GOLD = (35, 100, 70), (150, 45, 50), (245, 205, 90)
 ACE = np.uint8(32)  # a bit above the bits of the largest sum
