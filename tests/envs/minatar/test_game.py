@@ -11,8 +11,9 @@ from environments import advance, init, noise, observe
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS, make
 from shoal.core.struct import to_arrays
-from shoal.envs.minatar.game import DOWN, FIRE, LEFT, RIGHT, UP
-from shoal.envs.minatar.nibbles import COUNT, equals, everywhere, flag_at, only, select
+from shoal.envs.minatar.game import DOWN, FIRE, LEFT, RIGHT, UP, to_cells
+from shoal.envs.minatar.nibbles import COUNT, equals, flag_at, hide_unflagged, repeated, select
+from shoal.envs.minatar.slots import increment_decrement, where_equal
 from shoal.rollouts.rollout import Rollout
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
@@ -32,8 +33,8 @@ def some_states(env, num_envs=8, num_steps=40):
 
     keys = jax.random.split(make_key(1), (num_steps, num_envs))
     collect = jax.jit(lambda key: rollout.collect(env, rollout.init(env, key), act, keys, make_key(2)))
-    worlds, trajectory, _ = collect(make_key(0))
-    return worlds.state, trajectory
+    env_states, trajectory, _ = collect(make_key(0))
+    return env_states.state, trajectory
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -106,7 +107,7 @@ def test_many_boards_are_observed_as_each_alone(game):
     for i in range(8):
         alone = observe(env, jax.tree.map(lambda x, i=i: x[i], states))
         np.testing.assert_array_equal(together[i], alone)
-    # Also in a population of worlds, each with boards of its own.
+    # Also for two members, each with boards of its own.
     twice = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), states)
     nested = jax.jit(jax.vmap(jax.vmap(env.observe)))(twice)
     np.testing.assert_array_equal(nested, np.stack([together, together[::-1]]))
@@ -117,9 +118,9 @@ def test_ramping_is_a_number_that_never_recompiles(game):
     traced = []
 
     @jax.jit
-    def step(env, state, lots):
+    def step(env, state, noise):
         traced.append(1)
-        return env.advance(state, jnp.int32(0), lots)[0].time  # little to compile
+        return env.advance(state, jnp.int32(0), noise)[0].time  # little to compile
 
     env = make(f"MinAtar/{game}-v1")
     for ramping in (True, False):
@@ -182,11 +183,23 @@ def test_eight_numbers_in_a_word():
     for value in (0, 4, 9, 15):
         assert int(equals(word, value)) == sum(1 << 4 * i for i in range(COUNT) if numbers[i] == value)
     flags = equals(word, 4)
-    kept = [int(only(flags, word)) >> 4 * i & 15 for i in range(COUNT)]
+    kept = [int(hide_unflagged(flags, word)) >> 4 * i & 15 for i in range(COUNT)]
     assert kept == [15, 15, 4, 15, 15, 4, 15, 15]
-    chosen = [int(select(flags, jnp.uint32(everywhere(2)), word)) >> 4 * i & 15 for i in range(COUNT)]
+    chosen = [int(select(flags, jnp.uint32(repeated(2)), word)) >> 4 * i & 15 for i in range(COUNT)]
     assert chosen == [0, 9, 2, 15, 7, 2, 1, 10]
     assert [int(flag_at(jnp.int32(i))) for i in (-1, 0, 7, 8)] == [0, 1, 1 << 28, 0]
+
+
+def test_the_examples_in_the_package_docstring_are_true():
+    row_words = jnp.array([0, 6, 513, *[0] * 7], jnp.uint32)
+    cells = to_cells((row_words,))[:, :, 0]
+    assert np.argwhere(cells).tolist() == [[1, 1], [1, 2], [2, 0], [2, 9]]
+    lane_1_holds_4 = 0x00000010
+    assert equals(jnp.uint32(0x00090042), 4) == lane_1_holds_4
+    x = tuple(map(jnp.uint32, (0b101, 0b000, 0b011, 0b100)))  # columns 5, 4 and 9
+    assert where_equal(x, 4) & 0b111 == 0b010
+    moved = increment_decrement(x, jnp.uint32(0b001), jnp.uint32(0b100))  # columns 6, 4 and 8
+    assert [int(where_equal(moved, number)) & 0b111 for number in (6, 4, 8)] == [0b001, 0b010, 0b100]
 
 
 def test_action_numbers():

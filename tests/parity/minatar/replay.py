@@ -1,4 +1,4 @@
-"""Plays MinAtar and shoal side by side, with the same openings, actions and luck, and compares every step."""
+"""Plays MinAtar and shoal side by side, with the same first states, actions and noise, and compares every step."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ NAMES = {"Asterix": "asterix", "Breakout": "breakout", "Freeway": "freeway"} | {
 
 
 class Replayed:
-    """Stands in for NumPy's RandomState: answers `rand` and `randint` with what it was given, in order."""
+    """Replaces NumPy's RandomState: `rand` and `randint` return the answers that were loaded, in order."""
 
     def __init__(self) -> None:
         self._answers: Iterator[tuple[str, Any]] = iter(())
@@ -29,51 +29,51 @@ class Replayed:
     def load(self, answers: Iterator[tuple[str, Any]]) -> None:
         self._answers = answers
 
-    def _next(self, kind: str, *given: Any, **named: Any) -> Any:
+    def _next(self, kind: str, *args: Any, **kwargs: Any) -> Any:
         expected, answer = next(self._answers)
         assert kind == expected
-        return answer(*given, **named) if callable(answer) else answer
+        return answer(*args, **kwargs) if callable(answer) else answer
 
-    def rand(self, *given: Any) -> Any:
-        return self._next("rand", *given)
+    def rand(self, *args: Any) -> Any:
+        return self._next("rand", *args)
 
-    def randint(self, *given: Any, **named: Any) -> Any:
-        return self._next("randint", *given, **named)
+    def randint(self, *args: Any, **kwargs: Any) -> Any:
+        return self._next("randint", *args, **kwargs)
 
 
 class Adapter(NamedTuple):
-    """What differs from game to game."""
+    """What this module needs to know about one game."""
 
-    luck: Callable[[Any], list]  # of one step (NumPy leaves): the answers MinAtar gets, in the order in which it asks
-    put: Callable[[Any, Any], None]  # (their game, our state with NumPy leaves): make theirs that state
-    theirs: Callable[[Any], dict[str, Any]]  # their state, in plain numbers
-    ours: Callable[[Any], dict[str, Any]]  # one of our states (NumPy leaves), in the same plain numbers
+    answers: Callable[[Any], list]  # from the noise of one step: what MinAtar's calls of `rand` and `randint` return
+    put: Callable[[Any, Any], None]  # (their game, our state with NumPy leaves): set their game to this state
+    theirs: Callable[[Any], dict[str, Any]]  # their state as plain numbers
+    ours: Callable[[Any], dict[str, Any]]  # our state (NumPy leaves) as the same plain numbers
 
 
 def reference(env: Game) -> minatar.Environment:
-    """MinAtar's environment of the same settings, all of whose luck is replayed."""
-    world = minatar.Environment(NAMES[type(env).__name__], float(env.sticky_action_prob), bool(env.ramping))
-    world.random, world.env.random = Replayed(), Replayed()
-    return world
+    """MinAtar's environment with the same hyperparameters, whose random numbers are replayed."""
+    their_env = minatar.Environment(NAMES[type(env).__name__], float(env.sticky_action_prob), bool(env.ramping))
+    their_env.random, their_env.env.random = Replayed(), Replayed()
+    return their_env
 
 
 def row(tree: Any, index: int) -> Any:
-    """One entry of a stacked tree."""
+    """One entry of a pytree whose leaves are stacked along axis 0."""
     return jax.tree.map(lambda x: np.asarray(x)[index], tree)
 
 
 def changed(states: Any, **fields: Any) -> Any:
-    """Stacked states with other numbers in some fields; a tuple of arrays for a field that is one."""
+    """Stacked states with other values in some fields; a field that is a tuple takes a tuple of arrays."""
 
     def cast(old: Any, new: Any) -> Any:
         return tuple(map(cast, old, new)) if isinstance(old, tuple) else jnp.asarray(np.asarray(new), old.dtype)
 
     arrays = {name: cast(getattr(states, name), value) for name, value in fields.items()}
-    return jax.vmap(lambda state, given: state.replace(**given))(states, arrays)
+    return jax.vmap(lambda state, values: state.replace(**values))(states, arrays)
 
 
-def openings_of(env: Game, count: int = 16, seed: int = 7) -> Any:
-    """So many first states."""
+def first_states_of(env: Game, count: int = 16, seed: int = 7) -> Any:
+    """`count` first states, stacked."""
     return _begin(to_arrays(env), jax.random.split(make_key(seed), count))
 
 
@@ -85,43 +85,43 @@ def _begin(env: Game, keys: jax.Array) -> Any:
 def compare(
     env: Game,
     adapter: Adapter,
-    openings: Any,
+    first_states: Any,
     num_steps: int,
     policy: Callable[[Any, np.random.Generator], int] | None = None,
     seed: int = 0,
     restart: int = 0,
 ) -> list[dict[str, Any]]:
-    """Play `num_steps` on both sides and assert that all is equal; their states, for what a test wants to have met.
+    """Play `num_steps` on both sides and assert that every step is equal; return MinAtar's states.
 
-    Games begin from the `openings` in turn. `policy` sees MinAtar's game and gives an action by its number in the
-    action space; by default actions are random. `restart` also ends games after so many steps.
+    Episodes begin from the `first_states` in turn. `policy` takes MinAtar's game and returns an action of the action
+    space; by default actions are random. `restart`, if not 0, also ends an episode after so many steps.
     """
     rng = np.random.default_rng(seed)
     noise = jax.tree.map(np.asarray, sample_noise(env, make_key(seed), (num_steps,)))
-    actions, opened, theirs, seen = [], [], [], []
-    openings = jax.tree.map(np.asarray, openings)
-    begins, lots = _rows(openings), _rows(noise)
-    world, opening, age = reference(env), 0, 0
-    _open(world, adapter, begins[0])
+    actions, began_at, theirs, their_states = [], [], [], []
+    first_states = jax.tree.map(np.asarray, first_states)
+    begins, noises = _rows(first_states), _rows(noise)
+    their_env, index, age = reference(env), 0, 0
+    _open(their_env, adapter, begins[0])
     for t in range(num_steps):
-        action = int(rng.integers(env.action_space.n)) if policy is None else policy(world.env, rng)
-        chance, luck = lots[t]
-        world.random.load(iter([("rand", chance)]))
-        world.env.random.load(iter(adapter.luck(luck)))
-        reward, done = world.act(env._actions[action])
+        action = int(rng.integers(env.action_space.n)) if policy is None else policy(their_env.env, rng)
+        uniform, game_noise = noises[t]
+        their_env.random.load(iter([("rand", uniform)]))
+        their_env.env.random.load(iter(adapter.answers(game_noise)))
+        reward, done = their_env.act(env._actions[action])
         age += 1
-        theirs.append((world.state().copy(), float(reward), done, world.last_action))
-        seen.append(adapter.theirs(world.env))
+        theirs.append((their_env.state().copy(), float(reward), done, their_env.last_action))
+        their_states.append(adapter.theirs(their_env.env))
         ends = done or age == restart
         if ends:
-            opening, age = (opening + 1) % len(begins), 0
-            _open(world, adapter, begins[opening])
+            index, age = (index + 1) % len(begins), 0
+            _open(their_env, adapter, begins[index])
         actions.append(action)
-        opened.append(opening if ends else -1)
-    states, obs, reward, terminated = _ours(env, openings, np.array(actions), noise, np.array(opened))
+        began_at.append(index if ends else -1)
+    states, obs, reward, terminated = _ours(env, first_states, np.array(actions), noise, np.array(began_at))
     their_obs, their_reward, their_end, their_last = (np.array(column) for column in zip(*theirs, strict=True))
-    # States first: where they differ is the reason for all else.
-    for t, (state, expected) in enumerate(zip(_rows(states), seen, strict=True)):
+    # Compare states first: a difference there explains all other differences.
+    for t, (state, expected) in enumerate(zip(_rows(states), their_states, strict=True)):
         found = adapter.ours(state)
         assert found == expected, f"step {t}, action {actions[t]}: {found} instead of {expected}"
     np.testing.assert_array_equal(states.last_action, their_last)
@@ -129,51 +129,51 @@ def compare(
     np.testing.assert_array_equal(terminated, their_end)
     assert obs.dtype == their_obs.dtype == bool
     np.testing.assert_array_equal(obs, their_obs)
-    return seen
+    return their_states
 
 
 def _rows(tree: Any) -> list[Any]:
-    """The entries of a stacked tree, with plain Python numbers: much quicker to take apart than NumPy's."""
+    """The entries of a stacked pytree, as plain Python numbers, which are much faster to handle than NumPy's."""
     leaves, structure = jax.tree.flatten(tree)
     return [
         structure.unflatten(numbers) for numbers in zip(*(np.asarray(leaf).tolist() for leaf in leaves), strict=True)
     ]
 
 
-def _open(world: minatar.Environment, adapter: Adapter, state: Any) -> None:
-    # `terminal` and the like; what chance decides is overwritten. The last action stays what it was.
-    replayed, world.env.random = world.env.random, np.random.RandomState(0)
-    world.reset()
-    world.env.random = replayed
-    adapter.put(world.env, state)
-    assert adapter.theirs(world.env) == adapter.ours(state)
+def _open(their_env: minatar.Environment, adapter: Adapter, state: Any) -> None:
+    # `reset` sets `terminal` and the like; its random part is overwritten by `put`. The last action is kept.
+    replayed, their_env.env.random = their_env.env.random, np.random.RandomState(0)
+    their_env.reset()
+    their_env.env.random = replayed
+    adapter.put(their_env.env, state)
+    assert adapter.theirs(their_env.env) == adapter.ours(state)
 
 
-def _ours(env: Game, openings: Any, actions: np.ndarray, noise: Any, opened: np.ndarray) -> tuple:
-    """All steps on our side, in equal pieces, so that one program of an environment serves every test."""
+def _ours(env: Game, first_states: Any, actions: np.ndarray, noise: Any, began_at: np.ndarray) -> tuple:
+    """All steps on our side, in pieces of equal length, so that one compiled program serves every test of a game."""
     assert len(actions) % PIECE == 0
-    state, pieces = jax.tree.map(lambda x: jnp.asarray(x[0]), openings), []
+    state, pieces = jax.tree.map(lambda x: jnp.asarray(x[0]), first_states), []
     for begin in range(0, len(actions), PIECE):
         piece = slice(begin, begin + PIECE)
-        fresh = jax.tree.map(lambda x, piece=piece: x[opened[piece]], openings)
-        given = (
+        fresh = jax.tree.map(lambda x, piece=piece: x[began_at[piece]], first_states)
+        inputs = (
             actions[piece].astype(np.int32),
             jax.tree.map(lambda x, p=piece: x[p], noise),
-            opened[piece] >= 0,
+            began_at[piece] >= 0,
             fresh,
         )
-        state, seen = _play(to_arrays(env), state, given)
-        pieces.append(jax.tree.map(np.asarray, seen))
+        state, records = _play(to_arrays(env), state, inputs)
+        pieces.append(jax.tree.map(np.asarray, records))
     return jax.tree.map(lambda *x: np.concatenate(x), *pieces)
 
 
 @jax.jit
-def _play(env: Game, state: Any, given: tuple) -> tuple[Any, tuple]:
+def _play(env: Game, state: Any, inputs: tuple) -> tuple[Any, tuple]:
     def step(state, xs):
         action, noise, ends, fresh = xs
         after, reward, terminated, _, _ = env.advance(state, action, noise)
-        following = env.carry_over(after, fresh)
-        following = jax.tree.map(lambda new, old: jnp.where(ends, new, old), following, after)
-        return following, (after, env.observe(after), reward, terminated)
+        next_state = env.carry_over(after, fresh)
+        next_state = jax.tree.map(lambda new, old: jnp.where(ends, new, old), next_state, after)
+        return next_state, (after, env.observe(after), reward, terminated)
 
-    return jax.lax.scan(step, state, given)
+    return jax.lax.scan(step, state, inputs)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from parity.minatar.replay import Adapter, changed, compare, first_states_of, reference, row
 from shoal.core.keys import make_key
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.asterix import Asterix
@@ -20,8 +20,8 @@ def packed(columns):
     return sum(np.asarray(column).astype(np.uint64) << np.uint64(4 * i) for i, column in enumerate(columns))
 
 
-def luck(lots):
-    kind, lane = (int(lot) for lot in lots)
+def answers(noise):
+    kind, lane = (int(word) for word in noise)
     right, gold = kind % 2, kind // 2**8 < 2**24 // 3
     return [("rand", 0.25 if right else 0.5), ("rand", 0.25 if gold else 0.5), ("randint", lambda n: lane * n // 2**32)]
 
@@ -58,11 +58,11 @@ def ours(state):
     }
 
 
-ADAPTER = Adapter(luck, put, theirs, ours)
+ADAPTER = Adapter(answers, put, theirs, ours)
 
 
 def crafted(env, hardest=False):
-    """Lanes from empty to full, all places, all difficulties on the way."""
+    """Random states: lanes from empty to full, all positions, all difficulties."""
     rng, n = np.random.default_rng(0), 2000
     exist = rng.random((8, n)) < rng.choice([0, 0.3, 0.9, 1], n)
     ramp = np.full(n, 13) if hardest else rng.integers(0, 14, n)
@@ -81,11 +81,11 @@ def crafted(env, hardest=False):
         "ramp_timer": rng.choice([-1, 0, 1, 50], n),
         "ramp_index": ramp,
     }
-    return changed(openings_of(env, n), **fields)
+    return changed(first_states_of(env, n), **fields)
 
 
 def careful(game, rng):
-    """Steps out of the way of what comes, as far as it can see one move ahead."""
+    """A policy that avoids cells that an enemy is in or moves to next."""
     moves = [(0, 0), (-1, 0), (0, -1), (1, 0), (0, 1)]
     order = rng.permutation(5)
     for action in order:
@@ -98,18 +98,18 @@ def careful(game, rng):
 
 def test_games_equal_minatars():
     env = Asterix()
-    compare(env, ADAPTER, openings_of(env), 5_000)
-    seen = compare(env, ADAPTER, openings_of(env), 10_000, policy=careful)
-    assert max(each["ramp_index"] for each in seen) > 3
+    compare(env, ADAPTER, first_states_of(env), 5_000)
+    their_states = compare(env, ADAPTER, first_states_of(env), 10_000, policy=careful)
+    assert max(each["ramp_index"] for each in their_states) > 3
 
 
 @pytest.mark.parametrize("ramping", [True, False])
 def test_late_games_equal_minatars(ramping):
     env = Asterix(sticky_action_prob=0.0, ramping=ramping)
-    seen = compare(env, ADAPTER, crafted(env), 6_000, restart=4, policy=careful)
-    assert any(all(each["things"]) for each in seen)  # all lanes taken
-    seen = compare(env, ADAPTER, crafted(env, hardest=True), 4_000, policy=careful)
-    assert {(each["spawn_speed"], each["move_speed"]) for each in seen} >= {(1, 1)}
+    their_states = compare(env, ADAPTER, crafted(env), 6_000, restart=4, policy=careful)
+    assert any(all(each["things"]) for each in their_states)  # all lanes are occupied
+    their_states = compare(env, ADAPTER, crafted(env, hardest=True), 4_000, policy=careful)
+    assert {(each["spawn_speed"], each["move_speed"]) for each in their_states} >= {(1, 1)}
 
 
 @pytest.mark.parametrize("minimal", [True, False])
@@ -119,21 +119,27 @@ def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
 
 
 def outcomes(env, states, n):
-    """The first of the states after one step in which the player stays, under the noise of `n` keys."""
+    """The first of the states after one step without an action, for each of `n` samples of the noise."""
     state = jax.tree.map(lambda x: x[0], states)
-    return after_luck(to_arrays(env), state, sample_noise(env, make_key(0), (n,)))
+    return after_one_step(to_arrays(env), state, sample_noise(env, make_key(0), (n,)))
 
 
 @jax.jit
-def after_luck(env, state, noise):
+def after_one_step(env, state, noise):
     return jax.vmap(lambda noise: env.advance(state, jnp.int32(0), noise)[0])(noise)
 
 
-def test_nothing_appears_where_every_lane_is_taken():
+def test_nothing_appears_if_every_lane_is_occupied():
     # gymnax 1.0.1 erases one of the eight.
     env = Asterix()
     full = changed(
-        openings_of(env, 1), columns=[0x44444444], exist=[0x11111111], go_right=[0], gold=[0], spawn_timer=[0], y=[1]
+        first_states_of(env, 1),
+        columns=[0x44444444],
+        exist=[0x11111111],
+        go_right=[0],
+        gold=[0],
+        spawn_timer=[0],
+        y=[1],
     )
     after = outcomes(env, full, 50)
     assert (after.exist == 0x11111111).all() and (after.columns == 0x44444444).all() and (after.spawn_timer == 9).all()
@@ -144,24 +150,24 @@ def test_the_last_free_lane_is_always_found():
     env = Asterix()
     for free in range(8):
         exist = 0x11111111 ^ 1 << 4 * free
-        almost = changed(openings_of(env, 1), columns=[0x44444444], exist=[exist], spawn_timer=[0])
+        almost = changed(first_states_of(env, 1), columns=[0x44444444], exist=[exist], spawn_timer=[0])
         after = outcomes(env, almost, 50)
         assert (after.exist == 0x11111111).all()
         assert np.isin(np.asarray(after.columns) >> 4 * free & 15, [0, 9]).all()
 
 
-def test_the_opening_is_minatars():
+def test_the_first_state_is_minatars():
     env = Asterix()
-    state, world = row(openings_of(env), 0), reference(env)
-    assert theirs(world.env) == ours(state)
-    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), world.state())
+    state, their_env = row(first_states_of(env), 0), reference(env)
+    assert theirs(their_env.env) == ours(state)
+    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), their_env.state())
 
 
 def test_what_appears_is_uniform_over_lanes_sides_and_a_third_of_it_gold():
     env = Asterix(init_spawn_speed=1)
     state = jax.jit(env.init)(make_key(0)).replace(spawn_timer=jnp.int32(0))
     noise = sample_noise(env, make_key(1), (12_000,))
-    after = after_luck(to_arrays(env), state, noise)
+    after = after_one_step(to_arrays(env), state, noise)
     lane = np.log2(np.asarray(after.exist)).astype(int) // 4
     assert np.abs(np.bincount(lane, minlength=8) / 12_000 - 1 / 8).max() < 0.015
     assert abs(np.mean(np.asarray(after.gold) != 0) - 1 / 3) < 0.02

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from parity.minatar.replay import Adapter, changed, compare, first_states_of, reference, row
 from shoal.envs.minatar.breakout import WALL, Breakout
 
 pytestmark = pytest.mark.sampled
@@ -48,11 +48,11 @@ def ours(state):
     }
 
 
-ADAPTER = Adapter(lambda luck: [], put, theirs, ours)
+ADAPTER = Adapter(lambda noise: [], put, theirs, ours)
 
 
 def follow(game, rng):
-    """Stays under the ball mostly, so that walls are cleared."""
+    """A policy that mostly stays under the ball, so that walls are cleared."""
     target = game.ball_x + (1 if game.ball_dir in (1, 2) else -1) * (game.ball_y < 8)
     if rng.random() < 0.1:
         return int(rng.integers(3))
@@ -60,10 +60,10 @@ def follow(game, rng):
 
 
 def crafted(env):
-    """Every direction of the ball from many cells, with walls of all sizes down to none."""
+    """Random states: every direction of the ball from many cells, with any number of bricks."""
     rng = np.random.default_rng(0)
     n = 2000
-    start = openings_of(env, n)
+    start = first_states_of(env, n)
     sparse = rng.integers(0, 2**30, n) & rng.integers(0, 2**30, n) & rng.integers(0, 2**30, n)
     bricks = np.choose(rng.integers(0, 4, n), [np.full(n, WALL), np.zeros(n, int), sparse, 1 << rng.integers(0, 30, n)])
     x, y = rng.integers(0, 10, n), rng.integers(0, 9, n)
@@ -75,30 +75,30 @@ def crafted(env):
 @pytest.mark.parametrize("sticky", [0.0, 0.1])
 def test_games_equal_minatars(sticky):
     env = Breakout(sticky_action_prob=sticky)
-    compare(env, ADAPTER, openings_of(env), 5_000)
-    compare(env, ADAPTER, openings_of(env), 10_000, policy=follow)
+    compare(env, ADAPTER, first_states_of(env), 5_000)
+    compare(env, ADAPTER, first_states_of(env), 10_000, policy=follow)
 
 
 def test_single_steps_from_every_kind_of_state_equal_minatars():
     env = Breakout(sticky_action_prob=0.0, minimal_actions=False)
-    seen = compare(env, ADAPTER, crafted(env), 6_000, restart=3)
-    left = [sum(map(sum, each["bricks"])) for each in seen]
-    assert any(before == 0 and after == 30 for before, after in itertools.pairwise(left))  # a new wall stood up
+    their_states = compare(env, ADAPTER, crafted(env), 6_000, restart=3)
+    left = [sum(map(sum, each["bricks"])) for each in their_states]
+    assert any(before == 0 and after == 30 for before, after in itertools.pairwise(left))  # a new wall appeared
 
 
-def test_the_opening_is_minatars():
+def test_the_first_state_is_minatars():
     env = Breakout()
-    openings, observe = openings_of(env), jax.jit(env.observe)
-    assert {bool(x) for x in openings.goes_right} == {False, True}
+    first_states, observe = first_states_of(env), jax.jit(env.observe)
+    assert {bool(x) for x in first_states.goes_right} == {False, True}
     for k in range(16):
-        state = row(openings, k)
-        world = reference(env)
-        world.env.random.load(iter([("randint", 0 if state.goes_right else 1)]))
-        world.reset()
-        assert theirs(world.env) == ours(state) and world.last_action == state.last_action == 0
-        np.testing.assert_array_equal(observe(jax.tree.map(jax.numpy.asarray, state)), world.state())
+        state = row(first_states, k)
+        their_env = reference(env)
+        their_env.env.random.load(iter([("randint", 0 if state.goes_right else 1)]))
+        their_env.reset()
+        assert theirs(their_env.env) == ours(state) and their_env.last_action == state.last_action == 0
+        np.testing.assert_array_equal(observe(jax.tree.map(jax.numpy.asarray, state)), their_env.state())
 
 
 def test_both_corners_are_as_likely():
-    right = openings_of(Breakout(), 4000, seed=0).goes_right
+    right = first_states_of(Breakout(), 4000, seed=0).goes_right
     assert abs(float(right.mean()) - 0.5) < 0.04

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference
+from parity.minatar.replay import Adapter, changed, compare, first_states_of, reference
 from shoal.core.keys import make_key
 from shoal.envs.minatar.freeway import Freeway
 from shoal.rollouts.rollout import sample_noise
@@ -21,17 +21,17 @@ def packed(columns):
     return sum(np.asarray(column).astype(np.uint64) << np.uint64(4 * i) for i, column in enumerate(columns))
 
 
-def ways(lots):
-    """Speeds and directions: decimal digits of a fraction of 28 bits, by hand."""
+def ways(noise):
+    """(speeds, whether cars go right): decimal digits of a fraction of 28 bits, computed by hand."""
     digits = []
-    for lot in lots:
-        fraction = int(lot) >> 4
+    for word in noise:
+        fraction = int(word) >> 4
         digits += [fraction * 10 ** (k + 1) // 2**28 % 10 for k in range(4)]
     return np.array([digit % 5 + 1 for digit in digits]), np.array([digit >= 5 for digit in digits])
 
 
-def luck(lots):
-    speeds, right = ways(lots)
+def answers(noise):
+    speeds, right = ways(noise)
     return [("randint", lambda low, high, n: speeds.copy()), ("rand", np.where(right, 0.75, 0.25))]
 
 
@@ -59,11 +59,11 @@ def ours(state):
     }
 
 
-ADAPTER = Adapter(luck, put, theirs, ours)
+ADAPTER = Adapter(answers, put, theirs, ours)
 
 
 def crafted(env):
-    """Any positions, speeds and timers, and the last steps of a game."""
+    """Random states: any positions, speeds and timers, and the last steps of an episode."""
     rng, n = np.random.default_rng(0), 1500
     speeds = rng.integers(1, 6, (8, n))
     fields = {
@@ -75,7 +75,7 @@ def crafted(env):
         "move_timer": rng.integers(0, 4, n),
         "time": rng.choice([0, 100, 2497, 2498, 2499, 2500], n),
     }
-    return changed(openings_of(env, n), **fields)
+    return changed(first_states_of(env, n), **fields)
 
 
 def upwards(game, rng):
@@ -84,10 +84,10 @@ def upwards(game, rng):
 
 def test_games_equal_minatars():
     env = Freeway()
-    seen = compare(env, ADAPTER, openings_of(env), 10_000)
-    assert min(each["left"] for each in seen) == -1  # whole games, which end on step 2,501
-    seen = compare(env, ADAPTER, openings_of(env), 10_000, policy=upwards)
-    assert len({str([car[3] for car in each["cars"]]) for each in seen}) > 30  # many crossings
+    their_states = compare(env, ADAPTER, first_states_of(env), 10_000)
+    assert min(each["left"] for each in their_states) == -1  # whole games, which end on step 2,501
+    their_states = compare(env, ADAPTER, first_states_of(env), 10_000, policy=upwards)
+    assert len({str([car[3] for car in each["cars"]]) for each in their_states}) > 30  # many crossings
 
 
 @pytest.mark.parametrize("minimal", [True, False])
@@ -96,24 +96,24 @@ def test_single_steps_from_every_kind_of_state_equal_minatars(minimal):
     compare(env, ADAPTER, crafted(env), 4_000, restart=3)
 
 
-def test_the_opening_is_minatars():
+def test_the_first_state_is_minatars():
     env = Freeway()
-    init, lots, observe = jax.jit(env.init), jax.jit(env.luck), jax.jit(env.observe)
+    init, noise, observe = jax.jit(env.init), jax.jit(env.game_noise), jax.jit(env.observe)
     for seed in range(16):
         state = jax.tree.map(np.asarray, init(make_key(seed)))
-        world = reference(env)
-        world.env.random.load(iter(luck(lots(make_key(seed)))))
-        world.reset()
-        assert theirs(world.env) == ours(state)
-        np.testing.assert_array_equal(observe(jax.tree.map(jnp.asarray, state)), world.state())
+        their_env = reference(env)
+        their_env.env.random.load(iter(answers(noise(make_key(seed)))))
+        their_env.reset()
+        assert theirs(their_env.env) == ours(state)
+        np.testing.assert_array_equal(observe(jax.tree.map(jnp.asarray, state)), their_env.state())
 
 
 def test_speeds_and_directions_are_uniform_in_every_lane():
-    _, lots = sample_noise(Freeway(), make_key(0), (20_000,))
-    drawn = [ways(pair) for pair in np.asarray(lots)]
-    choices = np.array([speeds + 5 * right for speeds, right in drawn])
+    _, noise = sample_noise(Freeway(), make_key(0), (20_000,))
+    sampled = [ways(pair) for pair in np.asarray(noise)]
+    choices = np.array([speeds + 5 * right for speeds, right in sampled])
     for lane in range(8):
-        share = np.bincount(choices[:, lane], minlength=11)[1:] / len(choices)
-        assert np.abs(share - 0.1).max() < 0.01
+        fraction = np.bincount(choices[:, lane], minlength=11)[1:] / len(choices)
+        assert np.abs(fraction - 0.1).max() < 0.01
     together = np.corrcoef(choices.T) - np.eye(8)
     assert np.abs(together).max() < 0.03

@@ -15,13 +15,13 @@ SIGNIFICANCE = 0.01 / (2 * len(NAMES))  # two numbers of each game
 
 def played_there(name: str) -> tuple[np.ndarray, np.ndarray]:
     """(returns, lengths) of whole games. Each begins as if nothing had been done before."""
-    world, rng, games = minatar.Environment(name), np.random.default_rng(0), []
-    world.seed(0)
+    their_env, rng, games = minatar.Environment(name), np.random.default_rng(0), []
+    their_env.seed(0)
     for _ in range(GAMES):
-        world.reset()
-        world.last_action, total, steps, is_over = 0, 0.0, 0, False
+        their_env.reset()
+        their_env.last_action, total, steps, is_over = 0, 0.0, 0, False
         while not is_over:
-            reward, is_over = world.act(int(rng.integers(6)))
+            reward, is_over = their_env.act(int(rng.integers(6)))
             total, steps = total + reward, steps + 1
         games.append((total, steps))
     returns, lengths = zip(*games, strict=True)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from parity.minatar.replay import Adapter, changed, compare, first_states_of, reference, row
 from shoal.core.keys import make_key
 from shoal.core.struct import to_arrays
 from shoal.envs.minatar.seaquest import Seaquest
-from shoal.envs.minatar.slots import written
+from shoal.envs.minatar.slots import write
 
 pytestmark = pytest.mark.sampled
 
@@ -31,7 +31,7 @@ SAME = {
 }
 
 
-def luck(word):
+def answers_of(word):
     word = int(word)
     enemy = [("rand", 0.25 if word & 1 else 0.5), ("rand", 0.25 if word >> 8 < 2**24 // 3 else 0.5)]
     enemy.append(("randint", lambda low, high: 1 + (word >> 1 & 7)))
@@ -87,7 +87,7 @@ def theirs(game):
         **{name: int(getattr(game, name)) for name in SAME},
         "shots": plain(game.f_bullets),
         "divers": plain(game.divers),
-        # In order of age, which decides who is hit; of bullets it decides nothing.
+        # Oldest first, because the age decides which enemy is hit; it does not matter for bullets.
         "fish": plain(game.e_fish),
         "subs": plain(game.e_subs),
         "bullets": sorted(plain(game.e_bullets)),
@@ -105,33 +105,32 @@ def ours(state):
     }
 
 
-class Asked:
-    """MinAtar asks for an enemy, a diver, or both."""
+class Answers:
+    """The answers for one step: MinAtar samples an enemy, a diver, both or neither, depending on its timers."""
 
     def __init__(self):
         self.game = None
 
     def __call__(self, word):
-        enemy, diver = luck(word)
+        enemy, diver = answers_of(word)
         return [*(enemy if self.game.e_spawn_timer == 0 else []), *(diver if self.game.d_spawn_timer == 0 else [])]
 
 
-def adapter(asked):
-    def remember(game, state):
-        asked.game = game
+def adapter(answers):
+    def put_and_keep(game, state):
+        answers.game = game
         put(game, state)
 
-    return Adapter(asked, remember, theirs, ours)
+    return Adapter(answers, put_and_keep, theirs, ours)
 
 
-ASKED = Asked()
-ADAPTER = adapter(ASKED)
+ADAPTER = adapter(Answers())
 
 
 def late(env, n=256, spawn_speed=1, move_speed=2, ramp=25, one_way=False):
-    """States of the hardest difficulty, reached by playing on with a submarine that nothing can hit."""
+    """States of the hardest difficulty, reached by 200 random steps in which terminations are ignored."""
     numbers = np.array([spawn_speed, move_speed, ramp, one_way], np.int32)
-    return played_on(to_arrays(env), openings_of(env, n), jax.random.split(make_key(0), n), numbers)
+    return played_on(to_arrays(env), first_states_of(env, n), jax.random.split(make_key(0), n), numbers)
 
 
 @jax.jit
@@ -141,13 +140,13 @@ def played_on(env, states, keys, numbers):
     def play(state, key):
         def step(state, key):
             k_act, k_step = jax.random.split(key)
-            chance, luck = env.noise(k_step)
-            luck = luck | one_way.astype(luck.dtype)
-            given = {"oxygen": jnp.int32(150), "spawn_speed": spawn_speed, "move_speed": move_speed}
-            state = state.replace(**given, ramp_index=ramp)
+            uniform, noise = env.noise(k_step)
+            noise = noise | one_way.astype(noise.dtype)
+            values = {"oxygen": jnp.int32(150), "spawn_speed": spawn_speed, "move_speed": move_speed}
+            state = state.replace(**values, ramp_index=ramp)
             state = state.replace(spawn_timer=jnp.minimum(state.spawn_timer, spawn_speed))
             action = jax.random.choice(k_act, jnp.array([0, 1, 3, 5, 5, 4]))
-            return env.advance(state, action, (chance, luck))[0], None
+            return env.advance(state, action, (uniform, noise))[0], None
 
         return jax.lax.scan(step, state, jax.random.split(key, 200))[0]
 
@@ -155,7 +154,7 @@ def played_on(env, states, keys, numbers):
 
 
 def crafted(env, **how):
-    """Late states with the submarine in any place, with any crew and any oxygen."""
+    """Late states with the submarine in any cell, any number of divers on board and any oxygen."""
     rng, n = np.random.default_rng(1), 256
     x, right = rng.integers(1, 9, n), rng.integers(0, 2, n)
     fields = {
@@ -166,14 +165,14 @@ def crafted(env, **how):
         "oxygen": rng.choice([0, 1, 5, 60, 119, 120, 200], n),
         "at_surface": rng.integers(0, 2, n),
     }
-    # No shots: those of another place could not have been fired.
+    # Without shots: they could not have been fired from the submarine's new cell.
     states = changed(late(env, n, **how), **fields)
     none = np.full(n, -1, np.int32)
     return jax.vmap(lambda s, y: s.replace(shots=tuple(shot.replace(y=y) for shot in s.shots)))(states, none)
 
 
 def careful(game, rng):
-    """Evades what comes within two cells, takes divers, surfaces when it must; shoots often."""
+    """A policy that avoids enemies within two cells, collects divers, surfaces in time, and shoots often."""
     moves = {0: (0, 0), 1: (-1, 0), 2: (0, -1), 3: (1, 0), 4: (0, 1)}
     danger = set()
     for thing in game.e_fish + game.e_subs + game.e_bullets:
@@ -200,39 +199,39 @@ def careful(game, rng):
 @pytest.mark.parametrize(("at_random", "with_care"), [(500, 5_000), (4_000, 8_000)])
 def test_games_equal_minatars(at_random, with_care):
     env = Seaquest()
-    compare(env, ADAPTER, openings_of(env), at_random)
-    seen = compare(env, ADAPTER, openings_of(env), with_care, policy=careful)
-    assert max(each["ramp_index"] for each in seen) >= 3
-    assert max(each["diver_count"] for each in seen) >= 3
+    compare(env, ADAPTER, first_states_of(env), at_random)
+    their_states = compare(env, ADAPTER, first_states_of(env), with_care, policy=careful)
+    assert max(each["ramp_index"] for each in their_states) >= 3
+    assert max(each["diver_count"] for each in their_states) >= 3
 
 
 @pytest.mark.parametrize("ramping", [True, False])
 def test_late_games_equal_minatars(ramping):
     env = Seaquest(sticky_action_prob=0.0, ramping=ramping)
-    seen = compare(env, ADAPTER, crafted(env), 3_000, restart=25, policy=careful)
-    counts = Counter(each["diver_count"] for each in seen)
+    their_states = compare(env, ADAPTER, crafted(env), 3_000, restart=25, policy=careful)
+    counts = Counter(each["diver_count"] for each in their_states)
     assert counts[-1] and counts[6]
-    assert max(len(each["shots"]) for each in seen) == 2
+    assert max(len(each["shots"]) for each in their_states) == 2
 
 
 @pytest.mark.parametrize("minimal", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [{"one_way": True}, {}, {"spawn_speed": 3, "move_speed": 3, "ramp": 4}])
 def test_single_steps_from_every_kind_of_state_equal_minatars(how, minimal):
     env = Seaquest(minimal_actions=minimal)
-    seen = compare(env, ADAPTER, crafted(env, **how), 1_500, restart=3)
-    most = max(len(each["fish"]) + len(each["subs"]) for each in seen)
+    their_states = compare(env, ADAPTER, crafted(env, **how), 1_500, restart=3)
+    most = max(len(each["fish"]) + len(each["subs"]) for each in their_states)
     assert most >= (27 if how.get("one_way") else 12)
 
 
-def test_the_opening_is_minatars():
+def test_the_first_state_is_minatars():
     env = Seaquest()
-    state, world = row(openings_of(env), 0), reference(env)
-    assert theirs(world.env) == ours(state)
-    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), world.state())
+    state, their_env = row(first_states_of(env), 0), reference(env)
+    assert theirs(their_env.env) == ours(state)
+    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), their_env.state())
 
 
 def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
-    # Three in one cell, about to move into the cell that a shot enters: submarines go before fish, the youngest first.
+    # Three in one cell, about to move into the cell that a shot enters: submarines are hit before fish, newest first.
     # So close together they come only where the difficulty has just changed, which random play hardly ever shows.
     env, rng, n = Seaquest(sticky_action_prob=0.0), np.random.default_rng(3), 200
     subs = rng.integers(0, 8, n)  # which of the three
@@ -244,18 +243,16 @@ def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
         "at_surface": np.zeros(n),
         "oxygen": np.full(n, 150),
     }
-    states = changed(openings_of(env, n), **fields)
+    states = changed(first_states_of(env, n), **fields)
     planes = [sum((guns[slot] >> bit & 1) << slot for slot in range(3)) for bit in range(4)]
 
     def crowd(state, subs, *gun):
         three = jnp.uint32(7)
         e = state.enemies
-        enemies = e.replace(
-            subs=subs, fish=three ^ subs, x=written(e.x, three, column), row=written(e.row, three, in_row)
-        )
+        enemies = e.replace(subs=subs, fish=three ^ subs, x=write(e.x, three, column), row=write(e.row, three, in_row))
         shot = state.shots[0].replace(x=jnp.int32(column - 2), y=jnp.int32(in_row + 1), goes_right=jnp.bool_(True))
         return state.replace(enemies=enemies.replace(gun=gun), shots=(shot, state.shots[1]))
 
     words = [jnp.asarray(each, jnp.uint32) for each in (subs, *planes)]
-    seen = compare(env, ADAPTER, jax.jit(jax.vmap(crowd))(states, *words), 500, restart=2)
-    assert {len(each["subs"]) for each in seen} >= {0, 1, 2}
+    their_states = compare(env, ADAPTER, jax.jit(jax.vmap(crowd))(states, *words), 500, restart=2)
+    assert {len(each["subs"]) for each in their_states} >= {0, 1, 2}

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from parity.minatar.replay import Adapter, changed, compare, openings_of, reference, row
+from parity.minatar.replay import Adapter, changed, compare, first_states_of, reference, row
 from shoal.core.keys import make_key
 from shoal.envs.minatar.space_invaders import WAVE, SpaceInvaders
 
@@ -64,11 +64,11 @@ def ours(state):
     }
 
 
-ADAPTER = Adapter(lambda luck: [], put, theirs, ours)
+ADAPTER = Adapter(lambda noise: [], put, theirs, ours)
 
 
 def crafted(env, low=False):
-    """Waves with holes anywhere on the board, down to one alien; shots, a bomb and timers that go together."""
+    """Random states: waves anywhere with 1 to 24 aliens; shots, a bomb and timers that are consistent."""
     rng, n = np.random.default_rng(0), 2500
     aliens = rng.random((n, 4, 6)) < rng.choice([0.05, 0.3, 0.8, 1], (n, 1, 1))
     aliens[np.arange(n), rng.integers(0, 4, n), rng.integers(0, 6, n)] = True
@@ -105,11 +105,11 @@ def crafted(env, low=False):
         "move_timer": rng.choice([0, 0, 1, 5], n),
         "ramp_index": rng.integers(0, 7, n),
     }
-    return changed(openings_of(env, n), **fields)
+    return changed(first_states_of(env, n), **fields)
 
 
 def hunter(game, rng):
-    """Evades the bomb, otherwise shoots."""
+    """A policy that avoids the bomb, and otherwise shoots or moves at random."""
     falling = np.argwhere(game.e_bullet_map)
     if any(x == game.pos and y >= 6 for y, x in falling):
         return 1 if game.pos > 4 else 2
@@ -120,16 +120,19 @@ def hunter(game, rng):
 
 def test_games_equal_minatars():
     env = SpaceInvaders()
-    compare(env, ADAPTER, openings_of(env), 4_000)
-    compare(env, ADAPTER, openings_of(env), 6_000, policy=hunter)
+    compare(env, ADAPTER, first_states_of(env), 4_000)
+    compare(env, ADAPTER, first_states_of(env), 6_000, policy=hunter)
 
 
 @pytest.mark.parametrize("ramping", [True, False])
 def test_late_games_equal_minatars(ramping):
     env = SpaceInvaders(sticky_action_prob=0.0, ramping=ramping)
-    seen = compare(env, ADAPTER, crafted(env), 5_000, restart=40, policy=hunter)
-    assert max(sum(map(sum, each["shots"])) for each in seen) == 2  # as many as there can be
-    assert any(before["ramp_index"] < after["ramp_index"] for before, after in zip(seen, seen[1:], strict=False))
+    their_states = compare(env, ADAPTER, crafted(env), 5_000, restart=40, policy=hunter)
+    assert max(sum(map(sum, each["shots"])) for each in their_states) == 2  # as many as there can be
+    assert any(
+        before["ramp_index"] < after["ramp_index"]
+        for before, after in zip(their_states, their_states[1:], strict=False)
+    )
 
 
 @pytest.mark.parametrize("minimal", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -139,12 +142,12 @@ def test_single_steps_from_every_kind_of_state_equal_minatars(low, minimal):
     compare(env, ADAPTER, crafted(env, low), 5_000, restart=3)
 
 
-def test_the_opening_is_minatars():
+def test_the_first_state_is_minatars():
     # gymnax before 1.0.1 had 28 aliens.
     env = SpaceInvaders()
-    state, world = row(openings_of(env), 0), reference(env)
-    assert theirs(world.env) == ours(state) and world.env.alien_map.sum() == 24
-    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), world.state())
+    state, their_env = row(first_states_of(env), 0), reference(env)
+    assert theirs(their_env.env) == ours(state) and their_env.env.alien_map.sum() == 24
+    np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), their_env.state())
 
 
 def test_a_bomb_hits_where_the_cannon_has_moved_to():
@@ -160,7 +163,7 @@ def test_the_first_wave_is_whole():
     assert WAVE.bit_count() == 24
 
 
-def test_jitted_bits_of_dead_columns_never_reach_the_board():
+def test_bits_of_empty_columns_never_reach_the_board():
     env = SpaceInvaders()
     state = jax.jit(env.init)(make_key(0)).replace(aliens=jnp.uint32(1 << 5), left=jnp.int32(-5))
     cells = jax.jit(env.observe)(state)[:, :, 1]

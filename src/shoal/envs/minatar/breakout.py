@@ -1,4 +1,4 @@
-"""Breakout: keep the ball in play with a paddle and knock out bricks.
+"""Breakout: bounce a ball off a paddle and knock out bricks.
 
 Source: `minatar` 1.0.15, `environments/breakout.py`, step for step.
 """
@@ -13,27 +13,39 @@ from jaxtyping import Array, Bool, Int, UInt32
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import struct
-from shoal.envs.minatar.game import FULL_ROW, LEFT, LINE, NOTHING, RIGHT, SIDE, Game, GameState, Look, Rows, at
+from shoal.envs.minatar.game import (
+    FULL_ROW,
+    INDICES,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    SIDE,
+    Game,
+    GameState,
+    Look,
+    RowBits,
+    one_cell,
+)
 
 LAST = SIDE - 1
-FIRST_BRICK, BRICKS = 10, 30  # cells are numbered row by row
-WALL = (1 << BRICKS) - 1
+FIRST_BRICK, BRICKS = 10, 30  # the wall fills cells 10 to 39, counted row by row: rows 1 to 3
+WALL = (1 << BRICKS) - 1  # the whole wall: one bit for each brick
 FIRST_ROW, BRICK_ROWS = 1, 3
 
 
 @struct
 class BreakoutState(GameState):
-    """The paddle, the ball, where it came from, and the bricks that are left."""
+    """The paddle, the ball, the cell that the ball came from, and the bricks that are left."""
 
-    paddle: Int[Array, ""]  # its column; its row is the last
-    x: Int[Array, ""]
-    y: Int[Array, ""]
+    paddle: Int[Array, ""]  # column of the paddle, which is in the last row
+    x: Int[Array, ""]  # column of the ball
+    y: Int[Array, ""]  # row of the ball
     goes_right: Bool[Array, ""]
     goes_down: Bool[Array, ""]
-    last_x: Int[Array, ""]
-    last_y: Int[Array, ""]
-    in_brick: Bool[Array, ""]  # whether the last step met a brick; the next one then passes through
-    bricks: UInt32[Array, ""]  # a bit for each, row by row
+    last_x: Int[Array, ""]  # column of the ball one step ago
+    last_y: Int[Array, ""]  # row of the ball one step ago
+    in_brick: Bool[Array, ""]  # whether the ball met a brick in the last step; if so, it passes through the next brick
+    bricks: UInt32[Array, ""]  # bit i is the brick in cell i of the wall, counted row by row
 
 
 @env("MinAtar/Breakout-v0", minimal_actions=False)
@@ -42,20 +54,26 @@ class BreakoutState(GameState):
 class Breakout(Game):
     """Bounce the ball off the paddle and into the wall of bricks.
 
-    Action: 0 nothing, 1 left, 2 right (MinAtar/Breakout-v1); all six in v0, see `sticky_action_prob` below.
+    Action: 0 nothing, 1 left, 2 right (MinAtar/Breakout-v1); v0 has all six actions: 0 nothing, 1 left, 2 up, 3 right,
+    4 down, 5 fire, of which 2, 4 and 5 do nothing.
 
-    Observation: Box(10, 10, 4), bool: row, column, and the channels paddle, ball, trail (where the ball was one step
-    ago), brick.
+    Observation: Box(10, 10, 4), bool: row, column, channel. The channels are paddle, ball, trail (the cell where the
+    ball was one step ago) and brick.
 
     Reward: 1 for each brick.
-    Start: the ball in row 3, in the left or right corner at random, going down and inwards; the paddle in column 4.
-    A step: the paddle moves; then the ball moves one cell diagonally. Walls reflect it, and so does a brick, which is
-    knocked out; after meeting a brick it flies through the next one. The paddle reflects a ball that comes down in its
-    column upwards, and sends one that arrives from the side back where it came from. When no brick is left, three new
-    rows appear as the ball reaches the last row.
-    End: terminated when the ball passes the paddle. No time limit unless `max_steps` is set.
-    Fields: `sticky_action_prob` is how likely the action executed last is executed instead of the one given, also over
-    the start of a game; `ramping` changes nothing, this game never gets harder; `minimal_actions`.
+    Start: the ball in row 3, in the left or the right corner with probability 1/2 each, going down and away from the
+    side wall; the paddle in column 4.
+
+    Each step: the paddle moves; then the ball moves one cell diagonally. The side walls and the top reflect the ball. A
+    brick reflects it too, and is removed; if the step before met a brick as well, the ball passes through this one. A
+    ball that comes down in the paddle's column is reflected upwards; a ball that reaches the paddle from the side is
+    sent back the way it came. If no brick is left when the ball reaches the last row, a new wall of three rows appears.
+
+    End: terminated when the ball passes the paddle. There is no time limit unless `max_steps` is set.
+
+    Sticky actions: with probability `sticky_action_prob` the previous action is executed again instead of the chosen
+    one, also across the start of an episode. `ramping` has no effect: this game never becomes harder.
+
     Differences from MinAtar: none.
     """
 
@@ -69,7 +87,7 @@ class Breakout(Game):
     minimal: ClassVar = (NOTHING, LEFT, RIGHT)
 
     def init(self, key: Key) -> BreakoutState:
-        """A whole wall, and a ball in one of two corners. `key` is consumed."""
+        """The whole wall, and the ball in the left or right corner of row 3. `key` is consumed."""
         from_left = jax.random.bernoulli(key)
         x, y = jnp.where(from_left, 0, LAST), jnp.int32(3)
         return BreakoutState(
@@ -86,15 +104,15 @@ class Breakout(Game):
             bricks=jnp.uint32(WALL),
         )
 
-    def luck(self, key: Key) -> None:
-        """Only the opening is drawn."""
+    def game_noise(self, key: Key) -> None:
+        """None: apart from the first state and sticky actions, nothing is random."""
         del key
 
     def play(
-        self, state: BreakoutState, action: Int[Array, ""], luck: None
+        self, state: BreakoutState, action: Int[Array, ""], noise: None
     ) -> tuple[BreakoutState, Bool[Array, ""], Bool[Array, ""]]:
-        """Move the paddle, then the ball; what the ball meets first decides."""
-        del luck
+        """Play one step: (next state, whether a brick was removed, terminated)."""
+        del noise
         paddle = jnp.where(action == LEFT, jnp.maximum(state.paddle - 1, 0), state.paddle)
         paddle = jnp.where(action == RIGHT, jnp.minimum(paddle + 1, LAST), paddle)
 
@@ -128,13 +146,13 @@ class Breakout(Game):
         )
         return state, knocks, is_low & ~from_above & ~from_aside
 
-    def rows(self, state: BreakoutState) -> tuple[Rows, ...]:
-        """Paddle, ball, trail, bricks."""
-        has_bricks = (LINE >= FIRST_ROW) & (LINE < FIRST_ROW + BRICK_ROWS)
-        place = np.where(has_bricks, SIDE * (LINE - FIRST_ROW), BRICKS).astype(np.uint32)
+    def channel_rows(self, state: BreakoutState) -> tuple[RowBits, ...]:
+        """The row words of the channels paddle, ball, trail and brick."""
+        has_bricks = (INDICES >= FIRST_ROW) & (INDICES < FIRST_ROW + BRICK_ROWS)
+        first_bit = np.where(has_bricks, SIDE * (INDICES - FIRST_ROW), BRICKS).astype(np.uint32)
         return (
-            at(state.paddle, jnp.int32(LAST)),
-            at(state.x, state.y),
-            at(state.last_x, state.last_y),
-            state.bricks >> place & FULL_ROW,
+            one_cell(state.paddle, jnp.int32(LAST)),
+            one_cell(state.x, state.y),
+            one_cell(state.last_x, state.last_y),
+            state.bricks >> first_bit & FULL_ROW,
         )

@@ -1,4 +1,4 @@
-"""Freeway: cross eight lanes of traffic, again and again.
+"""Freeway: lead a chicken across eight lanes of traffic, as often as possible.
 
 Source: `minatar` 1.0.15, `environments/freeway.py`, step for step.
 """
@@ -14,28 +14,32 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, is_concrete, struct
 from shoal.envs.checks import check_range
-from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, Rows, at
-from shoal.envs.minatar.lanes import in_lanes
-from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, only, select
+from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, RowBits, one_cell
+from shoal.envs.minatar.lanes import lanes_to_rows
+from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, hide_unflagged, select
 
-START, COLUMN = SIDE - 1, 4  # of the chicken
+START, COLUMN = SIDE - 1, 4  # row where the chicken starts, and its column
 LAST = SIDE - 1
 SPEEDS = 5
-WAYS = 2 * SPEEDS  # a speed, to the left or to the right
-FRACTION = 28  # bits of a fraction that leave room for a factor of up to 16
-LANES_PER_LOT = COUNT // 2
+WAYS = 2 * SPEEDS  # combinations of a speed and a direction
+FRACTION = 28  # bits of a random fraction; the 4 bits above are room for a product with 10
+LANES_PER_WORD = COUNT // 2  # lanes whose speed and direction come from one random word
 
 
 @struct
 class FreewayState(GameState):
-    """The chicken, and of the eight cars, each in its own lane, four bits in every word (see `nibbles`)."""
+    """The chicken, and one car in each of the eight lanes.
 
-    y: Int[Array, ""]  # the chicken's row
-    move_timer: Int[Array, ""]  # steps until it may move again
-    cars: UInt32[Array, ""]  # columns
-    timers: UInt32[Array, ""]  # steps until each moves
-    speeds: UInt32[Array, ""]  # a car moves after so many steps of rest, 1 to 5
-    go_right: UInt32[Array, ""]  # flags
+    The car in lane i (row i + 1) owns four bits of every word below; the docstring of the package
+    (`envs/minatar/__init__.py`, part 2) explains this layout.
+    """
+
+    y: Int[Array, ""]  # row of the chicken
+    move_timer: Int[Array, ""]  # steps until the chicken may move again
+    cars: UInt32[Array, ""]  # column of each car
+    timers: UInt32[Array, ""]  # steps until each car moves
+    speeds: UInt32[Array, ""]  # 1 to 5: a car waits for so many steps between two moves
+    go_right: UInt32[Array, ""]  # flags: whether the car goes right; otherwise it goes left
 
 
 @env("MinAtar/Freeway-v0", minimal_actions=False)
@@ -44,23 +48,32 @@ class FreewayState(GameState):
 class Freeway(Game):
     """Lead a chicken across the road, from the last row to the first, as often as possible in 2,501 steps.
 
-    Action: 0 nothing, 1 up, 2 down (MinAtar/Freeway-v1); all six in v0, see `sticky_action_prob` below.
+    Action: 0 nothing, 1 up, 2 down (MinAtar/Freeway-v1); v0 has all six actions: 0 nothing, 1 left, 2 up, 3 right,
+    4 down, 5 fire, of which 1, 3 and 5 do nothing.
 
-    Observation: Box(10, 10, 7), bool: row, column, and the channels chicken, car, speed1 to speed5. A car's speed
-    channel is set in the cell behind it.
+    Observation: Box(10, 10, 7), bool: row, column, channel. The channels are chicken, car, and speed1 to speed5. The
+    channel of a car's speed is set in the cell behind the car.
 
-    Reward: 1 for each crossing.
-    Start: the chicken in the last row, not allowed to move for `player_speed` steps; a car at the left end of each of
-    the rows 1 to 8, with a random speed and direction.
-    A step: the chicken moves if it may, and then not again for `player_speed` steps in all. In the first row it is
-    paid, and goes back to the last; all cars draw new speeds and directions. Then the cars move, each once in speed + 1
-    steps, around the board. A chicken that one meets, before or after it moves, goes back to the last row.
-    End: terminated on the step after `time_limit` steps, as MinAtar does, which does not call it a truncation. No other
-    time limit unless `max_steps` is set.
-    Fields: `sticky_action_prob` is how likely the action executed last is executed instead of the one given, also over
-    the start of a game; `ramping` changes nothing, this game never gets harder; `minimal_actions`.
-    Differences from MinAtar: none. (A car there stands still for ever when a random number is exactly 1/2, which
-    happens once in 2^53.)
+    Reward: 1 each time the chicken reaches the first row.
+    Start: the chicken in the last row, unable to move for `player_speed` steps; one car at the left end of each of the
+    rows 1 to 8, with a random speed and direction.
+
+    Each step, in this order:
+
+    1. The chicken moves if its timer allows it; it can then move again after `player_speed` steps.
+    2. If the chicken is in the first row, it earns the reward and returns to the last row, and all cars get new random
+       speeds and directions.
+    3. The cars move, each once in speed + 1 steps. A car that leaves the board enters again on the other side. A
+       chicken in the cell of a car, before or after the car moves, returns to the last row.
+
+    End: terminated on the step after `time_limit` steps. This is a termination and not a truncation, as in MinAtar.
+    There is no other time limit unless `max_steps` is set.
+
+    Sticky actions: with probability `sticky_action_prob` the previous action is executed again instead of the chosen
+    one, also across the start of an episode. `ramping` has no effect: this game never becomes harder.
+
+    Differences from MinAtar: none. (In MinAtar a car never moves if its random number is exactly 1/2, which has
+    probability 2^-53.)
     """
 
     reset_every: ClassVar[int] = 2000
@@ -75,20 +88,20 @@ class Freeway(Game):
     }
     minimal: ClassVar = (NOTHING, UP, DOWN)
 
-    player_speed: Number = 3  # the chicken moves once in so many steps
-    time_limit: Number = 2500  # steps, after which the next one ends the game
+    player_speed: Number = 3  # the chicken can move once in so many steps
+    time_limit: Number = 2500  # after so many steps, the next step ends the episode
 
     @property
     def longest_episode(self) -> int | None:
-        """One step more than `time_limit`."""
+        """`time_limit` + 1 steps; None while the field is traced."""
         return int(np.max(self.time_limit)) + 1 if is_concrete(self.time_limit) else None
 
     def __post_init__(self) -> None:
         check_range(self, "player_speed", "time_limit", low=1, whole=True)
 
     def init(self, key: Key) -> FreewayState:
-        """Cars at the left end, on their ways. `key` is consumed."""
-        speeds, go_right = _ways(self.luck(key))
+        """All cars at the left end, with random speeds and directions. `key` is consumed."""
+        speeds, go_right = _speeds_and_directions(self.game_noise(key))
         return FreewayState(
             time=jnp.int32(0),
             last_action=jnp.int32(NOTHING),
@@ -100,29 +113,29 @@ class Freeway(Game):
             go_right=go_right,
         )
 
-    def luck(self, key: Key) -> UInt32[Array, "2"]:
-        """New ways for all cars, should the chicken cross: four lanes a lot."""
+    def game_noise(self, key: Key) -> UInt32[Array, "2"]:
+        """Random bits for new speeds and directions of all cars, used if the chicken crosses: four lanes each word."""
         return jax.random.bits(key, (2,), jnp.uint32)
 
     def play(
-        self, state: FreewayState, action: Int[Array, ""], luck: UInt32[Array, "2"]
+        self, state: FreewayState, action: Int[Array, ""], noise: UInt32[Array, "2"]
     ) -> tuple[FreewayState, Bool[Array, ""], Bool[Array, ""]]:
-        """The chicken, then the cars."""
+        """Play one step: (next state, whether the chicken crossed, terminated)."""
         moves = ((action == UP) | (action == DOWN)) & (state.move_timer == 0)
         y = state.y + jnp.where(moves, jnp.where(action == UP, -1, 1), 0)
         y = jnp.minimum(y, START)
         timer = jnp.where(moves, jnp.asarray(self.player_speed, jnp.int32), state.move_timer)
 
         crosses = y == 0
-        speeds, go_right = _ways(luck)
+        speeds, go_right = _speeds_and_directions(noise)
         speeds = jnp.where(crosses, speeds, state.speeds)
         go_right = jnp.where(crosses, go_right, state.go_right)
         timers = jnp.where(crosses, speeds, state.timers)
         y = jnp.where(crosses, START, y)
 
         drive = equals(timers, 0)
-        cars = _driven(state.cars, drive, go_right)
-        # Lanes are apart, so no car meets a chicken that another one sent back.
+        cars = _move_cars(state.cars, drive, go_right)
+        # No car can be in the last row, so a chicken that was sent back there is not hit again in this step.
         meets = flag_at(y - 1) & (equals(state.cars, COLUMN) | equals(cars, COLUMN))
         state = state.replace(
             y=jnp.where(meets != 0, START, y),
@@ -134,29 +147,29 @@ class Freeway(Game):
         )
         return state, crosses, state.time > self.time_limit
 
-    def rows(self, state: FreewayState) -> tuple[Rows, ...]:
-        """Chicken, cars, and what is behind them by speed."""
-        behind = _driven(state.cars, jnp.uint32(ONES), ~state.go_right)
-        by_speed = [only(equals(state.speeds, k + 1), behind) for k in range(SPEEDS)]
-        return (at(jnp.int32(COLUMN), state.y), in_lanes(state.cars), *map(in_lanes, by_speed))
+    def channel_rows(self, state: FreewayState) -> tuple[RowBits, ...]:
+        """The row words of the channels chicken, car, and speed1 to speed5."""
+        behind = _move_cars(state.cars, jnp.uint32(ONES), ~state.go_right)
+        by_speed = [hide_unflagged(equals(state.speeds, k + 1), behind) for k in range(SPEEDS)]
+        return (one_cell(jnp.int32(COLUMN), state.y), lanes_to_rows(state.cars), *map(lanes_to_rows, by_speed))
 
 
-def _driven(cars: Word, drive: Word, go_right: Word) -> UInt32[Array, ""]:
-    """The columns after those flagged in `drive` moved one cell, around the board."""
+def _move_cars(cars: Word, drive: Word, go_right: Word) -> UInt32[Array, ""]:
+    """The columns of the cars after those flagged in `drive` moved one cell, around the board."""
     right, left = drive & go_right, drive & ~go_right
     leave_right, leave_left = right & equals(cars, LAST), left & equals(cars, 0)
     inside = cars + (right ^ leave_right) - (left ^ leave_left)
     return inside ^ (leave_right | leave_left) * np.uint32(LAST)  # 9 becomes 0, 0 becomes 9
 
 
-def _ways(lots: UInt32[Array, "2"]) -> tuple[UInt32[Array, ""], UInt32[Array, ""]]:
-    """(speeds, flags of those to the right): the first four decimal digits of each lot, read as a fraction.
+def _speeds_and_directions(noise: UInt32[Array, "2"]) -> tuple[UInt32[Array, ""], UInt32[Array, ""]]:
+    """(speeds, flags of the cars that go right), from the first four decimal digits of each word read as a fraction.
 
-    A digit below 5 is a speed to the left, less one; the others go to the right. Digits are uniform up to 2^-28 times
-    the number of combinations, 10^4.
+    A digit d below 5 means speed d + 1 to the left, the others speed d - 4 to the right. All 10^4 combinations of four
+    digits are equally likely, up to a difference of 2^-28 in probability.
     """
-    rest, speeds, go_right = lots >> (32 - FRACTION), jnp.zeros(2, jnp.uint32), jnp.zeros(2, jnp.uint32)
-    for lane in range(LANES_PER_LOT):
+    rest, speeds, go_right = noise >> (32 - FRACTION), jnp.zeros(2, jnp.uint32), jnp.zeros(2, jnp.uint32)
+    for lane in range(LANES_PER_WORD):
         rest = rest * np.uint32(WAYS)
         digit, rest = rest >> FRACTION, rest & np.uint32((1 << FRACTION) - 1)
         right = (digit >= SPEEDS).astype(jnp.uint32)

@@ -1,12 +1,14 @@
-"""Seaquest: pick up divers and shoot what swims, and come up for air in time.
+"""Seaquest: shoot enemies, collect divers, and surface for air in time.
 
-Source: `minatar` 1.0.15, `environments/seaquest.py`, step for step.
+The enemies are in `seaquest_enemies.py`; how they are stored in bits is explained in the docstring of the package
+(`envs/minatar/__init__.py`, part 3). Source: `minatar` 1.0.15, `environments/seaquest.py`, step for step.
 """
 
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.lax import optimization_barrier
 from jaxtyping import Array, Bool, Int, UInt32
 
 from shoal.core.env import Key
@@ -15,8 +17,8 @@ from shoal.core.struct import Struct, struct
 from shoal.envs.minatar.game import (
     DOWN,
     FIRE,
+    INDICES,
     LEFT,
-    LINE,
     NOTHING,
     RIGHT,
     SIDE,
@@ -24,91 +26,73 @@ from shoal.envs.minatar.game import (
     Game,
     GameState,
     Look,
-    Rows,
-    at,
-    settled,
+    RowBits,
+    one_cell,
 )
-from shoal.envs.minatar.slots import (
-    Numbers,
-    Set,
-    numbers,
-    oldest,
-    pushed,
-    pushed_number,
-    stepped,
-    where_equal,
-    written,
-    youngest,
+from shoal.envs.minatar.seaquest_enemies import (
+    Enemies,
+    EnemyMove,
+    choose,
+    enemy_rows,
+    fire_guns,
+    first_hit,
+    in_cell,
+    move_bullets,
+    no_enemies,
+    spawn_enemy,
+    swim,
+    swims_into,
 )
+from shoal.envs.minatar.slots import SlotMask
 
 LAST, DEEPEST = SIDE - 1, SIDE - 2
-OXYGEN, BREATH = 200, 20  # all of it, and what one cell of the gauge stands for
+OXYGEN, OXYGEN_PER_CELL = 200, 20  # a full tank, and the units that one cell of the gauge shows
 CREW = 6  # divers that fit into the submarine
-SPAWN_SPEED, MOVE_SPEED = 20, 5  # of enemies, at the start
-FASTEST = 2
+SPAWN_SPEED, MOVE_SPEED = 20, 5  # steps between two new enemies, and between two moves of an enemy, at the start
+FASTEST = 2  # the smallest `move_speed`
 SHOT_COOL_DOWN = 5
-GUN_INTERVAL = 10
 DIVER_INTERVAL = 30
-# Divers come every 30 steps and move every 6, so they move together: while this many steps are left to the next one.
-DIVERS_MOVE = sum(1 << left for left in (25, 19, 13, 7, 1))
-
-
-@struct
-class Enemies(Struct):
-    """Fish and submarines, and the bullets of these, which share the slot (see `slots`).
-
-    32 slots are enough. Nothing appears more often than once a step, and then, when the game is hardest, what appears
-    in step t has left the board by step t + 29, so that 30 are in play at most; while the game is easier things are
-    slower, but also much rarer. A submarine's bullet is gone before the next one, and before it would itself have left.
-    """
-
-    fish: Set
-    subs: Set
-    go_right: Set
-    x: Numbers
-    row: Numbers  # 0 to 7, for the rows 1 to 8 of the board
-    timer: Numbers  # steps until it moves
-    gun: Numbers  # steps until it fires
-    bullets: Set
-    bullet_x: Numbers
+# A diver appears every 30 steps, and divers move every 6 steps, so all divers move in the same steps: those in which
+# the timer of the next diver has one of these values. Here they are bits of one word.
+DIVERS_MOVE = sum(1 << timer for timer in (25, 19, 13, 7, 1))
 
 
 @struct
 class Diver(Struct):
-    """One diver. They need two places: one swims for 60 steps, and one comes every 30."""
+    """One diver. Room for two is enough: a diver swims for 60 steps, and one appears every 30 steps."""
 
     x: Int[Array, ""]
-    y: Int[Array, ""]  # -1: there is none
+    y: Int[Array, ""]  # -1: there is no diver
     goes_right: Bool[Array, ""]
 
 
 @struct
 class Shot(Struct):
-    """One of the player's bullets. They need two places: one flies for 9 steps at most, and there is one in 5."""
+    """One bullet of the player. Room for two is enough: it flies for at most 9 steps, and 5 lie between two shots."""
 
     x: Int[Array, ""]
-    y: Int[Array, ""]  # -1: there is none
+    y: Int[Array, ""]  # -1: there is no shot
     goes_right: Bool[Array, ""]
 
 
 @struct
 class SeaquestState(GameState):
-    """The player's submarine, what it shot, who swims around, and the timers."""
+    """The player's submarine and its shots, divers, enemies, and the timers."""
 
-    x: Int[Array, ""]  # of its front
-    y: Int[Array, ""]
+    x: Int[Array, ""]  # column of the submarine's front
+    y: Int[Array, ""]  # row of the submarine
     faces_right: Bool[Array, ""]
     oxygen: Int[Array, ""]
-    crew: Int[Array, ""]  # divers aboard; MinAtar counts on below zero
-    at_surface: Bool[Array, ""]  # whether it came up already, and has not gone down since
-    shots: tuple[Shot, Shot]  # the younger one first
-    divers: tuple[Diver, Diver]  # the younger one first
+    crew: Int[Array, ""]  # divers on board; may be negative, as in MinAtar
+    at_surface: Bool[Array, ""]  # whether the submarine has surfaced and not gone down since
+    shots: tuple[Shot, Shot]  # the newer one first
+    divers: tuple[Diver, Diver]  # the newer one first
     enemies: Enemies
-    shot_timer: Int[Array, ""]
-    spawn_timer: Int[Array, ""]
-    spawn_speed: Int[Array, ""]
-    diver_timer: Int[Array, ""]  # steps until the next one comes
-    move_speed: Int[Array, ""]
+    shot_timer: Int[Array, ""]  # steps until the player may fire again
+    spawn_timer: Int[Array, ""]  # steps until the next enemy appears
+    spawn_speed: Int[Array, ""]  # steps between two new enemies
+    diver_timer: Int[Array, ""]  # steps until the next diver appears
+    move_speed: Int[Array, ""]  # steps that an enemy waits between two moves
     ramp_index: Int[Array, ""]  # how often the game became harder
 
 
@@ -116,29 +100,40 @@ class SeaquestState(GameState):
 @env("MinAtar/Seaquest-v1", aliases=("Seaquest-MinAtar",))
 @struct
 class Seaquest(Game):
-    """Command a submarine of two cells. Shoot enemies, collect divers, surface before the oxygen is used up.
+    """Command a submarine of two cells: shoot enemies, collect divers, and surface before the oxygen is used up.
 
     Action: 0 nothing, 1 left, 2 up, 3 right, 4 down, 5 fire.
 
-    Observation: Box(10, 10, 10), bool: row, column, and the channels sub_front, sub_back, friendly_bullet, trail (the
-    cell behind each enemy and diver), enemy_bullet, enemy_fish, enemy_sub, oxygen_guage, diver_guage (spelled as in
-    MinAtar), diver.
+    Observation: Box(10, 10, 10), bool: row, column, channel. The channels are sub_front, sub_back, friendly_bullet,
+    trail (the cell behind each enemy and diver), enemy_bullet, enemy_fish, enemy_sub, oxygen_guage, diver_guage
+    (spelled as in MinAtar) and diver.
 
-    Reward: 1 for each enemy shot; on surfacing with 6 divers, 1 for each cell of the oxygen gauge.
-    Start: at the surface, in column 5, facing left, with all oxygen.
-    A step: an enemy appears every `spawn_speed` steps at either end of a random row (1 to 8), one in three is a
-    submarine, unless another in that row heads the other way; a diver every 30 steps. The player moves or fires, at
-    most once in 5 steps. Shots, divers, enemy submarines, their bullets (one in 11 steps each) and fish move, in this
-    order. Under water a unit of oxygen is used. Coming up costs a diver and refills the oxygen; with 6 divers all are
-    delivered.
-    Difficulty, with `ramping`: each surfacing makes enemies appear one step sooner, down to every step, and every
-    other one makes them move one step sooner, down to every third.
+    Reward: 1 for each enemy that is shot; on surfacing with 6 divers, 1 for each cell of the oxygen gauge.
+    Start: the submarine at the surface, in column 5, facing left, with 200 units of oxygen.
+
+    Each step, in this order:
+
+    1. Every `spawn_speed` steps an enemy appears at the left or right end of a random row (1 to 8), a submarine with
+       probability 1/3, else a fish. It does not appear if an enemy in that row goes the other way. Every 30 steps a
+       diver appears.
+    2. The player moves, or fires; it can fire once in 5 steps.
+    3. The player's shots move, then the divers, then the enemies and their bullets. An enemy submarine fires once in 11
+       steps. An enemy in the cell of a shot is hit. A diver in the cell of the submarine's front comes on board.
+    4. Under water one unit of oxygen is used. Surfacing costs one diver and refills the oxygen. With 6 divers on board,
+       all of them are delivered.
+
+    Difficulty: with `ramping`, on each surfacing `spawn_speed` becomes shorter by one step, down to 1, and on every
+    second surfacing the enemies move sooner by one step, down to once in 3 steps.
+
     End: terminated when an enemy or its bullet meets the front of the submarine, when the oxygen is used up, or on
-    surfacing without a diver. No time limit unless `max_steps` is set.
-    Fields: `sticky_action_prob` is how likely the action executed last is executed instead of the one given, also over
-    the start of a game; `minimal_actions` changes nothing, all six are of use.
-    Differences from MinAtar: none. As there, delivering 6 divers leaves a crew of -1, with which one may surface, and
-    each time it sinks by one; what reaches 0 again may not.
+    surfacing without a diver. There is no time limit unless `max_steps` is set.
+
+    Sticky actions: with probability `sticky_action_prob` the previous action is executed again instead of the chosen
+    one, also across the start of an episode. `minimal_actions` has no effect: the game uses all six actions.
+
+    Differences from MinAtar: none. As in MinAtar, delivering 6 divers leaves -1 divers on board. Surfacing with a
+    negative number is allowed and lowers it by one each time. New divers raise it; surfacing with exactly 0 ends the
+    episode.
     """
 
     reset_every: ClassVar[int] = 14
@@ -157,10 +152,8 @@ class Seaquest(Game):
     minimal: ClassVar = (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
 
     def init(self, key: Key) -> SeaquestState:
-        """At the surface, in empty water: nothing is drawn."""
+        """The submarine at the surface, without enemies and divers. No random number is used."""
         del key
-        none = jnp.uint32(0)
-        nobody = Enemies(none, none, none, numbers(4), numbers(3), numbers(3), numbers(4), none, numbers(4))
         no_shot = Shot(jnp.int32(0), jnp.int32(-1), jnp.bool_(False))
         no_diver = Diver(jnp.int32(0), jnp.int32(-1), jnp.bool_(False))
         counts = {"x": 5, "y": 0, "oxygen": OXYGEN, "crew": 0, "shot_timer": 0, "spawn_timer": SPAWN_SPEED}
@@ -172,142 +165,99 @@ class Seaquest(Game):
             at_surface=jnp.bool_(True),
             shots=(no_shot, no_shot),
             divers=(no_diver, no_diver),
-            enemies=nobody,
+            enemies=no_enemies(),
             **{name: jnp.int32(number) for name, number in {**counts, **more}.items()},
         )
 
-    def luck(self, key: Key) -> UInt32[Array, ""]:
-        """Of the enemy and the diver that may appear: see `drawn_enemy` and `drawn_diver`."""
+    def game_noise(self, key: Key) -> UInt32[Array, ""]:
+        """Random bits for the enemy and the diver that may appear: see `enemy_from_bits` and `diver_from_bits`."""
         return jax.random.bits(key, (), jnp.uint32)
 
     def play(
-        self, state: SeaquestState, action: Int[Array, ""], luck: UInt32[Array, ""]
+        self, state: SeaquestState, action: Int[Array, ""], noise: UInt32[Array, ""]
     ) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
-        """Who appears, the player, shots, divers, enemies, and whether there is air."""
-        state = settled(_act(_appear(state, luck), action))
-        state, shot_first = settled(_shots_fly(state))
-        state = _divers_swim(state)
-        state, shot_then, is_hit = _enemies_come(state)
-        state = state.replace(
-            spawn_timer=jnp.maximum(state.spawn_timer - 1, 0),
-            diver_timer=jnp.maximum(state.diver_timer - 1, 0),
-            shot_timer=jnp.maximum(state.shot_timer - 1, 0),
-        )
-        is_out = state.oxygen <= 0
-        state, delivered, is_alone = self._breathe(state)
-        return state, shot_first + shot_then + delivered, is_hit | is_out | is_alone
+        """Play one step: (next state, reward, terminated).
 
-    def rows(self, state: SeaquestState) -> tuple[Rows, ...]:
-        """The submarine's front and back, shots, trails, bullets, fish, submarines, oxygen, crew, divers."""
-        enemies, shots, divers = state.enemies, state.shots, state.divers
-        everyone, is_deep = enemies.fish | enemies.subs, (LINE > 0) & (LINE < LAST)
-        by_row = jnp.where(is_deep, where_equal(enemies.row, LINE - 1), jnp.uint32(0))
-        columns = [where_equal(enemies.x, x) for x in range(-1, SIDE + 1)]  # -1 and 10 have none
-        behind = [columns[x + 2] & enemies.go_right | columns[x] & ~enemies.go_right for x in range(SIDE)]
-        bullets = [where_equal(enemies.bullet_x, x) & enemies.bullets for x in range(SIDE)]
-        fish, subs = ([column & kind for column in columns[1:-1]] for kind in (enemies.fish, enemies.subs))
-        sets = settled(([those & everyone for those in behind], bullets, fish, subs))
-        trail, bullets, fish, subs = (_rows_of(by_row, by_column) for by_column in sets)
+        The barriers keep XLA from computing a value again for each of the many values that depend on it.
+        """
+        state = _spawn(state, noise)
+        state = optimization_barrier(_move_or_fire(state, action))
+        state, hit_by_moving_shots = optimization_barrier(_move_shots(state))
+        state = _move_divers(state)
+        state, hit_by_moving_enemies, is_player_hit = _move_enemies(state)
+        state = _count_down(state)
+        has_no_oxygen = state.oxygen <= 0
+        state, delivered, has_no_diver = self._use_oxygen_or_surface(state)
+        reward = hit_by_moving_shots + hit_by_moving_enemies + delivered
+        return state, reward, is_player_hit | has_no_oxygen | has_no_diver
 
-        trails = [at(d.x + jnp.where(d.goes_right, -1, 1), d.y) for d in divers]
+    def channel_rows(self, state: SeaquestState) -> tuple[RowBits, ...]:
+        """The row words of each channel, in the order of `channels`."""
+        shots, divers = state.shots, state.divers
+        trail, bullets, fish, subs = enemy_rows(state.enemies)
+        trails = [one_cell(d.x + jnp.where(d.goes_right, -1, 1), d.y) for d in divers]
         back = state.x + jnp.where(state.faces_right, -1, 1)
-        # Gauges: so many cells from the left; and so many to the left of the last one.
-        air = (jnp.uint32(1) << jax.lax.div(jnp.maximum(state.oxygen, 0), jnp.int32(BREATH)).astype(jnp.uint32)) - 1
+        # Both gauges are in the last row: oxygen from column 0 to the right, divers from column 8 to the left.
+        full_cells = jax.lax.div(jnp.maximum(state.oxygen, 0), jnp.int32(OXYGEN_PER_CELL)).astype(jnp.uint32)
+        oxygen = (jnp.uint32(1) << full_cells) - 1
         crew = (jnp.uint32(1) << LAST) - (jnp.uint32(1) << (LAST - jnp.maximum(state.crew, 0)).astype(jnp.uint32))
         return (
-            at(state.x, state.y),
-            at(back, state.y),
-            at(shots[0].x, shots[0].y) | at(shots[1].x, shots[1].y),
+            one_cell(state.x, state.y),
+            one_cell(back, state.y),
+            one_cell(shots[0].x, shots[0].y) | one_cell(shots[1].x, shots[1].y),
             trail | trails[0] | trails[1],
             bullets,
             fish,
             subs,
-            jnp.where(LINE == LAST, air, jnp.uint32(0)),
-            jnp.where(LINE == LAST, crew, jnp.uint32(0)),
-            at(divers[0].x, divers[0].y) | at(divers[1].x, divers[1].y),
+            jnp.where(INDICES == LAST, oxygen, jnp.uint32(0)),
+            jnp.where(INDICES == LAST, crew, jnp.uint32(0)),
+            one_cell(divers[0].x, divers[0].y) | one_cell(divers[1].x, divers[1].y),
         )
 
-    def _breathe(self, state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
-        """Use oxygen, or come up: (state, reward, whether it came up without a diver)."""
-        is_under = state.y > 0
-        comes_up = ~is_under & ~state.at_surface
-        is_alone = comes_up & (state.crew == 0)
-        surfaces = comes_up & ~is_alone
+    def _use_oxygen_or_surface(self, state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
+        """Use oxygen under water, or refill it at the surface: (state, reward, whether it surfaced without a diver)."""
+        is_under_water = state.y > 0
+        arrives = ~is_under_water & ~state.at_surface
+        has_no_diver = arrives & (state.crew == 0)
+        surfaces = arrives & ~has_no_diver
         delivers = surfaces & (state.crew == CREW)
-        reward = jnp.where(delivers, jax.lax.div(state.oxygen, jnp.int32(BREATH)), 0)
-        can = surfaces & jnp.asarray(self.ramping, bool) & ((state.spawn_speed > 1) | (state.move_speed > FASTEST))
-        faster = can & (state.move_speed > FASTEST) & ((state.ramp_index & 1) == 1)
-        sooner = can & (state.spawn_speed > 1)
+        reward = jnp.where(delivers, jax.lax.div(state.oxygen, jnp.int32(OXYGEN_PER_CELL)), 0)
+        ramps = surfaces & jnp.asarray(self.ramping, bool) & ((state.spawn_speed > 1) | (state.move_speed > FASTEST))
+        moves_faster = ramps & (state.move_speed > FASTEST) & ((state.ramp_index & 1) == 1)
+        spawns_faster = ramps & (state.spawn_speed > 1)
         state = state.replace(
-            oxygen=jnp.where(surfaces, OXYGEN, state.oxygen - is_under.astype(jnp.int32)),
+            oxygen=jnp.where(surfaces, OXYGEN, state.oxygen - is_under_water.astype(jnp.int32)),
             crew=jnp.where(delivers, 0, state.crew) - surfaces.astype(jnp.int32),
-            at_surface=jnp.where(is_under, False, state.at_surface | surfaces),
-            move_speed=state.move_speed - faster.astype(jnp.int32),
-            spawn_speed=state.spawn_speed - sooner.astype(jnp.int32),
-            ramp_index=state.ramp_index + can.astype(jnp.int32),
+            at_surface=jnp.where(is_under_water, False, state.at_surface | surfaces),
+            move_speed=state.move_speed - moves_faster.astype(jnp.int32),
+            spawn_speed=state.spawn_speed - spawns_faster.astype(jnp.int32),
+            ramp_index=state.ramp_index + ramps.astype(jnp.int32),
         )
-        return state, reward, is_alone
+        return state, reward, has_no_diver
 
 
-def _rows_of(by_row: UInt32[Array, "10"], by_column: list[Set]) -> Rows:
-    """Where a row and a column have something in common."""
-    rows = jnp.zeros(SIDE, jnp.uint32)
-    for x, those in enumerate(by_column):
-        rows = rows | jnp.where((by_row & those) != 0, jnp.uint32(1 << x), jnp.uint32(0))
-    return rows
+def diver_from_bits(noise: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+    """(whether the new diver goes right, its row less 1) from bits 4 to 7."""
+    return (noise >> 4 & 1) != 0, (noise >> 5 & 7).astype(jnp.int32)
 
 
-def drawn_enemy(luck: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Bool[Array, ""], Int[Array, ""]]:
-    """(whether it goes right, whether it is a submarine, its row less one)."""
-    return (luck & 1) != 0, luck >> 8 < (1 << 24) // 3, (luck >> 1 & 7).astype(jnp.int32)
-
-
-def drawn_diver(luck: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-    """(whether it goes right, its row less one)."""
-    return (luck >> 4 & 1) != 0, (luck >> 5 & 7).astype(jnp.int32)
-
-
-def _appear(state: SeaquestState, luck: UInt32[Array, ""]) -> SeaquestState:
+def _spawn(state: SeaquestState, noise: UInt32[Array, ""]) -> SeaquestState:
+    """Add the enemy and the diver for which it is time."""
     is_time = state.spawn_timer == 0
-    enemies = _with_enemy(state.enemies, is_time, state.move_speed, luck)
-    diver_comes = state.diver_timer == 0
-    right, row = drawn_diver(luck)
+    enemies = spawn_enemy(state.enemies, is_time, state.move_speed, noise)
+    diver_appears = state.diver_timer == 0
+    right, row = diver_from_bits(noise)
     new = Diver(jnp.where(right, 0, LAST), row + 1, right)
-    divers = _choose(diver_comes, (new, state.divers[0]), state.divers)
+    divers = choose(diver_appears, (new, state.divers[0]), state.divers)
     return state.replace(
         enemies=enemies,
         divers=divers,
         spawn_timer=jnp.where(is_time, state.spawn_speed, state.spawn_timer),
-        diver_timer=jnp.where(diver_comes, DIVER_INTERVAL, state.diver_timer),
+        diver_timer=jnp.where(diver_appears, DIVER_INTERVAL, state.diver_timer),
     )
 
 
-def _with_enemy(
-    enemies: Enemies, is_time: Bool[Array, ""], move_speed: Int[Array, ""], luck: UInt32[Array, ""]
-) -> Enemies:
-    right, is_sub, row = drawn_enemy(luck)
-    heads_other_way = jnp.where(right, ~enemies.go_right, enemies.go_right)
-    in_the_way = (enemies.fish | enemies.subs) & where_equal(enemies.row, row) & heads_other_way
-    pushes = settled(is_time & (in_the_way == 0))
-    new = Enemies(
-        fish=pushed(enemies.fish, ~is_sub),
-        subs=pushed(enemies.subs, is_sub),
-        go_right=pushed(enemies.go_right, right),
-        x=pushed_number(enemies.x, jnp.where(right, 0, LAST)),
-        row=pushed_number(enemies.row, row),
-        timer=pushed_number(enemies.timer, move_speed),
-        gun=pushed_number(enemies.gun, jnp.int32(GUN_INTERVAL)),
-        bullets=pushed(enemies.bullets, jnp.bool_(False)),
-        bullet_x=pushed_number(enemies.bullet_x, jnp.int32(0)),
-    )
-    return _choose(pushes, new, enemies)
-
-
-def _choose(flag: Bool[Array, ""], yes, no):
-    return jax.tree.map(lambda y, n: jnp.where(flag, y, n), yes, no)
-
-
-def _act(state: SeaquestState, action: Int[Array, ""]) -> SeaquestState:
+def _move_or_fire(state: SeaquestState, action: Int[Array, ""]) -> SeaquestState:
     left, right = action == LEFT, action == RIGHT
     fires = (action == FIRE) & (state.shot_timer == 0)
     shot = Shot(state.x, state.y, state.faces_right)
@@ -317,29 +267,23 @@ def _act(state: SeaquestState, action: Int[Array, ""]) -> SeaquestState:
         x=jnp.clip(x, 0, LAST),
         y=jnp.clip(y, 0, DEEPEST),
         faces_right=(state.faces_right | right) & ~left,
-        shots=_choose(fires, (shot, state.shots[0]), state.shots),
+        shots=choose(fires, (shot, state.shots[0]), state.shots),
         shot_timer=jnp.where(fires, SHOT_COOL_DOWN, state.shot_timer),
     )
 
 
-def _in_cell(enemies: Enemies, columns: Numbers, x: Int[Array, ""], y: Int[Array, ""]) -> Set:
-    is_row = (y > 0) & (y < LAST)
-    return jnp.where(is_row, where_equal(columns, x) & where_equal(enemies.row, y - 1), jnp.uint32(0))
+def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
+    """Move the player's shots by one cell; each hits at most one enemy in its cell: (state, reward).
 
-
-def _shots_fly(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
-    """Shots move a cell; each hits the oldest fish in its cell, or else the oldest submarine: (state, reward).
-
-    Two shots never share a cell: both fly as fast as the player, so one that faces the other way is never behind it.
+    Two shots are never in the same cell: a shot moves as fast as the player, so a shot in the other direction cannot
+    catch up with the first one.
     """
     enemies, shots, reward = state.enemies, [], jnp.int32(0)
     for shot in state.shots:
         x = shot.x + jnp.where(shot.goes_right, 1, -1)
         flies = (shot.y >= 0) & (x >= 0) & (x <= LAST)
-        here = settled(jnp.where(flies, _in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
-        fish, subs = oldest(here & enemies.fish), oldest(here & enemies.subs)
-        subs = jnp.where(fish != 0, jnp.uint32(0), subs)
-        fish, subs = settled((fish, subs))
+        here = optimization_barrier(jnp.where(flies, in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
+        fish, subs = first_hit(enemies, here)
         hits = (fish | subs) != 0
         enemies = enemies.replace(fish=enemies.fish ^ fish, subs=enemies.subs ^ subs)
         shots.append(shot.replace(x=x, y=jnp.where(flies & ~hits, shot.y, -1)))
@@ -347,68 +291,70 @@ def _shots_fly(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
     return state.replace(enemies=enemies, shots=tuple(shots)), reward
 
 
-def _divers_swim(state: SeaquestState) -> SeaquestState:
-    """The player takes divers in its cell aboard, before and after they move; the younger one first."""
+def _move_divers(state: SeaquestState) -> SeaquestState:
+    """Move the divers. Those in the player's cell, before or after they move, come on board; the newer one first."""
     moves = (jnp.uint32(DIVERS_MOVE) >> state.diver_timer.astype(jnp.uint32) & 1) != 0
     crew, divers = state.crew, []
     for diver in state.divers:
-        is_boarding = (crew < CREW) & (diver.y == state.y)
-        boards_first = is_boarding & (diver.x == state.x)
+        can_board = (crew < CREW) & (diver.y == state.y)
+        boards_before = can_board & (diver.x == state.x)
         x = diver.x + jnp.where(moves, jnp.where(diver.goes_right, 1, -1), 0)
-        boards = boards_first | (is_boarding & (x == state.x))
+        boards = boards_before | (can_board & (x == state.x))
         leaves = (x < 0) | (x > LAST)
         crew = crew + boards.astype(jnp.int32)
         divers.append(diver.replace(x=x, y=jnp.where(boards | leaves, -1, diver.y)))
     return state.replace(crew=crew, divers=tuple(divers))
 
 
-def _enemies_come(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
-    """Enemies and their bullets move: (state, reward for those that swim into a shot, whether the player is hit)."""
+def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], Bool[Array, ""]]:
+    """Move enemies and bullets: (state, reward for enemies that swim into a shot, whether the player is hit).
+
+    The player is hit by an enemy or a bullet in the cell of its front, before or after that enemy or bullet moves.
+    """
     enemies = state.enemies
     everyone = enemies.fish | enemies.subs
-    meets = everyone & _in_cell(enemies, enemies.x, state.x, state.y)
+    touching = everyone & in_cell(enemies, enemies.x, state.x, state.y)
+    move = swim(enemies, everyone, state.move_speed)
+    ramming = move.arrived & in_cell(enemies, move.x, state.x, state.y)
+    shots, gone, reward = _swim_into_shots(state, move, ramming)
 
-    moves = everyone & where_equal(enemies.timer, 0)
-    right = moves & enemies.go_right
-    left = moves ^ right
-    leaves = right & where_equal(enemies.x, LAST) | left & where_equal(enemies.x, 0)
-    everyone, moves, right, left, leaves = settled((everyone, moves, right, left, leaves))
-    x = settled(stepped(enemies.x, right ^ (right & leaves), left ^ (left & leaves)))
-    timer = written(stepped(enemies.timer, jnp.uint32(0), everyone ^ moves), moves, state.move_speed)
-    arrives = moves ^ leaves
-    runs_into = arrives & _in_cell(enemies, x, state.x, state.y)
-
-    # Those that swim into a shot: submarines first, of several the youngest. They may still fire.
-    gone, shots, reward = leaves, [], jnp.int32(0)
-    for shot in state.shots:
-        here = arrives & ~runs_into & ~gone & _in_cell(enemies, x, shot.x, shot.y)
-        subs, fish = youngest(here & enemies.subs), youngest(here & enemies.fish)
-        hit = settled(jnp.where(subs != 0, subs, fish))
-        gone = gone | hit
-        shots.append(shot.replace(y=jnp.where(hit != 0, -1, shot.y)))
-        reward = reward + (hit != 0).astype(jnp.int32)
-
-    fires = settled(enemies.subs & where_equal(enemies.gun, 0))
-    gun = written(stepped(enemies.gun, jnp.uint32(0), enemies.subs ^ fires), fires, GUN_INTERVAL)
-    fires = fires & ~leaves  # a bullet of one that leaves the board leaves it too
-    bullets = enemies.bullets | fires
-    bullet_x = tuple(old & ~fires | new & fires for old, new in zip(enemies.bullet_x, x, strict=True))
-    bullets, bullet_x = settled((bullets, bullet_x))
-    struck = bullets & _in_cell(enemies, bullet_x, state.x, state.y)
-    right = bullets & enemies.go_right
-    left = bullets ^ right
-    misses = right & where_equal(bullet_x, LAST) | left & where_equal(bullet_x, 0)
-    bullets, right, left = settled((bullets ^ misses, right, left))
-    bullet_x = stepped(bullet_x, right & bullets, left & bullets)
-    struck = struck | bullets & _in_cell(enemies, bullet_x, state.x, state.y)
+    gun, bullets, bullet_x = fire_guns(enemies, move)
+    striking = bullets & in_cell(enemies, bullet_x, state.x, state.y)
+    bullets, bullet_x = move_bullets(enemies, bullets, bullet_x)
+    striking = striking | bullets & in_cell(enemies, bullet_x, state.x, state.y)
 
     enemies = enemies.replace(
         fish=enemies.fish & ~gone,
         subs=enemies.subs & ~gone,
-        x=x,
-        timer=timer,
+        x=move.x,
+        timer=move.timer,
         gun=gun,
         bullets=bullets,
         bullet_x=bullet_x,
     )
-    return state.replace(enemies=enemies, shots=tuple(shots)), reward, (meets | runs_into | struck) != 0
+    return state.replace(enemies=enemies, shots=shots), reward, (touching | ramming | striking) != 0
+
+
+def _swim_into_shots(
+    state: SeaquestState, move: EnemyMove, ramming: SlotMask
+) -> tuple[tuple[Shot, ...], SlotMask, Int[Array, ""]]:
+    """Enemies that moved into the cell of a shot are hit, one by each shot: (shots, enemies that are gone, reward).
+
+    Those that ram the player are not hit. A submarine that is hit may still fire in this step.
+    """
+    gone, shots, reward = move.left_board, [], jnp.int32(0)
+    for shot in state.shots:
+        here = move.arrived & ~ramming & ~gone & in_cell(state.enemies, move.x, shot.x, shot.y)
+        hit = swims_into(state.enemies, here)
+        gone = gone | hit
+        shots.append(shot.replace(y=jnp.where(hit != 0, -1, shot.y)))
+        reward = reward + (hit != 0).astype(jnp.int32)
+    return tuple(shots), gone, reward
+
+
+def _count_down(state: SeaquestState) -> SeaquestState:
+    return state.replace(
+        spawn_timer=jnp.maximum(state.spawn_timer - 1, 0),
+        diver_timer=jnp.maximum(state.diver_timer - 1, 0),
+        shot_timer=jnp.maximum(state.shot_timer - 1, 0),
+    )
