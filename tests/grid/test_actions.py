@@ -13,10 +13,10 @@ from shoal.grid.actions import (
     PICKUP,
     RIGHT,
     TOGGLE,
-    at,
     cell_at,
-    handled,
+    cell_mask,
     heading,
+    interact,
     toggled,
     turned,
     with_cell,
@@ -43,7 +43,7 @@ def test_actions_are_minigrids(reference):
 @pytest.mark.parametrize("action", range(len(ACTIONS)))
 def test_hand_and_front_change_as_in_minigrid(reference, action):
     fronts, hands = (np.array(each) for each in zip(*[(f, h) for f in FRONTS for h in HANDS], strict=True))
-    ours = jax.vmap(handled, in_axes=(0, 0, None))(jnp.asarray(fronts), jnp.asarray(hands), jnp.int32(action))
+    ours = jax.vmap(interact, in_axes=(0, 0, None))(jnp.asarray(fronts), jnp.asarray(hands), jnp.int32(action))
     grid = np.full((5, 5), EMPTY, np.uint16)
     theirs = []
     for front, hand in zip(fronts, hands, strict=True):
@@ -56,7 +56,7 @@ def test_hand_and_front_change_as_in_minigrid(reference, action):
 
 def test_a_key_opens_its_own_color_and_stays_in_the_hand():
     door, key = cell("door", "blue", "locked"), cell("key", "blue")
-    front, hand = handled(jnp.asarray(door), jnp.asarray(key), jnp.int32(TOGGLE))
+    front, hand = interact(jnp.asarray(door), jnp.asarray(key), jnp.int32(TOGGLE))
     assert (front, hand) == (cell("door", "blue", "open"), key)
     assert toggled(jnp.asarray(door), jnp.asarray(cell("key", "red"))) == door
     assert toggled(jnp.asarray(door), jnp.asarray(cell("ball", "blue"))) == door
@@ -70,14 +70,14 @@ def test_an_open_door_closes_again():
 
 def test_a_full_hand_picks_nothing_up_and_an_empty_one_drops_nothing():
     ball, key, nothing = (jnp.asarray(cell(name)) for name in ("ball", "key", "empty"))
-    assert handled(ball, key, jnp.int32(PICKUP)) == (ball, key)
-    assert handled(nothing, nothing, jnp.int32(DROP)) == (nothing, nothing)
+    assert interact(ball, key, jnp.int32(PICKUP)) == (ball, key)
+    assert interact(nothing, nothing, jnp.int32(DROP)) == (nothing, nothing)
 
 
 @pytest.mark.parametrize("front", ["goal", "lava", "floor", "door"])
 def test_nothing_is_dropped_on_what_only_can_be_walked_on(front):
     front, key = jnp.asarray(cell(front)), jnp.asarray(cell("key"))
-    assert handled(front, key, jnp.int32(DROP)) == (front, key)
+    assert interact(front, key, jnp.int32(DROP)) == (front, key)
 
 
 @pytest.mark.parametrize("direction", range(4))
@@ -101,10 +101,10 @@ def test_a_cell_outside_reads_as_told_and_is_not_written():
             if inside:
                 expected[x, y] = 99
             np.testing.assert_array_equal(after, expected)
-            assert at((2, 3), *where).sum() == int(inside)
+            assert cell_mask((2, 3), *where).sum() == int(inside)
 
 
 def test_a_box_in_the_hand_keeps_what_it_holds():
     box = cell("box", "grey", inside=cell("key", "red"))
     assert unpack(box).contains.color == "red" and pack(unpack(box)) == box
-    assert handled(jnp.asarray(box), jnp.asarray(cell("empty")), jnp.int32(PICKUP)) == (cell("empty"), box)
+    assert interact(jnp.asarray(box), jnp.asarray(cell("empty")), jnp.int32(PICKUP)) == (cell("empty"), box)

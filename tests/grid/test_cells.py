@@ -17,8 +17,6 @@ from shoal.grid.cells import (
     WALL,
     cell,
     color_of,
-    holding,
-    in_state,
     inside_of,
     is_a,
     is_portable,
@@ -26,8 +24,10 @@ from shoal.grid.cells import (
     is_transparent,
     is_walkable,
     object_of,
-    painted,
     state_of,
+    with_color,
+    with_content,
+    with_state,
 )
 
 with warnings.catch_warnings():
@@ -96,15 +96,17 @@ def test_a_box_keeps_object_and_color_of_what_it_holds():
     box = cell("box", "grey", inside=cell("key", "red"))
     assert inside_of(box) == cell("key", "red")
     assert inside_of(cell("box", "grey")) == EMPTY
-    assert holding(cell("box", "grey"), cell("ball", "purple")) == cell("box", "grey", inside=cell("ball", "purple"))
+    assert with_content(cell("box", "grey"), cell("ball", "purple")) == cell(
+        "box", "grey", inside=cell("ball", "purple")
+    )
     assert (object_of(box), color_of(box), state_of(box)) == (7, 5, 0)
 
 
 def test_paint_and_state_are_what_a_cell_is_made_with():
     for number, color in enumerate(COLORS):
-        assert painted(cell("ball"), np.int32(number)) == cell("ball", color)
+        assert with_color(cell("ball"), np.int32(number)) == cell("ball", color)
     for number, state in enumerate(STATES):
-        assert in_state(cell("door", "green"), np.int32(number)) == cell("door", "green", state)
+        assert with_state(cell("door", "green"), np.int32(number)) == cell("door", "green", state)
 
 
 @pytest.mark.parametrize("names", [("dragon",), ("key", "pink"), ("door", "red", "ajar")])

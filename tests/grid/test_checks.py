@@ -44,7 +44,7 @@ def test_a_thing_without_a_place_is_found_though_compiled_code_cannot_say_it():
     jax.jit(Full().init)(jax.random.key(0))
     with pytest.raises(ValueError, match="no cell of the mask is left") as caught:
         check_level(Full())
-    assert caught.value.__notes__[-1] == "while check_level drew layout 0 of 32 of Full"
+    assert caught.value.__notes__[-1] == "while check_level generated layout 0 of 32 of Full"
 
 
 @pytest.mark.parametrize("thing", ["wall", "goal", "lava", "key", "door"])

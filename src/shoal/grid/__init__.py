@@ -1,1 +1,1 @@
-"""A kit for tile worlds: packed cells, what an agent does to them and sees of them, how levels are laid out."""
+"""Building blocks for grid environments such as MiniGrid: packed cells, actions, the agent's view, level layouts."""

@@ -1,8 +1,8 @@
-"""`check_level`: does a generator always give a whole level? Run it on your own, beside `check_env`.
+"""`check_level` tests whether a generator always makes a complete level. Use it, with `check_env`, for own levels.
 
-Compiled code cannot raise an error. What finds no place in it is left out, and an agent that finds none stands in a
-wall. Outside of compiled code the functions of `grid/layout.py` and `grid/rooms.py` do raise an error, so that is where
-levels are drawn here.
+Compiled code cannot raise an error: an object for which no cell is free is left out, and an agent for which no cell is
+free stands in a wall. Outside of compiled code, the functions of `grid/layout.py` and `grid/rooms.py` do raise errors.
+Therefore `check_level` generates levels without compiling.
 """
 
 import jax
@@ -15,14 +15,14 @@ from shoal.grid.level import GridState, Level
 
 
 def check_level(level: Level, layouts: int = 32, key: Key | None = None) -> None:
-    """Draw `layouts` levels, one after another and uncompiled, and look at each.
+    """Generate `layouts` levels, one after another and without compiling, and check each.
 
-    Checked: everything finds a place; the grid has the level's `shape`; the agent starts in a cell that it could walk
-    into, and neither on the goal nor in lava. A generator with rare failures needs more layouts. Loops are Python's
-    here, so `jax.lax.fori_loop` counts in Python numbers.
+    The checks are: a free cell was found for every object; the grid has the level's `shape`; the agent starts in a cell
+    that it can walk into, which is neither the goal nor lava. To find a rare failure, check more layouts. Without
+    compilation, loops run in Python, so `jax.lax.fori_loop` passes Python integers to its body.
 
-    Raises CheckError (an AssertionError) at the first level that is broken. An error that the generator raises, as the
-    ValueError of `choose` where no cell is left, passes through, with a note that says for which key.
+    Raises CheckError (an AssertionError) for the first level that is broken. An error that the generator itself raises,
+    such as the ValueError of `choose` if no cell is left, is passed on with a note that names the layout.
 
         check_level(shoal.make("MiniGrid-DoorKey-8x8-v0"))
     """
@@ -33,7 +33,7 @@ def check_level(level: Level, layouts: int = 32, key: Key | None = None) -> None
             with jax.disable_jit():
                 state = level.init(keys[number])
         except Exception as error:
-            error.add_note(f"while check_level drew {where}")
+            error.add_note(f"while check_level generated {where}")
             raise
         _check_state(level, state, where)
 

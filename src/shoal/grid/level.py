@@ -1,4 +1,4 @@
-"""The base of every tile world: what MiniGrid's `MiniGridEnv` does, as a value. A level adds a generator and a task."""
+"""`Level`, the base class of grid environments (MiniGrid's `MiniGridEnv`). Subclasses add a generator and a task."""
 
 import abc
 from functools import lru_cache
@@ -13,7 +13,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
 from shoal.core.struct import Number, Struct, leaf_dtypes, static, struct
-from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
+from shoal.grid.actions import ACTIONS, FORWARD, cell_at, heading, interact, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
@@ -24,29 +24,32 @@ Value = TypeVar("Value")
 
 @struct
 class GridState(State):
-    """A grid and the agent in it. `x` grows to the right, `y` downwards."""
+    """A grid and the agent in it. `x` grows to the right, `y` grows downwards."""
 
     grid: UInt16[Array, "W H"]  # packed cells, see `grid/cells.py`
-    x: Int[Array, ""]
-    y: Int[Array, ""]
+    x: Int[Array, ""]  # column of the agent
+    y: Int[Array, ""]  # row of the agent
     direction: Int[Array, ""]  # 0 right, 1 down, 2 left, 3 up
-    carrying: UInt16[Array, ""]  # EMPTY when the hand is
+    carrying: UInt16[Array, ""]  # the object that the agent carries, as a cell; EMPTY if it carries nothing
 
 
 @struct
 class Level(Env):
-    """A tile world. Write `init` (a generator), `shape`, `time_limit`, and what applies of `judge` and `mission`.
+    """A grid environment with MiniGrid's actions and observations.
 
-    Action: Discrete(7). In compiled code an action outside of this does nothing but let time pass.
+    A subclass defines `init` (the generator), `shape` and `time_limit`, and if the level has a task of its own, `judge`
+    and `mission`.
 
-    | number | name        | what the agent does                                                                    |
-    |--------|-------------|----------------------------------------------------------------------------------------|
-    | 0, 1   | left, right | turn                                                                                   |
-    | 2      | forward     | step to the cell in front, unless it holds a wall, a shut door, a key, a ball or a box |
-    | 3      | pickup      | take the key, ball or box in front into the empty hand                                 |
-    | 4      | drop        | put what is in the hand into the empty cell in front                                   |
-    | 5      | toggle      | open or shut the door in front, unlock it with its key; make of a box what it holds    |
-    | 6      | done        | nothing; some tasks count it                                                           |
+    Action: Discrete(7). Compiled code cannot raise an error for any other action: the agent then does nothing.
+
+    | number | name        | what the agent does                                                                   |
+    |--------|-------------|---------------------------------------------------------------------------------------|
+    | 0, 1   | left, right | turn by 90 degrees                                                                    |
+    | 2      | forward     | step to the cell in front, unless a wall, a shut door, a key, a ball or a box is there |
+    | 3      | pickup      | take the key, ball or box in front, if the agent carries nothing                      |
+    | 4      | drop        | put the carried object into the cell in front, if that is empty                       |
+    | 5      | toggle      | open or close the door in front, or unlock it with its key; replace a box by its content |
+    | 6      | done        | nothing; some tasks end with it                                                       |
 
     Observation: a dict.
 
@@ -54,32 +57,35 @@ class Level(Env):
     |-----------|----------------------------------------|----------------------------------------------------------|
     | image     | uint8 [view_size, view_size, 3]        | cells in front, [column, row, (object, color, state)]    |
     | direction | Discrete(4), uint8                     | 0 right, 1 down, 2 left, 3 up                            |
-    | mission   | MultiDiscrete, uint8                   | word numbers, see `grid/words.py`                        |
+    | mission   | MultiDiscrete, uint8                   | the task as word numbers, see `grid/words.py`            |
 
-    Objects are numbered unseen, empty, wall, floor, door, key, ball, box, goal, lava, agent; colors red, green, blue,
-    purple, yellow, grey; states open, closed, locked, each from 0. The agent stands in the middle of the last row and
-    looks up; its own cell shows what it carries, and cells that it cannot see are zeros.
+    The objects are, from 0: unseen, empty, wall, floor, door, key, ball, box, goal, lava, agent. The colors are red,
+    green, blue, purple, yellow, grey; the states are open, closed, locked. In the image the agent is in the middle of
+    the last row and looks up. Its own cell shows the object that it carries. Cells that it cannot see are zeros.
 
     Reward: 1 - 0.9 * time / max_steps on success, 0 otherwise.
-    End: terminated on the goal, in lava, or when the level's own task is decided; truncated after `max_steps`.
+    End: terminated when the agent steps onto the goal or into lava, or when the level's own task is decided; truncated
+    after `max_steps`.
     Source: MiniGrid 3.2.0, `minigrid_env.py`.
     """
 
     reset_every: ClassVar[int] = 64
-    # Whether anything in the grid can change while an agent acts. Where it cannot, a step writes no cells.
-    changes: ClassVar[bool] = True
-    # The task in words. Where they differ from episode to episode the level writes `mission`, and here the longest of
-    # its texts with a slot `{}` for each word that differs.
+    # Whether the agent's actions can change the grid. If not, a step writes no cells, which is faster.
+    grid_changes: ClassVar[bool] = True
+    # The task in words. If it differs between episodes, the level defines `mission`, and `task` is the longest of its
+    # texts, with a slot `{}` for each word that differs.
     task: ClassVar[str] = ""
-    # How many of `ACTIONS` there are, the first ones.
+    # The action space has the first `num_actions` of `ACTIONS`.
     num_actions: ClassVar[int] = len(ACTIONS)
 
     view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
     tile_size: int = static(32, help="pixels to a side of a cell in pictures")
-    highlight: bool = static(True, choices=(False, True), help="whether pictures show what the agent sees")
-    agent_pov: bool = static(False, choices=(False, True), help="whether pictures show the agent's view alone")
-    see_through_walls: bool = static(False, choices=(False, True), help="whether walls hide nothing from the agent")
-    max_steps: Number | None = None  # the level's own where it is None
+    highlight: bool = static(
+        True, choices=(False, True), help="whether pictures highlight the cells that the agent sees"
+    )
+    agent_pov: bool = static(False, choices=(False, True), help="whether pictures show only the agent's view")
+    see_through_walls: bool = static(False, choices=(False, True), help="whether the agent sees the cells behind walls")
+    max_steps: Number | None = None  # steps after which an episode is truncated; None: the level's `time_limit`
 
     def __post_init__(self) -> None:
         check_view_size(self.view_size)
@@ -89,9 +95,9 @@ class Level(Env):
             object.__setattr__(self, "max_steps", self.time_limit)
 
     def replace(self: Value, **changes: Any) -> Value:
-        """A copy with some fields changed. A time limit that is the level's own follows them, if it is not among them.
+        """A copy with some fields changed. Raises TypeError for a field that the level does not have.
 
-        Raises TypeError for a field it does not have.
+        If `max_steps` was the level's own `time_limit`, and is not among the changes, it becomes the new `time_limit`.
         """
         level: Any = self
         if isinstance(level.max_steps, int) and level.max_steps == level.time_limit:
@@ -101,7 +107,7 @@ class Level(Env):
 
     @abc.abstractmethod
     def init(self, key: Key) -> GridState:
-        """The generator: a level and the agent's place in it. `key` is consumed."""
+        """Generate a level: the first state, with the grid and the agent in it. `key` is consumed."""
 
     @property
     @abc.abstractmethod
@@ -111,39 +117,39 @@ class Level(Env):
     @property
     @abc.abstractmethod
     def time_limit(self) -> int:
-        """How many steps an episode may take where `max_steps` does not say."""
+        """How many steps an episode may take if `max_steps` is None."""
 
     def judge(
         self, before: GridState, after: GridState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """(reward, terminated) of the level's own task, on top of goal and lava. Default: there is none."""
+        """(reward, terminated) of the level's own task, in addition to goal and lava. Default: (0, False)."""
         del before, after, action
         return jnp.float32(0), jnp.bool_(False)
 
     def mission(self, state: GridState) -> UInt8[Array, "L"]:
-        """The task as word numbers; `mission_text` is the same in words."""
+        """The task as word numbers [L]; `mission_text` is the same as text. Default: `task`."""
         del state
         return jnp.asarray(encode(self.task))
 
-    def meant(self, action: Int[Array, ""]) -> Int[Array, ""]:
-        """The action that an agent takes when it asks for one. Default: that one."""
+    def effective_action(self, action: Int[Array, ""]) -> Int[Array, ""]:
+        """The action that is executed when the agent chooses `action`. Default: the same action."""
         return action
 
-    def others_move(self, state: GridState, noise: Any) -> GridState:
-        """The grid after what moves by itself has moved, before the agent acts. Default: nothing does."""
+    def move_objects(self, state: GridState, noise: Any) -> GridState:
+        """Move the objects that move by themselves, before the agent acts. Default: there are none."""
         del noise
         return state
 
-    # What follows is the same in every level.
+    # The methods below are the same in every level.
 
     @property
     def action_space(self) -> Discrete:
-        """MiniGrid's actions; `ACTIONS` names them."""
+        """The first `num_actions` of `ACTIONS`."""
         return Discrete(self.num_actions)
 
     @property
     def observation_space(self) -> Dict:
-        """Image, direction and mission."""
+        """A dict of image, direction and mission: see the class docstring."""
         return Dict(
             {
                 "image": Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8"),
@@ -154,24 +160,24 @@ class Level(Env):
 
     @property
     def mission_length(self) -> int:
-        """How many word numbers a mission of this level has."""
+        """The number of words of a mission, L, padding included."""
         numbers, structure = jax.tree.flatten(self)
         dtypes = jax.tree.leaves(leaf_dtypes(self))
         return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
 
     @property
     def longest_mission(self) -> int:
-        """How many characters a mission of this level may have: exact for slots of colors, else no less."""
+        """An upper bound of the number of characters of a mission, from the longest words that its slots may hold."""
         if not self.task and type(self).mission is not Level.mission:
             return self.mission_length * (LONGEST_WORD + 1) - 1
         return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
     def mission_text(self, state: GridState) -> str:
-        """The task in words, as MiniGrid says it. Runs on the host."""
+        """The task as text, equal to MiniGrid's. Runs outside of compiled code."""
         return decode(self.mission(state))
 
     def observe(self, state: GridState) -> dict[str, Array]:
-        """What the agent sees, its direction, and its task."""
+        """The agent's view, its direction, and its task."""
         return {
             "image": self.view(state),
             "direction": state.direction.astype(jnp.uint8),
@@ -179,59 +185,59 @@ class Level(Env):
         }
 
     def view(self, state: GridState, size: int | None = None) -> UInt8[Array, "V V 3"]:
-        """The cells in front of the agent, as many to a side as it sees or as given."""
+        """The `size` x `size` cells in front of the agent; `view_size` if `size` is None."""
         pose = (state.x, state.y, state.direction)
         return partial_view(state.grid, *pose, state.carrying, size or self.view_size, self.see_through_walls)
 
     def picture(self, state: GridState, tile_size: int) -> UInt8[Array, "_ _ 3"]:
-        """The grid from above as RGB, for use inside `jit`; what the agent sees is lighter where `highlight` is set."""
+        """The grid from above as an RGB image, usable inside `jit`. With `highlight` the agent's view is lighter."""
         lit = self.view(state) if self.highlight else None
         return whole_picture(state.grid, state.x, state.y, state.direction, lit, tile_size)
 
     def render(self, state: GridState) -> UInt8[Array, "_ _ 3"]:
-        """MiniGrid's picture: the grid from above, or with `agent_pov` what the agent sees."""
+        """MiniGrid's picture: the grid from above, or with `agent_pov` only the agent's view."""
         return _rendered(self, state)
 
     def transition(
         self, state: GridState, action: Int[Array, ""], noise: Any
     ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """Others move, the agent acts, the level judges."""
-        action = self.meant(action)
-        after = self.act(self.others_move(state, noise), action)
-        ahead = is_moved(state, after)
+        """One step: objects move by themselves, the agent acts, then reward and termination are decided."""
+        action = self.effective_action(action)
+        after = self.act(self.move_objects(state, noise), action)
+        has_moved = is_moved(state, after)
         standing = cell_at(after.grid, after.x, after.y, WALL)
-        at_goal, in_lava = ahead & is_a(standing, "goal"), ahead & is_a(standing, "lava")
+        at_goal, in_lava = has_moved & is_a(standing, "goal"), has_moved & is_a(standing, "lava")
         reward, decided = self.judge(state, after, action)
         reward = jnp.where(at_goal, self.success(after), 0) + reward
         return after, reward, at_goal | in_lava | decided, {}
 
     def act(self, state: GridState, action: Int[Array, ""]) -> GridState:
-        """The state after the agent's action, which sees and changes only the cell in front of it."""
+        """The state after the agent's action, which depends on and changes only the cell in front of the agent."""
         x, y = in_front(state)
         front = cell_at(state.grid, x, y, WALL)
         walks = (action == FORWARD) & is_walkable(front)
         state = state.replace(
             x=jnp.where(walks, x, state.x), y=jnp.where(walks, y, state.y), direction=turned(state.direction, action)
         )
-        if not self.changes:
+        if not self.grid_changes:
             return state
-        front, carrying = handled(front, state.carrying, action)
+        front, carrying = interact(front, state.carrying, action)
         return state.replace(grid=with_cell(state.grid, x, y, front), carrying=carrying)
 
     def success(self, state: GridState) -> Float[Array, ""]:
-        """The reward of success now: 1 at the start, 0.1 at the time limit."""
+        """The reward of success at this time: 1 at the start, 0.1 at the time limit."""
         return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.max_steps))
 
 
 @struct
 class SquareLevel(Level):
-    """A level as wide as it is high."""
+    """A level whose grid is a square."""
 
     size: int = static(8, help="cells to a side, walls included")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """`size` both ways."""
+        """(size, size)."""
         return self.size, self.size
 
 
@@ -270,7 +276,7 @@ def begin(
     y: Int[Array, ""] | int,
     direction: Int[Array, ""] | int,
 ) -> dict[str, Any]:
-    """The fields of a state at the start of an episode, with an empty hand: `GridState(**begin(grid, x, y, 0))`."""
-    whole = {"time": 0, "x": x, "y": y, "direction": direction}
-    fields = {name: jnp.asarray(value).astype(jnp.int32) for name, value in whole.items()}
+    """The fields of a first state, in which the agent carries nothing: `GridState(**begin(grid, x, y, direction))`."""
+    integers = {"time": 0, "x": x, "y": y, "direction": direction}
+    fields = {name: jnp.asarray(value).astype(jnp.int32) for name, value in integers.items()}
     return {**fields, "grid": jnp.asarray(grid), "carrying": jnp.asarray(EMPTY)}

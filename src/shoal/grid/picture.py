@@ -1,10 +1,10 @@
-"""Pictures of a grid, put together from tiles inside `jit`. Byte for byte those of MiniGrid 3.2.0 (`get_frame`)."""
+"""Pictures of a grid, composed of tiles inside `jit`; equal to those of MiniGrid 3.2.0 (`get_frame`) byte for byte."""
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
-from shoal.grid.actions import at, heading
+from shoal.grid.actions import cell_mask, heading
 from shoal.grid.cells import COLOR_SHIFT, STATE_SHIFT
 from shoal.grid.tiles import AGENT_SHIFT, HIGHLIGHT_SHIFT, LOOKS_BITS, atlas
 
@@ -17,27 +17,27 @@ def whole_picture(
     view: UInt8[Array, "V V 3"] | None,
     size: int,
 ) -> UInt8[Array, "_ _ 3"]:
-    """The grid from above, in tiles of `size` pixels, with the agent; what it sees in `view` is highlighted."""
+    """The grid from above with the agent, in tiles of `size` pixels. The cells visible in `view` are highlighted."""
     width, height = grid.shape
-    here = at((width, height), x, y)
+    here = cell_mask((width, height), x, y)
     codes = _looks(grid) | jnp.where(here, (direction + 1).astype(jnp.uint16) << AGENT_SHIFT, jnp.uint16(0))
     if view is not None:
-        codes = codes | _lit(_seen_in_grid(view, (width, height), x, y, direction))
+        codes = codes | _highlighted(_visible_in_grid(view, (width, height), x, y, direction))
     return tiled(codes, size)
 
 
 def view_picture(view: UInt8[Array, "V V 3"], size: int) -> UInt8[Array, "_ _ 3"]:
-    """What an agent sees, as a picture: it stands in the middle of the last row and looks up."""
+    """The agent's view as a picture: the agent is in the middle of the last row and looks up."""
     wide = view.astype(jnp.uint16)
     cells = wide[..., 0] | wide[..., 1] << COLOR_SHIFT | wide[..., 2] << STATE_SHIFT
     side = view.shape[0]
     stands = np.zeros((side, side), np.uint16)
     stands[side // 2, -1] = 4 << AGENT_SHIFT
-    return tiled(_looks(cells) | stands | _lit(seen(view)), size)
+    return tiled(_looks(cells) | stands | _highlighted(visible_cells_of(view)), size)
 
 
-def seen(view: UInt8[Array, "V V 3"]) -> Bool[Array, "V V"]:
-    """Which cells of a view the agent sees: all that are not `unseen`, whose number is 0."""
+def visible_cells_of(view: UInt8[Array, "V V 3"]) -> Bool[Array, "V V"]:
+    """The mask of the cells of a view that the agent sees: all whose object is not `unseen`, number 0."""
     return view[..., 0] != 0
 
 
@@ -45,7 +45,7 @@ def tiled(codes: UInt16[Array, "W H"], size: int) -> UInt8[Array, "_ _ 3"]:
     """The picture of a grid of tile codes (see `grid/tiles.py`)."""
     width, height = codes.shape
     tiles, number = atlas(size)
-    # One gather of whole lines of pixels: line by line of each row of tiles, tile by tile of each line.
+    # One gather of whole pixel lines: for each row of tiles, each line of pixels, each tile in the row.
     lines = jnp.asarray(tiles.reshape(-1, 3 * size))
     first = jnp.asarray(number.astype(np.int32) * size).at[codes.T].get(mode="promise_in_bounds")
     index = first[:, None, :] + np.arange(size, dtype=np.int32)[None, :, None]
@@ -56,14 +56,14 @@ def _looks(cells: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
     return cells & np.uint16(LOOKS_BITS)
 
 
-def _lit(mask: Bool[Array, "W H"]) -> UInt16[Array, "W H"]:
+def _highlighted(mask: Bool[Array, "W H"]) -> UInt16[Array, "W H"]:
     return mask.astype(jnp.uint16) << HIGHLIGHT_SHIFT
 
 
-def _seen_in_grid(
+def _visible_in_grid(
     view: UInt8[Array, "V V 3"], shape: tuple[int, int], x: Int[Array, ""], y: Int[Array, ""], direction: Int[Array, ""]
 ) -> Bool[Array, "W H"]:
-    """Which cells of the grid the agent sees: each one looked up at its place in the view."""
+    """The mask of the cells of the grid that the agent sees: each cell is looked up at its position in the view."""
     side, (width, height) = view.shape[0], shape
     across = np.arange(width, dtype=np.int32)[:, None] - x
     down = np.arange(height, dtype=np.int32)[None, :] - y
@@ -71,4 +71,4 @@ def _seen_in_grid(
     column, row = side // 2 + down * dx - across * dy, side - 1 - (across * dx + down * dy)
     is_inside = (column >= 0) & (column < side) & (row >= 0) & (row < side)
     index = jnp.where(is_inside, column * side + row, 0)
-    return jnp.asarray(is_inside) & seen(view).reshape(-1).at[index].get(mode="promise_in_bounds")
+    return jnp.asarray(is_inside) & visible_cells_of(view).reshape(-1).at[index].get(mode="promise_in_bounds")

@@ -1,7 +1,7 @@
-"""Levels of equal rooms in columns and rows: the doors between them, and things put down room by room.
+"""Levels made of equal rooms in columns and rows: doors between rooms, and objects placed in a given room.
 
-A level draws a `Plan` and adds to it in MiniGrid's order, each addition giving a new plan. Whoever asks for a room may
-ask for a random one: a room is (column, row), and both may be traced. Source: MiniGrid 3.2.0, `core/roomgrid.py`.
+A level makes a `Plan` and adds to it in MiniGrid's order; each addition returns a new plan. A room is (column, row);
+both may be traced, so the room may be random. Source: MiniGrid 3.2.0, `core/roomgrid.py`.
 """
 
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from jaxtyping import Array, Bool, Int, UInt16
 from shoal.core.keys import Key
 from shoal.core.struct import Struct, is_concrete, static, struct
 from shoal.grid.actions import heading, with_cell
-from shoal.grid.cells import CLOSED, DOOR, EMPTY, LOCKED, WALL, Cell, in_state, painted, state_of
+from shoal.grid.cells import CLOSED, DOOR, EMPTY, LOCKED, WALL, Cell, state_of, with_color, with_state
 from shoal.grid.layout import choose, empty_room, random_color, rectangle, walled
 
 Index = Int[Array, ""] | int
 
-# Walls of a room, numbered as directions are.
+# The walls of a room, with the numbers of the directions.
 RIGHT, BELOW, LEFT, ABOVE = range(4)
 
 
 class Rooms(NamedTuple):
-    """How many rooms there are and how large they are, walls included; neighbors share a wall."""
+    """The number of rooms, and the size of a room in cells, walls included. Neighboring rooms share a wall."""
 
     columns: int
     rows: int
@@ -32,7 +32,7 @@ class Rooms(NamedTuple):
 
     @property
     def pitch(self) -> int:
-        """Cells from one room to the next."""
+        """The distance from one room to the next, in cells."""
         return self.size - 1
 
     @property
@@ -42,20 +42,20 @@ class Rooms(NamedTuple):
 
     @property
     def middle(self) -> tuple[int, int]:
-        """Where MiniGrid keeps the agent while a level is laid out, until it is placed."""
+        """The position (x, y) where MiniGrid puts the agent until the level places it."""
         return self.columns // 2 * self.pitch + self.size // 2, self.rows // 2 * self.pitch + self.size // 2
 
     @property
     def inner_walls(self) -> Bool[np.ndarray, "2 C R"]:
-        """Which rooms have a neighbor to the right (0), and which have one below (1)."""
+        """Which rooms [column, row] have a neighbor to the right (index 0), and which have one below (index 1)."""
         has_neighbor = np.ones((2, self.columns, self.rows), bool)
         has_neighbor[0, -1, :] = has_neighbor[1, :, -1] = False
         return has_neighbor
 
     def plan(self, key: Key, last: int | None = None) -> "Plan":
-        """Closed rooms, each wall with a random place for a door, the agent in the middle. `key` is consumed.
+        """A plan without doors, with a random position for a door in each wall. `key` is consumed.
 
-        A door may stand anywhere in its wall, from cell 1 to cell `last`; by default that is the whole wall.
+        The position is uniform among cells 1 to `last` of the wall; by default among all cells between its ends.
         """
         grid = empty_room(*self.shape)
         for left in range(0, self.shape[0] - 1, self.pitch):
@@ -79,13 +79,13 @@ class Rooms(NamedTuple):
 
 @struct
 class Plan(Struct):
-    """A level while it is laid out. The wall (0, c, r) is to the right of room (c, r), the wall (1, c, r) below it."""
+    """An unfinished level. Wall (0, c, r) is the one to the right of room (c, r), wall (1, c, r) the one below it."""
 
     grid: UInt16[Array, "W H"]
-    door_x: Int[Array, "2 C R"]  # where a wall has its door, or would have one
-    door_y: Int[Array, "2 C R"]
-    is_open: Bool[Array, "2 C R"]  # whether a wall has a door, locked or not, or has been taken away
-    is_locked: Bool[Array, "C R"]  # whether the last door given to a room was a locked one
+    door_x: Int[Array, "2 C R"]  # column of the door of each wall, if it gets one
+    door_y: Int[Array, "2 C R"]  # row of the door of each wall
+    is_open: Bool[Array, "2 C R"]  # whether the wall has a door, locked or not, or was removed
+    is_locked: Bool[Array, "C R"]  # whether the last door that was added to the room is locked
     x: Int[Array, ""]
     y: Int[Array, ""]
     direction: Int[Array, ""]
@@ -97,20 +97,20 @@ class Plan(Struct):
         return self.door_x[wall], self.door_y[wall]
 
     def with_obstacle(self, room: tuple[Index, Index], side: Index, thing: Cell) -> "Plan":
-        """A thing in a room right in front of one of its doors, in the place of what may lie there."""
+        """Put an object into a room, in the cell in front of one of its doors. It replaces what is in that cell."""
         x, y = self.door_at(room, side)
         dx, dy = heading(jnp.asarray(side))
         return self.replace(grid=with_cell(self.grid, x - dx, y - dy, thing))
 
     def with_door(self, room: tuple[Index, Index], side: Index, door: Cell) -> "Plan":
-        """A door in one wall of a room."""
+        """Add a door in one wall of a room."""
         is_locked = jnp.where(self._is_room(*room), state_of(door) == LOCKED, self.is_locked)
         return self._opened(room, side).replace(
             grid=with_cell(self.grid, *self.door_at(room, side), door), is_locked=is_locked
         )
 
     def without_wall(self, room: tuple[Index, Index], side: int) -> "Plan":
-        """One wall of a room taken away, but for its ends."""
+        """Remove one wall of a room, except its ends."""
         column, row = room
         along, left, top = self.rooms.size - 2, column * self.rooms.pitch, row * self.rooms.pitch
         if side in (RIGHT, LEFT):
@@ -120,9 +120,9 @@ class Plan(Struct):
         return self._opened(room, side).replace(grid=jnp.where(gap, EMPTY, self.grid))
 
     def with_thing(self, key: Key, room: tuple[Index, Index], thing: Cell) -> "Plan":
-        """A thing in an empty cell of a room, but neither where the agent is nor right next to it. `key` is consumed.
+        """Put an object into a random empty cell of a room that is not next to the agent. `key` is consumed.
 
-        Raises ValueError where no such cell exists; in compiled code the plan then comes back as it was.
+        Raises ValueError if there is no such cell; compiled code returns the plan unchanged.
         """
         left, top, cells = self._cells(room)
         along = np.arange(self.rooms.size, dtype=np.int32)
@@ -133,9 +133,10 @@ class Plan(Struct):
         return self.replace(grid=with_cell(self.grid, left + x, top + y, thing))
 
     def with_agent(self, key: Key, room: tuple[Index, Index]) -> "Plan":
-        """The agent in a room, facing nothing or a wall; each such pose is as likely. `key` is consumed.
+        """Put the agent into a room, so that it faces an empty cell or a wall. `key` is consumed.
 
-        Raises ValueError where there is none; in compiled code the agent then stands in a wall.
+        All such poses have the same probability. Raises ValueError if there is none; in compiled code the agent then
+        stands in a wall.
         """
         left, top, cells = self._cells(room, around=1)
         size = self.rooms.size
@@ -145,31 +146,35 @@ class Plan(Struct):
         return self.replace(x=left + x % size, y=top + y, direction=x // size)
 
     def connected(self, key: Key) -> "Plan":
-        """Closed doors of random colors in random walls, one after the other until all rooms hang together.
+        """Add closed doors of random colors in random walls, one after another, until every room can be reached.
 
-        Rooms behind a locked door get no others. A wall that is opened may turn out not to have been needed, as in
-        MiniGrid. `key` is consumed. Raises ValueError where locked doors keep rooms apart; in compiled code they stay
-        so.
+        A room with a locked door gets no further doors. As in MiniGrid, some of the added doors may not be needed.
+        `key` is consumed. Raises ValueError if rooms cannot be reached because of locked doors; compiled code returns
+        such a plan without an error.
         """
         k_walls, k_colors = jax.random.split(key)
         in_colors = closed_doors(random_color(k_colors, self.is_open.shape))
         free = ~(self.is_locked[None] | _next(self.is_locked, False)) & self.rooms.inner_walls & ~self.is_open
-        # Every free wall draws a lot, the highest opens first. They open down to the lot without which some room could
-        # not be reached: the narrowest wall on the widest way to the room that is hardest to reach.
-        lots = jax.random.bits(k_walls, free.shape, jnp.uint32) >> 8 << 8
-        lots = lots | np.arange(1, free.size + 1, dtype=np.uint32).reshape(free.shape)
-        reach = jnp.min(_widest(jnp.where(self.is_open, jnp.uint32(2**32 - 1), jnp.where(free, lots, 0))))
-        if is_concrete(reach) and reach == 0:
-            raise ValueError("some rooms cannot be reached: every wall between them and others is a locked room's.")
-        return self.with_doors(free & (lots >= reach), in_colors)
+        # Each free wall gets a random priority, and walls open in the order of decreasing priority until every room can
+        # be reached. That needs no loop over walls. Let the width of a path be the smallest priority of its walls, and
+        # let each room have the widest path to it: then all walls open whose priority is at least the smallest of these
+        # widths.
+        priorities = jax.random.bits(k_walls, free.shape, jnp.uint32) >> 8 << 8
+        priorities = priorities | np.arange(1, free.size + 1, dtype=np.uint32).reshape(free.shape)
+        threshold = jnp.min(_widest(jnp.where(self.is_open, jnp.uint32(2**32 - 1), jnp.where(free, priorities, 0))))
+        if is_concrete(threshold) and threshold == 0:
+            raise ValueError(
+                "some rooms cannot be reached: all walls to other rooms belong to a room with a locked door."
+            )
+        return self.with_doors(free & (priorities >= threshold), in_colors)
 
     def with_doors(
         self, where: Bool[Array, "2 C R"] | Bool[np.ndarray, "2 C R"], doors: UInt16[Array, "2 C R"]
     ) -> "Plan":
-        """Unlocked doors in many walls at once."""
+        """Add unlocked doors in all walls of the mask `where` at once."""
         columns, rows = (np.arange(size, dtype=np.int32)[None, None] for size in self.rooms.shape)
         right, below = jnp.where(where, doors, 0)[..., None]
-        # What comes into the columns and the rows in which walls stand; between them there are no doors.
+        # The doors in the grid's columns, and rows, of walls; other columns and rows have none.
         right = jnp.max(jnp.where(self.door_y[0, :, :, None] == rows, right, 0), axis=1)
         below = jnp.max(jnp.where(self.door_x[1, :, :, None] == columns, below, 0), axis=0).T
         every, spaced = (0, 0, 0), (self.rooms.pitch, 0, self.rooms.pitch - 1)
@@ -180,7 +185,7 @@ class Plan(Struct):
     def _cells(
         self, room: tuple[Index, Index], around: int = 0
     ) -> tuple[Int[Array, ""], Int[Array, ""], UInt16[Array, "S S"]]:
-        # The corner of a room and its cells, walls included; drawing among these is cheaper than in the whole grid.
+        # The corner of a room and its cells, walls included: sampling among these is cheaper than in the whole grid.
         left, top = (jnp.asarray(index, jnp.int32) * self.rooms.pitch for index in room)
         size = self.rooms.size + 2 * around
         grid = jnp.pad(self.grid, around, constant_values=WALL)
@@ -196,8 +201,8 @@ class Plan(Struct):
 
 
 def closed_doors(colors: Int[Array, "*n"]) -> UInt16[Array, "*n"]:
-    """Closed doors in colors given by number."""
-    return jnp.asarray(in_state(painted(DOOR, colors), CLOSED))
+    """Closed doors of these colors, indices of `COLORS`."""
+    return jnp.asarray(with_state(with_color(DOOR, colors), CLOSED))
 
 
 def _wall(room: tuple[Index, Index], side: Index) -> tuple[Index, Index, Index]:
@@ -208,23 +213,23 @@ def _wall(room: tuple[Index, Index], side: Index) -> tuple[Index, Index, Index]:
 
 
 def _next(values: Array, edge: int | bool) -> Array:
-    # The values of the rooms to the right and of those below, [2, C, R].
+    # For each room the values of the rooms to its right and below it, [2, C, R]; `edge` where there is no room.
     right = jnp.pad(values, ((0, 1), (0, 0)), constant_values=edge)[1:]
     below = jnp.pad(values, ((0, 0), (0, 1)), constant_values=edge)[:, 1:]
     return jnp.stack([right, below])
 
 
 def _widest(width: Array) -> Array:
-    # How wide the widest way from the first room to each other one is, where a way is as wide as its narrowest wall.
+    # The width of the widest path from room (0, 0) to each room; a path is as wide as its narrowest wall.
     columns, rows = width.shape[1:]
     first = np.zeros((columns, rows), np.uint32)
     first[0, 0] = 2**32 - 1
 
-    def further(_: Index, ways: Array) -> Array:
-        forth = jnp.minimum(_next(ways, 0), width)  # to a room from its neighbors to the right and below
-        back = jnp.minimum(ways[None], width)  # to these from the room
+    def extend(_: Index, widest: Array) -> Array:
+        forth = jnp.minimum(_next(widest, 0), width)  # to a room, from its neighbors to the right and below
+        back = jnp.minimum(widest[None], width)  # to these neighbors, from the room
         back_right = jnp.pad(back[0], ((1, 0), (0, 0)))[:-1]
         back_below = jnp.pad(back[1], ((0, 0), (1, 0)))[:, :-1]
-        return jnp.maximum(jnp.maximum(ways, jnp.max(forth, axis=0)), jnp.maximum(back_right, back_below))
+        return jnp.maximum(jnp.maximum(widest, jnp.max(forth, axis=0)), jnp.maximum(back_right, back_below))
 
-    return jax.lax.fori_loop(0, columns * rows - 1, further, jnp.asarray(first))
+    return jax.lax.fori_loop(0, columns * rows - 1, extend, jnp.asarray(first))

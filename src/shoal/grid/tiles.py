@@ -1,8 +1,8 @@
-"""Tiles: what each cell looks like, drawn with NumPy once and kept as an atlas from which pictures are put together.
+"""Tiles: the picture of each cell, drawn once with NumPy and kept in an atlas from which larger pictures are composed.
 
-A tile is drawn three times as large on a grid of points, in strokes (a shape and its paint), lightened where the agent
-sees it, and averaged down. Source: MiniGrid 3.2.0 `core/grid.py` (`render_tile`), `core/world_object.py` and
-`utils/rendering.py`, byte for byte; shapes are masks of all points here.
+A tile is drawn at three times its size, as a sequence of strokes (a shape and a color), made lighter if the agent sees
+the cell, and averaged down to its size. Shapes are masks of points. The result equals MiniGrid 3.2.0 byte for byte
+(`core/grid.py` `render_tile`, `core/world_object.py` and `utils/rendering.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from shoal.grid.cells import (
 
 Points = Float[np.ndarray, "n n"]
 Shape = Callable[[Points, Points], Bool[np.ndarray, "n n"]]
-Paint = tuple[float, float, float]  # parts of a byte are cut off
+Paint = tuple[float, float, float]  # red, green, blue; fractions are cut off
 Stroke = tuple[Shape, Paint]
 
 PAINTS: dict[str, Paint] = {
@@ -40,24 +40,24 @@ PAINTS: dict[str, Paint] = {
     "grey": (100, 100, 100),
 }
 BLACK, LAVA_ORANGE = (0.0, 0.0, 0.0), (255.0, 128.0, 0.0)
-FINENESS = 3  # points to a pixel, each way
+FINENESS = 3  # points per pixel, in each direction
 LINE = 0.031  # width of the lines between cells
-LIGHT = 0.3  # how far what the agent sees is lightened towards white
+LIGHT = 0.3  # how far a cell that the agent sees is mixed with white
 
-# A tile's code: bits 0-8 are those of a packed cell, then who stands on it (0 nobody, 1-4 an agent facing right, down,
-# left, up), then whether it is highlighted.
+# The code of a tile: bits 0-8 are those of a packed cell; bits 9-11 are 0 for no agent, or 1-4 for an agent that faces
+# right, down, left, up; bit 12 is whether the tile is highlighted.
 LOOKS_BITS, AGENT_SHIFT, HIGHLIGHT_SHIFT, CODES = 0x1FF, 9, 12, 1 << 13
 
 
 class Atlas(NamedTuple):
-    """All tiles of one size, and which one each code shows."""
+    """All different tiles of one size, and for each code the index of its tile."""
 
     tiles: UInt8[np.ndarray, "N size size 3"]
     number: UInt16[np.ndarray, "8192"]
 
 
 class Look(NamedTuple):
-    """What tells one drawing from another: lava has no color of its own, and only doors have a state."""
+    """What determines the drawing of a cell. Lava and empty cells have no color, and only doors have a state."""
 
     name: str
     color: str = "red"
@@ -66,7 +66,7 @@ class Look(NamedTuple):
 
 @lru_cache(maxsize=8)
 def atlas(size: int) -> Atlas:
-    """Every tile of `size` pixels, each drawing once."""
+    """The atlas of tiles of `size` x `size` pixels. Codes that look the same share a tile."""
     numbers: dict[tuple[Look, int, bool], int] = {}
     drawn = []
     codes = np.zeros(CODES, np.uint16)
@@ -81,7 +81,7 @@ def atlas(size: int) -> Atlas:
 
 
 def tile(look: Look, agent: int, highlight: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
-    """One tile. `agent` is 0 where nobody stands, otherwise the direction plus one."""
+    """Draw one tile. `agent` is 0 if there is no agent in the cell, otherwise the agent's direction plus 1."""
     fine = _drawn(look, size)
     if agent:
         fine = np.where(_agent(agent - 1, size)[..., None], _bytes(PAINTS["red"]), fine)
@@ -124,7 +124,7 @@ def _look(cell: int) -> Look:
     return Look(name, color, state if name == "door" else "open")
 
 
-# What each object is made of.
+# The strokes of each object.
 
 
 def _lines() -> list[Stroke]:
@@ -190,7 +190,7 @@ def _dimmed(paint: Paint, by: float) -> Paint:
     return by * red, by * green, by * blue
 
 
-# Shapes: which of the points (x, y) in the unit square belong to it.
+# Shapes: functions from points (x, y) of the unit square to the mask of the points inside.
 
 
 def _whole(x: Points, y: Points) -> Bool[np.ndarray, "n n"]:
@@ -210,7 +210,7 @@ def _disk(center_x: float, center_y: float, radius: float) -> Shape:
 
 
 def _bar(x0: float, y0: float, x1: float, y1: float, radius: float) -> Shape:
-    # Corners are float32, as in the reference: points that lie on an edge depend on it.
+    # Corners are float32, as in the reference: this decides about points that are exactly on an edge.
     start, end = np.array([x0, y0], np.float32), np.array([x1, y1], np.float32)
     length = np.linalg.norm(end - start)
     ahead = (end - start) / length
@@ -241,7 +241,7 @@ def _triangle(a: tuple[float, float], b: tuple[float, float], c: tuple[float, fl
 
 
 def _turned(shape: Shape, angle: float) -> Shape:
-    """A shape turned about the middle of the square, clockwise in radians."""
+    """A shape rotated about the center of the square, clockwise, by an angle in radians."""
     across, up = cos(-angle), sin(-angle)
 
     def turned(x: Points, y: Points) -> Bool[np.ndarray, "n n"]:

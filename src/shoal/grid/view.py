@@ -1,11 +1,11 @@
-"""What an agent sees: the square in front of it, with what walls and shut doors hide left out.
+"""The agent's view: the square of cells in front of it, without the cells that walls and shut doors hide.
 
-Source: MiniGrid 3.2.0 `minigrid_env.py` (`gen_obs_grid`) and `core/grid.py` (`process_vis`), whose nested loops over
-cells are bit operations on whole rows here.
+Source: MiniGrid 3.2.0 `minigrid_env.py` (`gen_obs_grid`) and `core/grid.py` (`process_vis`). The nested loops over
+cells of the reference are bit operations on whole rows here.
 
-The functions below take any trailing axes `*n`, and `partial_view` puts the axis of a `vmap` there: cells of many
-environments side by side fill a processor's vectors, rows of seven do not. Two short scans keep XLA on CPU from
-computing the cells again for everything that reads them.
+The functions below accept any trailing axes `*n`, and `partial_view` moves the axis of a `vmap` there. The innermost
+axis is then the environments, which fill the vector registers of a processor; a row of seven cells would not. The two
+short scans keep XLA on CPU from computing the cells again for each value that depends on them.
 """
 
 import functools
@@ -21,11 +21,11 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
 
-WIDEST = 31  # cells to a side of a view: its rows are bits of a 32-bit integer
+WIDEST = 31  # largest side of a view in cells, because a row is stored in the bits of a 32-bit integer
 
 
 def check_view_size(size: int) -> None:
-    """Raise ValueError for a view that has no middle, or more columns than a row has bits."""
+    """Raise ValueError for a size that is even, below 3 or above 31."""
     if not 3 <= size <= WIDEST or size % 2 == 0:
         raise ValueError(f"view_size={size} must be odd, so that it has a middle, from 3 to {WIDEST}.")
 
@@ -39,38 +39,39 @@ def partial_view(
     size: int,
     see_through_walls: bool,
 ) -> UInt8[Array, "{size} {size} 3"]:
-    """The `size` x `size` cells in front of an agent, indexed [column, row, channel] as MiniGrid has it.
+    """The `size` x `size` cells in front of an agent, [column, row, (object, color, state)] as in MiniGrid.
 
-    The agent looks up from the middle of the last row. Its own cell shows what it carries. Cells outside the grid are
-    walls; cells that it cannot see are zeros.
+    The agent is in the middle of the last row and looks up. Its own cell shows the object that it carries. Cells
+    outside the grid are walls; cells that it cannot see are zeros.
     """
     return channels(visible_cells(size, see_through_walls)(grid, x, y, direction, carrying))
 
 
 def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
-    """Object, color and state of cells, side by side."""
+    """The object, color and state of packed cells, on a new last axis."""
     aside = (1,) * cells.ndim + (3,)
     return (cells[..., None] >> SHIFTS.reshape(aside) & MASKS.reshape(aside)).astype(jnp.uint8)
 
 
 @functools.cache
 def visible_cells(size: int, see_through_walls: bool) -> Callable[..., UInt16[Array, "V V"]]:
-    """A function (grid, x, y, direction, carrying) -> packed cells that the agent sees, 0 where it does not see."""
+    """A function (grid, x, y, direction, carrying) -> packed cells of the view, 0 where the agent cannot see."""
 
     def look(grid, x, y, direction, carrying):
         cells = _square(grid, x, y, direction, size)
         if not see_through_walls:
             cells = jnp.where(visible(is_transparent(cells)), cells, UNSEEN)
-        hand = np.zeros((size, size) + (1,) * x.ndim, bool)
-        hand[size // 2, size - 1] = True
-        return jnp.where(hand, carrying[None, None], cells)
+        own_cell = np.zeros((size, size) + (1,) * x.ndim, bool)
+        own_cell[size // 2, size - 1] = True
+        return jnp.where(own_cell, carrying[None, None], cells)
 
     batched = custom_vmap(look)
 
     @batched.def_vmap
-    def side_by_side(axis_size, is_batched, *inputs):
+    def batch_last(axis_size, is_batched, *inputs):
         full = (
-            x if has else jnp.broadcast_to(x, (axis_size, *x.shape)) for x, has in zip(inputs, is_batched, strict=True)
+            x if has_axis else jnp.broadcast_to(x, (axis_size, *x.shape))
+            for x, has_axis in zip(inputs, is_batched, strict=True)
         )
         return jnp.moveaxis(look(*full), -1, 0), True
 
@@ -78,11 +79,12 @@ def visible_cells(size: int, see_through_walls: bool) -> Callable[..., UInt16[Ar
 
 
 def visible(transparent: Bool[Array, "V V *n"]) -> Bool[Array, "V V *n"]:
-    """Which cells of a view an agent sees, given which of them it sees through.
+    """Which cells of a view the agent sees, from the mask of the transparent cells.
 
-    Light starts in the agent's cell and goes up row by row: sideways through transparent cells, first to the right,
-    then to the left, and from a lit transparent cell to the cell above and to the one diagonally above in the direction
-    of the sweep. A row is a number with a bit for each cell, the leftmost lowest.
+    The algorithm spreads light from the agent's cell, row by row upwards. In a row, light goes through transparent
+    cells, first to the right, then to the left. From a lit transparent cell it also goes to the cell above, and to the
+    cell diagonally above in the direction of the sweep. A row is an integer with a bit for each cell; the leftmost cell
+    is the lowest bit.
     """
     size = transparent.shape[0]
     rows = functools.reduce(or_, (transparent[i].astype(jnp.int32) << i for i in range(size)))
@@ -94,13 +96,14 @@ def visible(transparent: Bool[Array, "V V *n"]) -> Bool[Array, "V V *n"]:
         rightward, leftward = after_right & clear & ~rightmost, after_both & clear & ~leftmost
         return rightward | rightward << 1 | leftward | leftward >> 1, after_both
 
-    _, seen = jax.lax.scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
-    columns = np.arange(size, dtype=np.int32).reshape(size, *(1,) * seen.ndim)
-    return seen[None] >> columns & 1 == 1
+    _, lit_rows = jax.lax.scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
+    columns = np.arange(size, dtype=np.int32).reshape(size, *(1,) * lit_rows.ndim)
+    return lit_rows[None] >> columns & 1 == 1
 
 
 def _flood(lit: Int[Array, "*n"], clear: Int[Array, "*n"], way: int, size: int) -> Int[Array, "*n"]:
-    # Kogge-Stone: light runs through 1, 2, 4, ... clear cells at a time.
+    # Spread light through transparent (clear) cells in log2(size) rounds, as a Kogge-Stone adder spreads carries: by 1,
+    # 2, 4, ... cells. `way` is 1 for towards higher bits (to the right), -1 for towards lower bits.
     reach = 1
     while reach < size:
         lit = lit | clear & _shift(lit, way * reach)

@@ -1,7 +1,7 @@
-"""Missions as text and as numbers: the vocabulary, and templates with slots.
+"""Missions as text and as word numbers: the vocabulary, and templates with slots.
 
-A mission is a row of word numbers, padded with 0 at its end, so it can be made inside `jit`. The numbers are those of
-MiniGrid's `DictObservationSpaceWrapper`, in whose order the words stand.
+A mission is an array of word numbers, padded with 0 at its end, so that it can be made inside `jit`. A word number is
+an index of `VOCABULARY`, whose order is that of MiniGrid's `DictObservationSpaceWrapper`.
 """
 
 import jax.numpy as jnp
@@ -21,29 +21,29 @@ VOCABULARY = (
 )
 
 LONGEST_WORD = max(map(len, VOCABULARY))
-LONGEST_SLOT = max(map(len, (*COLORS, *OBJECTS)))  # what stands in a slot is a color or an object
+LONGEST_SLOT = max(map(len, (*COLORS, *OBJECTS)))  # a slot is filled with a color or an object
 
 _COLOR_WORDS = np.array([VOCABULARY.index(name) for name in COLORS], np.uint8)
 _OBJECT_WORDS = np.array([VOCABULARY.index(name) for name in OBJECTS], np.uint8)
 
 
 def color_word(color: Cell | Int[Array, ""]) -> UInt8[Array, ""]:
-    """The word of a color number."""
+    """The word number of a color, which is an index of `COLORS`."""
     return jnp.asarray(_COLOR_WORDS).at[color].get(mode="promise_in_bounds")
 
 
 def object_word(number: Cell | Int[Array, ""]) -> UInt8[Array, ""]:
-    """The word of an object number."""
+    """The word number of an object, which is an index of `OBJECTS`."""
     return jnp.asarray(_OBJECT_WORDS).at[number].get(mode="promise_in_bounds")
 
 
 def look_words(thing: Cell) -> tuple[UInt8[Array, ""], UInt8[Array, ""]]:
-    """The words of a cell: its color, its object."""
+    """The word numbers of a cell: (its color, its object)."""
     return color_word(color_of(thing)), object_word(object_of(thing))
 
 
 def encode(text: str, length: int | None = None) -> UInt8[np.ndarray, "L"]:
-    """Word numbers of a text, padded to `length`; a slot `{}` is 0. Raises ValueError for a word that is not known."""
+    """The word numbers of a text, padded to `length`; a slot `{}` becomes 0. Raises ValueError for an unknown word."""
     words = text.replace(",", " , ").split()
     for word in words:
         if word not in VOCABULARY and word != "{}":
@@ -53,14 +53,14 @@ def encode(text: str, length: int | None = None) -> UInt8[np.ndarray, "L"]:
 
 
 def fill(text: str, *slots: UInt8[Array, ""], length: int | None = None) -> UInt8[Array, "L"]:
-    """Word numbers of a template, with the given words in its slots: `fill("go to the {} door", color_word(c))`."""
+    """The word numbers of a template with its slots filled: `fill("go to the {} door", color_word(c))`."""
     numbers = jnp.asarray(encode(text, length))
-    places = [i for i, word in enumerate(text.replace(",", " , ").split()) if word == "{}"]
-    for place, word in zip(places, slots, strict=True):
-        numbers = jnp.where(np.arange(numbers.shape[0]) == place, word, numbers)
+    positions = [i for i, word in enumerate(text.replace(",", " , ").split()) if word == "{}"]
+    for position, word in zip(positions, slots, strict=True):
+        numbers = jnp.where(np.arange(numbers.shape[0]) == position, word, numbers)
     return numbers
 
 
 def decode(numbers: UInt8[Array, "L"] | UInt8[np.ndarray, "L"]) -> str:
-    """The text of a mission. Runs on the host."""
+    """The text of a mission. Runs outside of compiled code."""
     return " ".join(VOCABULARY[i] for i in np.asarray(numbers) if i).replace(" ,", ",")

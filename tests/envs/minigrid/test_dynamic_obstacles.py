@@ -29,7 +29,7 @@ def world(size, balls, x=1, y=1, direction=0):
 
 @jax.jit
 def move_many(env, state, keys):
-    return jax.vmap(lambda key: env.others_move(state, env.noise(key)))(keys)
+    return jax.vmap(lambda key: env.move_objects(state, env.noise(key)))(keys)
 
 
 def moved(env, state, n=DRAWS):

@@ -37,7 +37,7 @@ class Crossing(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 16
-    changes: ClassVar[bool] = False
+    grid_changes: ClassVar[bool] = False
 
     size: int = static(9, help="cells to a side, walls included: odd, 5 to 31")
     num_crossings: int = static(1, help="how many rivers there are")

@@ -30,7 +30,7 @@ class DistShift(Level):
     """
 
     reset_every: ClassVar[int] = 24
-    changes: ClassVar[bool] = False
+    grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
 
     see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
+from shoal.grid.actions import cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell
 from shoal.grid.layout import choose, column, empty_room, place, rectangle
 from shoal.grid.level import GridState, SquareLevel, begin
@@ -52,6 +52,6 @@ class DoorKey(SquareLevel):
         near = rectangle(self.shape, 0, 0, wall, self.size)
         x, y = choose(k_agent, near & (grid == EMPTY))
         door = jax.random.randint(k_door, (), 1, self.size - 2)
-        grid = jnp.where(at(self.shape, wall, door), cell("door", "yellow", "locked"), grid)
-        grid, _, _ = place(k_key, grid, cell("key", "yellow"), near & ~at(self.shape, x, y))
+        grid = jnp.where(cell_mask(self.shape, wall, door), cell("door", "yellow", "locked"), grid)
+        grid, _, _ = place(k_key, grid, cell("key", "yellow"), near & ~cell_mask(self.shape, x, y))
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

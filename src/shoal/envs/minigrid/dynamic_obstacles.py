@@ -16,7 +16,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.start import CORNER, RIGHT, check_start, random_pose
-from shoal.grid.actions import FORWARD, LEFT, at, cell_at
+from shoal.grid.actions import FORWARD, LEFT, cell_at, cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin, in_front
@@ -56,7 +56,7 @@ class DynamicObstacles(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 3
-    changes: ClassVar[bool] = False  # by the agent
+    grid_changes: ClassVar[bool] = False  # by the agent
     task: ClassVar[str] = "get to the green goal square"
     num_actions: ClassVar[int] = 3
 
@@ -111,11 +111,11 @@ class DynamicObstacles(SquareLevel):
         """A lot for each ball, which says where it goes."""
         return jax.random.bits(key, (self.num_balls,), jnp.uint32)
 
-    def meant(self, action: Int[Array, ""]) -> Int[Array, ""]:
+    def effective_action(self, action: Int[Array, ""]) -> Int[Array, ""]:
         """Only three actions exist; MiniGrid takes any other for the first."""
         return jnp.where((action >= 0) & (action <= FORWARD), action, LEFT)
 
-    def others_move(self, state: Obstacles, noise: UInt32[Array, "N"]) -> Obstacles:
+    def move_objects(self, state: Obstacles, noise: UInt32[Array, "N"]) -> Obstacles:
         """Each ball moves to a free cell around it, in turn."""
 
         def move(balls, given):
@@ -147,7 +147,7 @@ class DynamicObstacles(SquareLevel):
 
     def _with_balls(self, grid: UInt16[Array, "W H"], x: Int[Array, "N"], y: Int[Array, "N"]) -> UInt16[Array, "W H"]:
         # One expression a ball, not a reduction over balls: XLA makes one pass over the grid of it.
-        is_ball = functools.reduce(operator.or_, (at(self.shape, x[i], y[i]) for i in range(self.num_balls)))
+        is_ball = functools.reduce(operator.or_, (cell_mask(self.shape, x[i], y[i]) for i in range(self.num_balls)))
         return jnp.where(is_ball, BLUE_BALL, grid)
 
     def _taken(

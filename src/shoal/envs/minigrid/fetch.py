@@ -13,7 +13,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.things import check_room
-from shoal.grid.cells import BALL, EMPTY, KEY, painted
+from shoal.grid.cells import BALL, EMPTY, KEY, with_color
 from shoal.grid.layout import choose, empty_room, place_each, random_color
 from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import encode, fill, look_words
@@ -59,7 +59,7 @@ class Fetch(SquareLevel):
         """Things, agent, and which of the things is meant, in MiniGrid's order."""
         k_kind, k_color, k_place, k_agent, k_direction, k_target, k_wording = jax.random.split(key, 7)
         is_key = jax.random.bernoulli(k_kind, 0.5, (self.num_objects,))
-        things = jnp.asarray(painted(jnp.where(is_key, KEY, BALL), random_color(k_color, (self.num_objects,))))
+        things = jnp.asarray(with_color(jnp.where(is_key, KEY, BALL), random_color(k_color, (self.num_objects,))))
         grid, _, _ = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things)
         x, y = choose(k_agent, grid == EMPTY)
         return FetchState(

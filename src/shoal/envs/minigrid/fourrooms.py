@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
+from shoal.grid.actions import cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL
 from shoal.grid.layout import choose, empty_room, place
 from shoal.grid.level import GridState, Level, begin
@@ -31,7 +31,7 @@ class FourRooms(Level):
     Difference from MiniGrid: an agent that lies anywhere never lies on a goal that was given a place.
     """
 
-    changes: ClassVar[bool] = False
+    grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "reach the goal"
 
     agent_pos: tuple[int, int] | None = static(None, help="column and row where the agent starts; anywhere where None")
@@ -61,16 +61,16 @@ class FourRooms(Level):
         rooms[MIDDLE, :] = WALL
         rooms[:, MIDDLE] = WALL
         upper, lower, left, right = jax.random.randint(k_openings, (4,), 1, MIDDLE)
-        is_open = at(self.shape, MIDDLE, upper) | at(self.shape, MIDDLE, MIDDLE + lower)
-        is_open |= at(self.shape, left, MIDDLE) | at(self.shape, MIDDLE + right, MIDDLE)
+        is_open = cell_mask(self.shape, MIDDLE, upper) | cell_mask(self.shape, MIDDLE, MIDDLE + lower)
+        is_open |= cell_mask(self.shape, left, MIDDLE) | cell_mask(self.shape, MIDDLE + right, MIDDLE)
         grid = jnp.where(is_open, EMPTY, rooms)
         if self.goal_pos is not None:
-            grid = jnp.where(at(self.shape, *self.goal_pos), GOAL, grid)
+            grid = jnp.where(cell_mask(self.shape, *self.goal_pos), GOAL, grid)
         if self.agent_pos is not None:
             x, y = self.agent_pos
-            grid = jnp.where(at(self.shape, x, y), EMPTY, grid)
+            grid = jnp.where(cell_mask(self.shape, x, y), EMPTY, grid)
         else:
             x, y = choose(k_agent, grid == EMPTY)
         if self.goal_pos is None:
-            grid, _, _ = place(k_goal, grid, GOAL, ~at(self.shape, x, y))
+            grid, _, _ = place(k_goal, grid, GOAL, ~cell_mask(self.shape, x, y))
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

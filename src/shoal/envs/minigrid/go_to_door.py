@@ -14,7 +14,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.grid.actions import DONE, TOGGLE
-from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, painted
+from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, with_color
 from shoal.grid.layout import between, distinct
 from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import color_word, fill
@@ -81,7 +81,7 @@ class GoToDoor(GoTo):
         along = between(k_door, 2, jnp.stack([width, width, height, height]) - 2, (4,))
         zero = jnp.zeros_like(width)
         door_x, door_y = jnp.stack([*along[:2], zero, width - 1]), jnp.stack([zero, height - 1, *along[2:]])
-        doors = jnp.asarray(painted(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
+        doors = jnp.asarray(with_color(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
         width, height, door_x, door_y, doors = jax.lax.optimization_barrier((width, height, door_x, door_y, doors))
         # One row of cells and not a table of them: XLA's loops over 64 cells are twice as fast as those over 8 x 8.
         cells = np.arange(self.size**2, dtype=np.int32)

@@ -12,7 +12,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
-from shoal.grid.cells import BALL, BOX, KEY, cell, painted
+from shoal.grid.cells import BALL, BOX, KEY, cell, with_color
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
 from shoal.grid.rooms import ABOVE, LEFT, Rooms
@@ -71,11 +71,13 @@ class KeyCorridor(PickUp):
         k_plan, k_rows, k_colors, k_target, k_key, k_agent, k_doors = jax.random.split(key, 7)
         locked, with_key = jax.random.randint(k_rows, (2,), 0, self.num_rows)
         door_color, color = random_color(k_colors, (2,))
-        target = jnp.asarray(painted(TARGETS[self.obj_type], color))
+        target = jnp.asarray(with_color(TARGETS[self.obj_type], color))
         plan = self.rooms.plan(k_plan)
         for row in range(1, self.num_rows):
             plan = plan.without_wall((1, row), ABOVE)
-        plan = plan.with_door((2, locked), LEFT, painted(cell("door", state="locked"), door_color))
-        plan = plan.with_thing(k_target, (2, locked), target).with_thing(k_key, (0, with_key), painted(KEY, door_color))
+        plan = plan.with_door((2, locked), LEFT, with_color(cell("door", state="locked"), door_color))
+        plan = plan.with_thing(k_target, (2, locked), target).with_thing(
+            k_key, (0, with_key), with_color(KEY, door_color)
+        )
         plan = plan.with_agent(k_agent, (1, self.num_rows // 2)).connected(k_doors)
         return PickUpState(**begin(plan.grid, plan.x, plan.y, plan.direction), target=target)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
+from shoal.grid.actions import cell_mask
 from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
 from shoal.grid.layout import column, empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
@@ -36,7 +36,7 @@ class LavaGap(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 12
-    changes: ClassVar[bool] = False
+    grid_changes: ClassVar[bool] = False
 
     size: int = static(7, help="cells to a side, walls included: at least 5")
     obstacle: str = static("lava", choices=tuple(OBSTACLES), help="what the strip is made of")
@@ -64,7 +64,7 @@ class LavaGap(SquareLevel):
         x = jax.random.randint(k_column, (), 2, self.size - 2)
         y = jax.random.randint(k_row, (), 1, self.size - 1)
         grid = jnp.where(column(self.shape, x) & (room == EMPTY), OBSTACLES[self.obstacle], room)
-        return GridState(**begin(jnp.where(at(self.shape, x, y), EMPTY, grid), 1, 1, 0))
+        return GridState(**begin(jnp.where(cell_mask(self.shape, x, y), EMPTY, grid), 1, 1, 0))
 
 
 def check_obstacle(obstacle: str) -> None:

@@ -13,8 +13,8 @@ from jaxtyping import Array, Int, UInt8, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
-from shoal.grid.cells import CLOSED, COLORS, DOOR, EMPTY, GOAL, KEY, LOCKED, in_state, painted
+from shoal.grid.actions import cell_mask
+from shoal.grid.cells import CLOSED, COLORS, DOOR, EMPTY, GOAL, KEY, LOCKED, with_color, with_state
 from shoal.grid.layout import choose, empty_room, place, rectangle, walled
 from shoal.grid.level import GridState, SquareLevel, begin
 from shoal.grid.words import color_word, fill
@@ -66,7 +66,7 @@ class LockedRoom(SquareLevel):
         color = jax.random.permutation(k_colors, np.arange(len(COLORS), dtype=np.int32))
         grid = self._with_doors(grid, color, locked)
         with_key = (locked + jax.random.randint(k_room, (), 1, ROOMS)) % ROOMS
-        grid, _, _ = place(k_key, grid, painted(KEY, color[locked]), self._inside(with_key))
+        grid, _, _ = place(k_key, grid, with_color(KEY, color[locked]), self._inside(with_key))
         x, y = choose(k_agent, (grid == EMPTY) & self._hallway())
         start = begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4))
         return LockedRoomState(**start, key_color=color[locked], room_color=color[with_key])
@@ -83,10 +83,10 @@ class LockedRoom(SquareLevel):
     def _with_doors(
         self, grid: UInt16[Array, "W H"], color: Int[Array, "6"], locked: Int[Array, ""]
     ) -> UInt16[Array, "W H"]:
-        doors = jnp.asarray(in_state(painted(DOOR, color), jnp.where(np.arange(ROOMS) == locked, LOCKED, CLOSED)))
+        doors = jnp.asarray(with_state(with_color(DOOR, color), jnp.where(np.arange(ROOMS) == locked, LOCKED, CLOSED)))
         for room in range(ROOMS):
             x = self.size // 2 + (2 if room % 2 else -2)
-            grid = jnp.where(at(self.shape, x, self._corner(room)[1] + 3), doors[room], grid)
+            grid = jnp.where(cell_mask(self.shape, x, self._corner(room)[1] + 3), doors[room], grid)
         return grid
 
     def _inside(self, room: Int[Array, ""]) -> Array:

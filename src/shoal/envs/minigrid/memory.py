@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
+from shoal.grid.actions import cell_mask
 from shoal.grid.cells import WALL, cell
 from shoal.grid.layout import column, empty_room, rectangle
 from shoal.grid.level import GridState, SquareLevel, begin
@@ -43,7 +43,7 @@ class Memory(SquareLevel):
     """
 
     reset_every: ClassVar[int] = 64
-    changes: ClassVar[bool] = False
+    grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "go to the matching object at the end of the hallway"
 
     size: int = static(13, help="cells to a side, walls included: odd, at least 7")
@@ -70,7 +70,9 @@ class Memory(SquareLevel):
             (end + 1, middle - 2, upper_is_key),
             (end + 1, middle + 2, ~upper_is_key),
         ):
-            grid = jnp.where(at(self.shape, x, y), jnp.where(is_key, cell("key", "green"), cell("ball", "green")), grid)
+            grid = jnp.where(
+                cell_mask(self.shape, x, y), jnp.where(is_key, cell("key", "green"), cell("ball", "green")), grid
+            )
         return MemoryState(
             **begin(grid, jax.random.randint(k_agent, (), 1, end + 1), middle, 0),
             split_x=end + 1,

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
-from shoal.grid.cells import COLORS, EMPTY, GOAL, WALL, cell, painted
+from shoal.grid.actions import cell_mask
+from shoal.grid.cells import COLORS, EMPTY, GOAL, WALL, cell, with_color
 from shoal.grid.layout import choose, place, rectangle
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.retry import retry
@@ -108,7 +108,7 @@ class MultiRoom(Level):
         rooms = self._chain(k_rooms, count)
         grid = self._drawn(k_color, rooms, count)
         x, y = choose(k_agent, (grid == EMPTY) & self._inside(rooms, 0))
-        grid, _, _ = place(k_goal, grid, GOAL, self._inside(rooms, count - 1) & ~at(self.shape, x, y))
+        grid, _, _ = place(k_goal, grid, GOAL, self._inside(rooms, count - 1) & ~cell_mask(self.shape, x, y))
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))
 
     def _chain(self, key: Key, count: Int[Array, ""]) -> Room:
@@ -185,13 +185,13 @@ class MultiRoom(Level):
         k_first, k_others = jax.random.split(key)
         first = jax.random.randint(k_first, (), 0, len(COLORS))
         others = jax.random.randint(k_others, (self.max_rooms,), 1, len(COLORS))
-        doors = jnp.asarray(painted(cell("door", state="closed"), (first + jnp.cumsum(others)) % len(COLORS)))
+        doors = jnp.asarray(with_color(cell("door", state="closed"), (first + jnp.cumsum(others)) % len(COLORS)))
 
         def draw(i, grid):
             room = jax.tree.map(lambda field: field[i], rooms)
             outline = rectangle(self.shape, room.x, room.y, room.width, room.height) & ~self._inside(rooms, i)
             grid = jnp.where(outline, WALL, grid)
-            return jnp.where(at(self.shape, room.door_x, room.door_y) & (i > 0), doors[i], grid)
+            return jnp.where(cell_mask(self.shape, room.door_x, room.door_y) & (i > 0), doors[i], grid)
 
         return jax.lax.fori_loop(0, count, draw, jnp.full(self.shape, EMPTY, jnp.uint16))
 

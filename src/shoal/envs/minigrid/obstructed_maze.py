@@ -15,7 +15,7 @@ from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
 from shoal.grid.actions import heading
-from shoal.grid.cells import COLORS, KEY, cell, holding, painted
+from shoal.grid.cells import COLORS, KEY, cell, with_color, with_content
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
 from shoal.grid.rooms import RIGHT, Index, Plan, Rooms, closed_doors
@@ -39,13 +39,13 @@ class Obstructed(PickUp):
 
     def lock(self, plan: Plan, room: tuple[Index, Index], side: Index, color: Int[Array, ""]) -> Plan:
         """A locked door, with a ball in front of it where doors are blocked."""
-        plan = plan.with_door(room, side, painted(LOCKED_DOOR, color))
+        plan = plan.with_door(room, side, with_color(LOCKED_DOOR, color))
         return plan.with_obstacle(room, side, OBSTACLE) if self.blocked else plan
 
     def hide(self, key: Key, plan: Plan, room: tuple[Index, Index], color: Int[Array, ""]) -> Plan:
         """The key of a locked door, in a box where keys are hidden. `key` is consumed."""
-        door_key = painted(KEY, color)
-        return plan.with_thing(key, room, holding(GREY_BOX, door_key) if self.key_in_box else door_key)
+        door_key = with_color(KEY, color)
+        return plan.with_thing(key, room, with_content(GREY_BOX, door_key) if self.key_in_box else door_key)
 
     def start(self, plan: Plan) -> PickUpState:
         """The first state of a level."""

@@ -12,8 +12,8 @@ from jaxtyping import Array, Int, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import struct
-from shoal.grid.actions import at
-from shoal.grid.cells import EMPTY, KEY, painted
+from shoal.grid.actions import cell_mask
+from shoal.grid.cells import EMPTY, KEY, with_color
 from shoal.grid.layout import choose, place, random_color
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.rooms import Rooms, closed_doors
@@ -49,12 +49,12 @@ class Playground(Level):
         plan = ROOMS.plan(k_plan, last=ROOMS.size - 3)
         plan = plan.with_doors(ROOMS.inner_walls, closed_doors(random_color(k_doors, plan.is_open.shape)))
         x, y = choose(k_agent, plan.grid == EMPTY)
-        elsewhere = ~at(self.shape, x, y)
+        elsewhere = ~cell_mask(self.shape, x, y)
 
         def with_thing(i: Int[Array, ""] | int, grid: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
             k_kind, k_color, k_place = jax.random.split(jax.random.fold_in(k_things, i), 3)
             kind = KEY + jax.random.randint(k_kind, (), 0, 3).astype(jnp.uint16)  # key, ball, box
-            return place(k_place, grid, painted(kind, random_color(k_color)), elsewhere)[0]
+            return place(k_place, grid, with_color(kind, random_color(k_color)), elsewhere)[0]
 
         grid = jax.lax.fori_loop(0, THINGS, with_thing, plan.grid)
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

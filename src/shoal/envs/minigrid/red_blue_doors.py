@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.grid.actions import at
+from shoal.grid.actions import cell_mask
 from shoal.grid.cells import cell, is_a, is_shut
 from shoal.grid.layout import empty_room, walled
 from shoal.grid.level import GridState, Level, begin
@@ -55,8 +55,8 @@ class RedBlueDoors(Level):
         dx, y = jax.random.randint(k_agent, (2,), 1, self.size - 1)
         red, blue = jax.random.randint(k_doors, (2,), 1, self.size - 1)
         grid = jnp.asarray(walled(empty_room(*self.shape), left, 0, self.size, self.size))
-        grid = jnp.where(at(self.shape, left, red), cell("door", "red", "closed"), grid)
-        grid = jnp.where(at(self.shape, right, blue), cell("door", "blue", "closed"), grid)
+        grid = jnp.where(cell_mask(self.shape, left, red), cell("door", "red", "closed"), grid)
+        grid = jnp.where(cell_mask(self.shape, right, blue), cell("door", "blue", "closed"), grid)
         return GridState(**begin(grid, left + dx, y, jax.random.randint(k_direction, (), 0, 4)))
 
     def judge(

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, UInt16
 
 from shoal.core.keys import Key
-from shoal.grid.cells import BALL, BOX, COLORS, KEY, painted
+from shoal.grid.cells import BALL, BOX, COLORS, KEY, with_color
 from shoal.grid.layout import distinct
 
 THINGS = (KEY, BALL, BOX)
@@ -14,7 +14,7 @@ MOST_THINGS = len(THINGS) * len(COLORS)  # no two of them alike
 def different_things(key: Key, count: int) -> UInt16[Array, "count"]:
     """Keys, balls and boxes in random colors, no two alike. `key` is consumed."""
     numbers = distinct(key, count, MOST_THINGS)
-    return jnp.asarray(painted(jnp.array(THINGS)[numbers // len(COLORS)], numbers % len(COLORS)))
+    return jnp.asarray(with_color(jnp.array(THINGS)[numbers // len(COLORS)], numbers % len(COLORS)))
 
 
 def check_room(size: int, num_objects: int, *, alike: bool) -> None:

@@ -13,7 +13,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import struct
 from shoal.grid.actions import TOGGLE, cell_at
-from shoal.grid.cells import KEY, WALL, cell, is_a, is_shut, painted
+from shoal.grid.cells import KEY, WALL, cell, is_a, is_shut, with_color
 from shoal.grid.layout import random_color
 from shoal.grid.level import GridState, Level, begin, in_front
 from shoal.grid.rooms import RIGHT, Rooms
@@ -47,8 +47,8 @@ class Unlock(Level):
         """Door, key and agent, in MiniGrid's order."""
         k_plan, k_color, k_key, k_agent = jax.random.split(key, 4)
         color = random_color(k_color)
-        plan = ROOMS.plan(k_plan).with_door((0, 0), RIGHT, painted(cell("door", state="locked"), color))
-        plan = plan.with_thing(k_key, (0, 0), painted(KEY, color)).with_agent(k_agent, (0, 0))
+        plan = ROOMS.plan(k_plan).with_door((0, 0), RIGHT, with_color(cell("door", state="locked"), color))
+        plan = plan.with_thing(k_key, (0, 0), with_color(KEY, color)).with_agent(k_agent, (0, 0))
         return GridState(**begin(plan.grid, plan.x, plan.y, plan.direction))
 
     def judge(

@@ -13,7 +13,7 @@ from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
 from shoal.envs.minigrid.unlock import ROOMS
-from shoal.grid.cells import BALL, BOX, KEY, cell, painted
+from shoal.grid.cells import BALL, BOX, KEY, cell, with_color
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
 from shoal.grid.rooms import RIGHT
@@ -48,10 +48,10 @@ class UnlockPickup(PickUp):
         """Box, door, ball, key and agent, in MiniGrid's order."""
         k_plan, k_colors, k_box, k_key, k_agent = jax.random.split(key, 5)
         box_color, door_color, ball_color = random_color(k_colors, (3,))
-        box = jnp.asarray(painted(BOX, box_color))
+        box = jnp.asarray(with_color(BOX, box_color))
         plan = ROOMS.plan(k_plan).with_thing(k_box, (1, 0), box)
-        plan = plan.with_door((0, 0), RIGHT, painted(cell("door", state="locked"), door_color))
+        plan = plan.with_door((0, 0), RIGHT, with_color(cell("door", state="locked"), door_color))
         if self.blocked:
-            plan = plan.with_obstacle((0, 0), RIGHT, painted(BALL, ball_color))
-        plan = plan.with_thing(k_key, (0, 0), painted(KEY, door_color)).with_agent(k_agent, (0, 0))
+            plan = plan.with_obstacle((0, 0), RIGHT, with_color(BALL, ball_color))
+        plan = plan.with_thing(k_key, (0, 0), with_color(KEY, door_color)).with_agent(k_agent, (0, 0))
         return PickUpState(**begin(plan.grid, plan.x, plan.y, plan.direction), target=box)

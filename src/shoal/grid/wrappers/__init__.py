@@ -1,4 +1,4 @@
-"""Wrappers of tile worlds, each named after MiniGrid's and equal to it. One file each; values, as all wrappers are.
+"""MiniGrid's wrappers for grid environments, one file each. Each has the name of MiniGrid's and does the same.
 
 They nest as in MiniGrid: `ImgObs(RGBImgPartialObs(shoal.make("MiniGrid-DoorKey-8x8-v0")))`.
 """

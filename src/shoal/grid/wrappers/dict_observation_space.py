@@ -1,4 +1,4 @@
-"""Missions of one length in all levels."""
+"""`DictObservationSpace`: missions of the same length in all levels."""
 
 from typing import Any, ClassVar
 
@@ -14,28 +14,30 @@ from shoal.grid.wrappers.base import PartWrapper
 
 @struct
 class DictObservationSpace(PartWrapper):
-    """The mission as `max_words` word numbers, with 0 after its end, so that agents may move between levels.
+    """Pads the mission with 0 to `max_words` word numbers, so that one agent can play several levels.
 
-    A level's own mission is the same numbers, as few as that level needs. The vocabulary is fixed. Raises ValueError
-    where a mission may have more words. Source: MiniGrid 3.2.0, `DictObservationSpaceWrapper`.
+    Without this wrapper a mission has only as many numbers as its level needs. The vocabulary is fixed. Raises
+    ValueError if a mission may have more than `max_words` words. Source: MiniGrid 3.2.0, `DictObservationSpaceWrapper`.
     """
 
     name: ClassVar[str] = "mission"
 
-    max_words: int = static(50, help="words of the mission")
+    max_words: int = static(50, help="words of the padded mission")
 
     def __post_init__(self) -> None:
         needed = self.level.mission_length
         if self.max_words < needed:
-            raise ValueError(f"max_words={self.max_words} are too few: missions here have up to {needed} words.")
+            raise ValueError(
+                f"max_words={self.max_words} is too small: missions of this level have up to {needed} words."
+            )
 
     @property
     def part_space(self) -> MultiDiscrete:
-        """Word numbers."""
+        """`max_words` word numbers."""
         return MultiDiscrete((len(VOCABULARY),) * self.max_words, "uint8")
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> UInt8[Array, "max_words"]:
-        """The mission, padded."""
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "max_words"]:
+        """The padded mission."""
         del state
-        mission = seen["mission"]
+        mission = inner_obs["mission"]
         return jnp.pad(mission, (0, self.max_words - mission.shape[0]))

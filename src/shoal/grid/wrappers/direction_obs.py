@@ -1,4 +1,4 @@
-"""Where the goal lies, seen from the agent."""
+"""`DirectionObs`: the direction from the agent to the goal."""
 
 from typing import Any, ClassVar
 
@@ -17,16 +17,17 @@ BOUNDS = {"slope": np.inf, "angle": np.pi / 2, "angle_atan2": np.pi}
 
 @struct
 class DirectionObs(PartWrapper):
-    """Adds `goal_direction`, a number that says where the first goal (row by row) lies, in grid coordinates.
+    """Adds `goal_direction`, the direction to the goal, as one number in grid coordinates (y grows downwards).
 
     | kind        | value                                                                              |
     |-------------|------------------------------------------------------------------------------------|
-    | slope       | dy / dx, plus or minus infinity above and below                                    |
-    | angle       | atan(dy / dx) in radians: the same for opposite directions                         |
-    | angle_atan2 | atan2(dy, dx) in radians, all directions apart                                     |
+    | slope       | dy / dx; infinity straight below the agent, minus infinity straight above          |
+    | angle       | atan(dy / dx) in radians: the same number for opposite directions                  |
+    | angle_atan2 | atan2(dy, dx) in radians: a different number for every direction                   |
 
-    It is 0 on the goal. Raises ValueError for another kind, and where the grid has no goal; compiled code cannot raise,
-    and shows 0. Source: MiniGrid 3.2.0, `DirectionObsWrapper`, whose float64 is float32 here.
+    It is 0 on the goal. If there are several goals, it is that of the first one, row by row. Raises ValueError for an
+    unknown kind, and for a grid without a goal; compiled code cannot raise an error and returns 0.
+    Source: MiniGrid 3.2.0, `DirectionObsWrapper`, whose float64 is float32 here.
     """
 
     name: ClassVar[str] = "goal_direction"
@@ -39,20 +40,20 @@ class DirectionObs(PartWrapper):
 
     @property
     def part_space(self) -> Box:
-        """One number."""
+        """One float32."""
         bound = np.float32(BOUNDS[self.kind])
         return Box(-bound, bound)
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> Float[Array, ""]:
-        """The direction."""
-        del seen
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> Float[Array, ""]:
+        """The direction to the goal."""
+        del inner_obs
         rows = is_a(state.grid, "goal").T
         if is_concrete(rows) and not np.any(rows):
             raise ValueError(f"DirectionObs needs a goal, and the grid of {type(self.level).__name__} has none.")
         first = jnp.argmax(rows.reshape(-1)).astype(jnp.int32)
         width = rows.shape[1]
         dx, dy = (
-            (goal - own).astype(jnp.float32) for goal, own in ((first % width, state.x), (first // width, state.y))
+            (goal - agent).astype(jnp.float32) for goal, agent in ((first % width, state.x), (first // width, state.y))
         )
         if self.kind == "angle_atan2":
             direction = jnp.arctan2(dy, dx)

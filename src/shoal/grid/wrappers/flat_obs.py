@@ -1,4 +1,4 @@
-"""Image and mission as one vector."""
+"""`FlatObs`: image and mission as one vector."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,10 +16,10 @@ SPACE, COMMA, END = CHARACTERS.index(" "), VOCABULARY.index(","), len(CHARACTERS
 
 @struct
 class FlatObs(LevelWrapper):
-    """The image, cell by cell, then the mission's text: 28 zeros and ones for each of `max_length` characters.
+    """One uint8 vector: the flat image, then the first `max_length` characters of the mission, one-hot (28 each).
 
-    Raises ValueError for fewer characters than a mission may have (a level that does not write its `task` may have the
-    longest words throughout), and for images that are not uint8. Source: MiniGrid 3.2.0, `FlatObsWrapper`.
+    Raises ValueError if a mission may have more characters (for a level without `task`, every word is assumed to be as
+    long as the longest one), and for an image that is not uint8. Source: MiniGrid 3.2.0, `FlatObsWrapper`.
     """
 
     max_length: int = static(96, help="characters of the mission that are kept")
@@ -27,31 +27,33 @@ class FlatObs(LevelWrapper):
     def __post_init__(self) -> None:
         needed = max(1, self.level.longest_mission)
         if self.max_length < needed:
-            raise ValueError(f"max_length={self.max_length} cuts the mission off: it has up to {needed} characters.")
+            raise ValueError(
+                f"max_length={self.max_length} is too small: missions of this level have up to {needed} characters."
+            )
         spaces = inner_spaces(self) if hasattr(self.env.observation_space, "spaces") else {}
         if "image" not in spaces or spaces["image"].dtype != np.uint8:
             raise ValueError(
-                f"FlatObs needs an image of bytes beside a mission, not {self.env.observation_space}: wrap the level "
-                "itself, or something that shows its image as uint8."
+                f"FlatObs needs a dict with a uint8 image and a mission, not {self.env.observation_space}: wrap the "
+                "level itself, or a wrapper whose image is uint8."
             )
 
     @property
     def observation_space(self) -> Box:
-        """One vector of bytes."""
+        """One uint8 vector."""
         low, high = (side.ravel().tolist() for side in inner_spaces(self)["image"].bounds())
         letters = self.max_length * len(CHARACTERS)
         return Box((*low, *[0] * letters), (*high, *[1] * letters), (len(low) + letters,), "uint8")
 
     def observe(self, state: State) -> UInt8[Array, "n"]:
-        """The vector."""
-        seen = self.env.observe(state)
-        text = characters(seen["mission"], self.max_length)
+        """The vector of image and mission."""
+        inner_obs = self.env.observe(state)
+        text = characters(inner_obs["mission"], self.max_length)
         letters = text[:, None] == np.arange(len(CHARACTERS), dtype=np.int32)[None]
-        return jnp.concatenate([seen["image"].ravel(), letters.astype(jnp.uint8).ravel()])
+        return jnp.concatenate([inner_obs["image"].ravel(), letters.astype(jnp.uint8).ravel()])
 
 
 def characters(mission: UInt8[Array, "L"], length: int) -> Int32[Array, "length"]:
-    """The text of a mission, an index of `CHARACTERS` for each position, 28 where it has ended."""
+    """The text of a mission: for each position an index of `CHARACTERS`, or 28 after the end."""
     spelled, lengths = _spelling()
     words = mission.astype(jnp.int32)
     size = jnp.asarray(lengths).at[words].get(mode="promise_in_bounds")

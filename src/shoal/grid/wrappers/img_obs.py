@@ -1,4 +1,4 @@
-"""The image alone."""
+"""`ImgObs`: the image alone."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from shoal.grid.wrappers.base import LevelWrapper, inner_spaces
 
 @struct
 class ImgObs(LevelWrapper):
-    """Observe the image, without direction and mission. Source: MiniGrid 3.2.0, `ImgObsWrapper`."""
+    """The observation is the image, without direction and mission. Source: MiniGrid 3.2.0, `ImgObsWrapper`."""
 
     @property
     def observation_space(self) -> Space:
-        """That of the image."""
+        """The space of the image."""
         return inner_spaces(self)["image"]
 
     def observe(self, state: State) -> Array:
         """The image."""
-        seen: dict[str, Any] = self.env.observe(state)
-        return seen["image"]
+        inner_obs: dict[str, Any] = self.env.observe(state)
+        return inner_obs["image"]

@@ -1,4 +1,4 @@
-"""A cost instead of death."""
+"""`NoDeath`: a cost instead of the end of the episode."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from shoal.grid.wrappers.base import LevelWrapper, grid_state
 
 @struct
 class NoDeath(LevelWrapper):
-    """What would end an episode in or before one of `objects` costs `death_cost` instead, and the episode goes on.
+    """One of `objects` no longer ends the episode: `death_cost` is added to the reward, and the episode continues.
 
-    That is a step forward into such an object, or any end while the agent stands on one: `("lava",)`, or `("ball",)`
-    for moving obstacles. The cost is a traced number, added to the reward. Raises ValueError for no objects, for what
-    is none, and for the goal, the agent, an empty or an unseen cell. Source: MiniGrid 3.2.0, `NoDeath`.
+    This applies to a termination when the agent steps forward with such an object in front of it, or when it stands on
+    one. Use `("lava",)`, or `("ball",)` for the obstacles of Dynamic-Obstacles. Raises ValueError for an empty tuple,
+    for an unknown name, and for the goal, the agent, an empty or an unseen cell. Source: MiniGrid 3.2.0, `NoDeath`.
     """
 
     objects: tuple[str, ...] = static()
@@ -28,25 +28,23 @@ class NoDeath(LevelWrapper):
     def __post_init__(self) -> None:
         if isinstance(self.objects, str):
             raise TypeError(f"objects={self.objects!r} must be a tuple of names: ({self.objects!r},).")
-        mortal = [name for name in OBJECTS if name not in ("unseen", "empty", "goal", "agent")]
-        if not self.objects or not set(self.objects) <= set(mortal):
-            raise ValueError(
-                f"objects={self.objects} cannot all be what no longer kills: choose among {', '.join(mortal)}."
-            )
+        allowed = [name for name in OBJECTS if name not in ("unseen", "empty", "goal", "agent")]
+        if not self.objects or not set(self.objects) <= set(allowed):
+            raise ValueError(f"objects={self.objects} must be one or more of: {', '.join(allowed)}.")
 
     def transition(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The inner dynamics without this kind of end."""
+        """The inner transition without terminations by `objects`."""
         before = grid_state(state)
-        faces_death = (action == FORWARD) & self._kills(cell_at(before.grid, *in_front(before), WALL))
+        steps_into = (action == FORWARD) & self._is_listed(cell_at(before.grid, *in_front(before), WALL))
         state, reward, terminated, info = self.env.transition(state, action, noise)
         after = grid_state(state)
-        spared = terminated & (faces_death | self._kills(cell_at(after.grid, after.x, after.y, WALL)))
-        return state, reward + jnp.where(spared, jnp.float32(self.death_cost), 0), terminated & ~spared, info
+        prevented = terminated & (steps_into | self._is_listed(cell_at(after.grid, after.x, after.y, WALL)))
+        return state, reward + jnp.where(prevented, jnp.float32(self.death_cost), 0), terminated & ~prevented, info
 
-    def _kills(self, cell: Cell) -> Bool[Array, "..."]:
-        kills = jnp.bool_(False)
+    def _is_listed(self, cell: Cell) -> Bool[Array, "..."]:
+        is_listed = jnp.bool_(False)
         for name in self.objects:
-            kills = kills | is_a(cell, name)
-        return kills
+            is_listed = is_listed | is_a(cell, name)
+        return is_listed

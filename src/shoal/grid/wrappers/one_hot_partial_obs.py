@@ -1,4 +1,4 @@
-"""The agent's view as zeros and ones."""
+"""`OneHotPartialObs`: the agent's view, one-hot."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ DEPTH = len(OBJECTS) + len(COLORS) + len(STATES)
 
 @struct
 class OneHotPartialObs(PartWrapper):
-    """The image shows of each cell 20 zeros and ones: 11 for its object, 6 for its color, 3 for its state.
+    """Each cell of the image is three one-hot vectors: 11 entries for its object, 6 for its color, 3 for its state.
 
-    Raises ValueError around anything that shows another image than the agent's view.
+    Raises ValueError if the image of the inner environment is not the agent's view.
     Source: MiniGrid 3.2.0, `OneHotPartialObsWrapper`.
     """
 
@@ -29,12 +29,12 @@ class OneHotPartialObs(PartWrapper):
 
     @property
     def part_space(self) -> Box:
-        """As large as the view, in zeros and ones."""
+        """[V, V, 20], 0 or 1."""
         return Box(0, 1, (*check_view(self).shape[:2], DEPTH), "uint8")
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> UInt8[Array, "V V 20"]:
-        """Three ones a cell."""
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "V V 20"]:
+        """The one-hot view."""
         del state
-        ones = seen["image"].astype(jnp.int32) + np.array(OFFSETS, np.int32)[None, None]
-        places = np.arange(DEPTH, dtype=np.int32)[None, None, None]
-        return (ones[..., None] == places).any(axis=2).astype(jnp.uint8)
+        ones = inner_obs["image"].astype(jnp.int32) + np.array(OFFSETS, np.int32)[None, None]
+        channels = np.arange(DEPTH, dtype=np.int32)[None, None, None]
+        return (ones[..., None] == channels).any(axis=2).astype(jnp.uint8)

@@ -1,4 +1,4 @@
-"""The whole grid as a picture."""
+"""`RGBImgObs`: the whole grid as a picture."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from shoal.grid.wrappers.base import PartWrapper
 
 @struct
 class RGBImgObs(PartWrapper):
-    """The image is the grid from above, RGB [H * tile_size, W * tile_size, 3], as `render` paints it.
+    """The image is the grid from above, RGB [H * tile_size, W * tile_size, 3], as `render` draws it.
 
-    What the agent sees is lighter unless the level has `highlight=False`. Raises ValueError for tiles without a pixel.
+    Cells that the agent sees are lighter unless the level has `highlight=False`. Raises ValueError for `tile_size` < 1.
     Source: MiniGrid 3.2.0, `RGBImgObsWrapper`.
     """
 
@@ -25,17 +25,17 @@ class RGBImgObs(PartWrapper):
 
     @property
     def part_space(self) -> Box:
-        """A picture: rows first."""
+        """[rows, columns, RGB]."""
         width, height = self.level.shape
         return Box(0, 255, (height * self.tile_size, width * self.tile_size, 3), "uint8")
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
         """The picture."""
-        del seen
+        del inner_obs
         return self.level.picture(state, self.tile_size)
 
 
 def check_tile_size(size: int) -> None:
-    """Raises ValueError for a size that shows nothing."""
+    """Raise ValueError for a size below 1."""
     if size < 1:
         raise ValueError(f"tile_size={size} shows nothing: a cell needs at least 1 pixel. MiniGrid's default is 8.")

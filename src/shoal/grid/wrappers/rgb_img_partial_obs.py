@@ -1,4 +1,4 @@
-"""The agent's view as a picture."""
+"""`RGBImgPartialObs`: the agent's view as a picture."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from shoal.grid.wrappers.rgb_img_obs import check_tile_size
 
 @struct
 class RGBImgPartialObs(PartWrapper):
-    """The image is what the agent sees, RGB [V * tile_size, V * tile_size, 3]; cells that it cannot see are dark.
+    """The image is the agent's view, RGB [V * tile_size, V * tile_size, 3]; cells that it cannot see are dark.
 
-    Around `ViewSize` it paints that view, where the reference announces its size and paints the level's own. Raises
-    ValueError for tiles without a pixel, and around anything that shows another image than the agent's view.
+    Around `ViewSize` the picture shows that view; MiniGrid declares a space of that size, but draws the level's own
+    view. Raises ValueError for `tile_size` < 1, and if the image of the inner environment is not the agent's view.
     Source: MiniGrid 3.2.0, `RGBImgPartialObsWrapper`.
     """
 
@@ -29,11 +29,11 @@ class RGBImgPartialObs(PartWrapper):
 
     @property
     def part_space(self) -> Box:
-        """A picture as large as the view."""
+        """[V * tile_size, V * tile_size, 3]."""
         side = check_view(self).shape[0] * self.tile_size
         return Box(0, 255, (side, side, 3), "uint8")
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
         """The picture."""
         del state
-        return view_picture(seen["image"], self.tile_size)
+        return view_picture(inner_obs["image"], self.tile_size)

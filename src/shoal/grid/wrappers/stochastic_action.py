@@ -1,4 +1,4 @@
-"""Actions that are not always obeyed."""
+"""`StochasticAction`: the chosen action is not always executed."""
 
 from typing import Any
 
@@ -15,32 +15,35 @@ from shoal.core.wrappers.base import Wrapper
 
 @struct
 class StochasticAction(Wrapper):
-    """Executes the given action with a probability, and otherwise `random_action`, or any action where that is None.
+    """Executes the chosen action with `probability`; otherwise `random_action`, or a random one if that is None.
 
-    Any action may also be the given one. Raises ValueError for a `random_action` that is no action, and TypeError
-    around an environment whose actions are not numbered. Source: MiniGrid 3.2.0, `StochasticActionWrapper`.
+    The random action is uniform over all actions, the chosen one included. Raises ValueError for a `random_action`
+    outside the action space, and TypeError around an environment whose action space is not Discrete.
+    Source: MiniGrid 3.2.0, `StochasticActionWrapper`.
     """
 
-    probability: Number = hyper(0.9, valid=(0.0, 1.0), help="how often the given action is executed")
-    random_action: int | None = static(None, help="executed otherwise; any action where it is None")
+    probability: Number = hyper(0.9, valid=(0.0, 1.0), help="probability that the chosen action is executed")
+    random_action: int | None = static(None, help="the action that is executed otherwise; None: a random one")
 
     def __post_init__(self) -> None:
         space = self.env.action_space
         if not isinstance(space, Discrete):
-            raise TypeError(f"StochasticAction draws from numbered actions; {type(self.env).__name__} has {space}.")
+            raise TypeError(f"StochasticAction needs a Discrete action space; {type(self.env).__name__} has {space}.")
         if self.random_action is not None and not 0 <= self.random_action < space.n:
-            raise ValueError(f"random_action={self.random_action} is no action: choose 0 to {space.n - 1}, or None.")
+            raise ValueError(
+                f"random_action={self.random_action} is not an action: choose 0 to {space.n - 1}, or None."
+            )
 
     def noise(self, key: Key) -> tuple[tuple[Array, Array], Any]:
-        """A uniform number that decides, the random action, and the inner noise."""
-        k_chance, k_action, k_inner = jax.random.split(key, 3)
-        drawn: Any = self.action_space.sample(k_action)
-        return (jax.random.uniform(k_chance), drawn), self.env.noise(k_inner)
+        """((the uniform number that decides, the random action), the inner noise)."""
+        k_uniform, k_action, k_inner = jax.random.split(key, 3)
+        random_action: Any = self.action_space.sample(k_action)
+        return (jax.random.uniform(k_uniform), random_action), self.env.noise(k_inner)
 
     def transition(
         self, state: State, action: Any, noise: tuple[tuple[Array, Array], Any]
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """Step with the action given, or with another."""
-        (chance, drawn), inner_noise = noise
-        other = drawn if self.random_action is None else jnp.asarray(self.random_action, drawn.dtype)
-        return self.env.transition(state, jnp.where(chance < self.probability, action, other), inner_noise)
+        """Take one step with the chosen action, or with another one."""
+        (uniform, random_action), inner_noise = noise
+        other = random_action if self.random_action is None else jnp.asarray(self.random_action, random_action.dtype)
+        return self.env.transition(state, jnp.where(uniform < self.probability, action, other), inner_noise)

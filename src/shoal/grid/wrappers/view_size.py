@@ -1,4 +1,4 @@
-"""A view of another size."""
+"""`ViewSize`: a view of another size."""
 
 from typing import Any
 
@@ -14,9 +14,10 @@ from shoal.grid.wrappers.base import PartWrapper
 
 @struct
 class ViewSize(PartWrapper):
-    """The image shows `view_size` x `view_size` cells in front of the agent; pictures highlight the level's own view.
+    """The image holds the `view_size` x `view_size` cells in front of the agent.
 
-    Raises ValueError for an even size, or one below 3. Source: MiniGrid 3.2.0, `ViewSizeWrapper`.
+    Pictures still highlight the level's own view. Raises ValueError for a size that is even, below 3 or above 31.
+    Source: MiniGrid 3.2.0, `ViewSizeWrapper`.
     """
 
     view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
@@ -26,10 +27,10 @@ class ViewSize(PartWrapper):
 
     @property
     def part_space(self) -> Box:
-        """Cells."""
+        """[view_size, view_size, 3]."""
         return Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8")
 
-    def part(self, state: GridState, seen: dict[str, Any]) -> UInt8[Array, "V V 3"]:
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "V V 3"]:
         """The cells in front of the agent."""
-        del seen
+        del inner_obs
         return self.level.view(state, self.view_size)
