@@ -78,8 +78,8 @@ class Level(Env):
     # The action space has the first `num_actions` of `ACTIONS`.
     num_actions: ClassVar[int] = len(ACTIONS)
 
-    view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
-    tile_size: int = static(32, help="pixels to a side of a cell in pictures")
+    view_size: int = static(7, help="side of the agent's view in cells: odd, from 3 to 31")
+    tile_size: int = static(32, help="side of a cell in pictures, in pixels")
     highlight: bool = static(
         True, choices=(False, True), help="whether pictures highlight the cells that the agent sees"
     )
@@ -233,7 +233,7 @@ class Level(Env):
 class SquareLevel(Level):
     """A level whose grid is a square."""
 
-    size: int = static(8, help="cells to a side, walls included")
+    size: int = static(8, help="side of the grid in cells, walls included")
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -135,7 +135,7 @@ def test_too_many_balls_are_half_as_many_as_the_room_is_wide(size, asked, there_
     [
         ({"size": 3}, "size=3 leaves no room"),
         ({"num_obstacles": 0}, "at least 1"),
-        ({"agent_start_pos": (6, 6)}, r"agent_start_pos=\(6, 6\) is no empty cell"),
+        ({"agent_start_pos": (6, 6)}, r"agent_start_pos=\(6, 6\) is not an empty cell"),
         ({"size": 4, "num_obstacles": 3}, "num_obstacles=3 with size=4: only 2 cells are left"),
     ],
 )

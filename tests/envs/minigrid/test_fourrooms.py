@@ -44,8 +44,8 @@ def test_walls_hide_the_next_room():
 @pytest.mark.parametrize(
     "fields, reason",
     [
-        ({"agent_pos": (0, 4)}, r"agent_pos=\(0, 4\) is no cell inside the outer walls: columns and rows 1 to 17"),
-        ({"goal_pos": (4, 18)}, r"goal_pos=\(4, 18\) is no cell"),
+        ({"agent_pos": (0, 4)}, r"agent_pos=\(0, 4\) is not inside the outer walls: columns and rows are 1 to 17"),
+        ({"goal_pos": (4, 18)}, r"goal_pos=\(4, 18\) is not inside"),
         ({"agent_pos": (3, 3), "goal_pos": (3, 3)}, "the agent cannot start on the goal"),
     ],
 )

@@ -114,8 +114,8 @@ def test_a_grid_too_crowded_for_chains_is_no_hang():
 
 
 @pytest.mark.parametrize("fields,message", [
-    ({"min_rooms": 0}, "min_rooms=0, max_rooms=6 must start at 1"),
-    ({"min_rooms": 4, "max_rooms": 3}, "min_rooms=4, max_rooms=3"),
+    ({"min_rooms": 0}, "min_rooms=0 must be at least 1, and at most max_rooms=6"),
+    ({"min_rooms": 4, "max_rooms": 3}, "min_rooms=4 must be .* at most max_rooms=3"),
     ({"max_room_size": 3}, "max_room_size=3 is smaller than the smallest room"),
     ({"width": 18, "height": 19}, "max_rooms=6 in a row need 19 x 5 cells"),
     ({"width": 25, "height": 4}, "width=25 and height=4"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parity.minigrid import harness, walker
-from shoal.envs.minigrid.fetch import WAYS_TO_SAY
+from shoal.envs.minigrid.fetch import WORDINGS
 from shoal.grid.cells import COLORS, OBJECTS, cell, color_of, object_of
 
 pytestmark = pytest.mark.sampled
@@ -26,7 +26,7 @@ def pick_up(env, meant):
 
 def fields_of(env):
     text = env.mission.replace(f"{env.targetColor} {env.targetType}", "{} {}")
-    return {"target": cell(env.targetType, env.targetColor), "wording": WAYS_TO_SAY.index(text)}
+    return {"target": cell(env.targetType, env.targetColor), "wording": WORDINGS.index(text)}
 
 
 FAMILY = harness.Family(
@@ -74,7 +74,7 @@ def assert_same_generator(env_id, n, n_theirs):
     statistics = [harness.cells, harness.pose, things, places, is_twin, which]
     for statistic in statistics:
         harness.assert_same_distribution(ours, theirs, statistic, tests=len(statistics) + 2)
-    texts = [text.format(color, kind) for text in WAYS_TO_SAY for color in COLORS for kind in ("key", "ball")]
+    texts = [text.format(color, kind) for text in WORDINGS for color in COLORS for kind in ("key", "ball")]
     harness.assert_frequencies(ours.mission, dict.fromkeys(texts, 1 / 60), tests=len(statistics) + 2)
     inner = ours.grid.shape[1] - 2
     poses = [(x * (inner + 2) + y) * 4 + d for x in range(1, inner + 1) for y in range(1, inner + 1) for d in range(4)]

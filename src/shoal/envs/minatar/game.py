@@ -72,7 +72,7 @@ class Game(Env):
     minimal_actions: bool = static(
         True, choices=(False, True), help="whether only the actions that the game uses are offered"
     )
-    max_steps: Number | None = None
+    max_steps: Number | None = None  # steps after which an episode is truncated; None: no time limit
 
     @abc.abstractmethod
     def init(self, key: Key) -> GameState:

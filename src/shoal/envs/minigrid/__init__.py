@@ -1,1 +1,1 @@
-"""MiniGrid's worlds, step for step: the ids, rules, missions and layouts of MiniGrid 3.2.0."""
+"""MiniGrid's environments: the ids, rules, missions and distributions of layouts of MiniGrid 3.2.0, step for step."""

@@ -1,4 +1,4 @@
-"""Crossing: rivers of lava, or walls, from side to side, each with one place to cross.
+"""Crossing: rivers of lava, or walls, from one side of the room to the other, each with one opening.
 
 Source: MiniGrid 3.2.0 `envs/crossing.py`, step for step.
 """
@@ -29,70 +29,71 @@ from shoal.grid.level import GridState, SquareLevel, begin
 @env("MiniGrid-SimpleCrossingS11N5-v0", size=11, num_crossings=5, obstacle="wall")
 @struct
 class Crossing(SquareLevel):
-    """Cross every river and reach the goal in the far corner.
+    """Cross every river and reach the goal in the lower right corner.
 
-    Start: in the corner opposite to the goal, facing right. The rivers lie in random even columns and rows; their
-    openings lie along one random path through the rooms between them. Time limit: 4 size^2. Actions, observation,
-    reward and end: see `Level`.
+    Start: the agent is in the upper left corner, facing right. The rivers are in random even columns and rows. Their
+    openings are on one random path from the agent to the goal.
+    Time limit: 4 size^2 steps. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 16
     grid_changes: ClassVar[bool] = False
 
-    size: int = static(9, help="cells to a side, walls included: odd, 5 to 31")
-    num_crossings: int = static(1, help="how many rivers there are")
-    obstacle: str = static("lava", choices=tuple(OBSTACLES), help="what the rivers are made of")
+    size: int = static(9, help="side of the grid in cells, walls included: odd, 5 to 31")
+    num_crossings: int = static(1, help="number of rivers")
+    obstacle: str = static("lava", choices=tuple(OBSTACLES), help="whether the rivers are lava or walls")
 
     def __post_init__(self) -> None:
         if not 5 <= self.size <= 31 or self.size % 2 == 0:
             raise ValueError(f"size={self.size} must be odd, from 5 to 31, so that rivers fit between the rooms.")
-        if not 1 <= self.num_crossings <= 2 * len(self.places):
-            most = 2 * len(self.places)
+        if not 1 <= self.num_crossings <= 2 * len(self.river_lines):
+            most = 2 * len(self.river_lines)
             raise ValueError(f"num_crossings={self.num_crossings} does not fit into size={self.size}: 1 to {most}.")
         check_obstacle(self.obstacle)
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room four times."""
+        """4 size^2 steps."""
         return 4 * self.size**2
 
     @property
-    def places(self) -> range:
-        """The columns, and the rows, where a river may lie."""
+    def river_lines(self) -> range:
+        """The columns, and also the rows, that may be a river."""
         return range(2, self.size - 2, 2)
 
     @property
     def task(self) -> str:  # type: ignore[override]  # follows from a field
-        """What to do about the obstacle."""
+        """The task, which names the obstacle."""
         return TASKS[self.obstacle]
 
     def init(self, key: Key) -> GridState:
-        """Rivers, and a path that crosses them one by one."""
+        """Sample the rivers, then a path that crosses them one by one."""
         k_rivers, k_path, k_openings = jax.random.split(key, 3)
-        places = len(self.places)
-        # The first `num_crossings` of a random order; likewise below for the order of the crossings.
-        chosen = distinct(k_rivers, 2 * places, 2 * places) < self.num_crossings
-        goes_right = distinct(k_path, self.num_crossings, self.num_crossings) < jnp.sum(chosen[:places])
-        columns, rows = self._limits(chosen[:places]), self._limits(chosen[places:])
+        num_lines = len(self.river_lines)
+        # The rivers are the first `num_crossings` lines of a random order; the order of the crossings is random too.
+        chosen = distinct(k_rivers, 2 * num_lines, 2 * num_lines) < self.num_crossings
+        goes_right = distinct(k_path, self.num_crossings, self.num_crossings) < jnp.sum(chosen[:num_lines])
+        columns, rows = self._limits(chosen[:num_lines]), self._limits(chosen[num_lines:])
 
-        def cross(corner, given):
+        def cross(corner, crossing):
             left, top = corner
-            is_right, key = given
+            is_right, key = crossing
             right, bottom = _next(columns, left), _next(rows, top)
             low, high = jnp.where(is_right, top, left) + 1, jnp.where(is_right, bottom, right)
             opening = jax.random.randint(key, (), low, high)
-            at = jnp.where(is_right, right, opening), jnp.where(is_right, opening, bottom)
-            return (jnp.where(is_right, right, left), jnp.where(is_right, top, bottom)), at
+            position = jnp.where(is_right, right, opening), jnp.where(is_right, opening, bottom)
+            return (jnp.where(is_right, right, left), jnp.where(is_right, top, bottom)), position
 
-        given = goes_right, jax.random.split(k_openings, self.num_crossings)
-        _, (x, y) = jax.lax.scan(cross, (jnp.int32(0), jnp.int32(0)), given)
-        return GridState(**begin(self._drawn(columns, rows, x, y), 1, 1, 0))
+        crossings = goes_right, jax.random.split(k_openings, self.num_crossings)
+        _, (x, y) = jax.lax.scan(cross, (jnp.int32(0), jnp.int32(0)), crossings)
+        return GridState(**begin(self._grid_with_rivers(columns, rows, x, y), 1, 1, 0))
 
     def _limits(self, chosen: Bool[Array, "K"]) -> Int[Array, ""]:
-        """Where a room ends, as bits: at the chosen places and at the last wall."""
-        return jnp.sum(jnp.where(chosen, 1 << np.array(self.places, np.int32), 0), dtype=jnp.int32) | 1 << self.size - 1
+        """The lines where a room ends, as bits of one integer: the chosen rivers and the last wall."""
+        lines = np.array(self.river_lines, np.int32)
+        return jnp.sum(jnp.where(chosen, 1 << lines, 0), dtype=jnp.int32) | 1 << self.size - 1
 
-    def _drawn(
+    def _grid_with_rivers(
         self, columns: Int[Array, ""], rows: Int[Array, ""], x: Int[Array, "N"], y: Int[Array, "N"]
     ) -> UInt16[Array, "S S"]:
         """The grid with its rivers and their openings."""
@@ -105,6 +106,6 @@ class Crossing(SquareLevel):
 
 
 def _next(limits: Int[Array, ""], after: Int[Array, ""]) -> Int[Array, ""]:
-    """The first limit after a position."""
+    """The first limit after a position: the lowest bit of `limits` above bit `after`."""
     later = limits & -2 << after
     return jax.lax.population_count((later & -later) - 1)

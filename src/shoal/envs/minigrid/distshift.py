@@ -1,4 +1,4 @@
-"""DistShift: the same goal behind the same lava, but for one strip that lies elsewhere.
+"""DistShift: reach the goal around two strips of lava; the second strip is in another row in each variant.
 
 Source: MiniGrid 3.2.0 `envs/distshift.py`, step for step.
 """
@@ -24,22 +24,25 @@ from shoal.grid.level import GridState, Level, begin
 class DistShift(Level):
     """Walk around the lava to the goal at the other end of the first row.
 
-    Train with the second strip of lava in one row and test with it in another. Start: in the first corner, facing
-    right, or where the fields say; with `random_start` in any empty cell, facing anywhere. Time limit: 4 width height.
-    Actions, observation, reward and end: see `Level`.
+    The two ids differ in the row of the second strip of lava, to train on one and test on the other.
+    Start: the agent is in the upper left corner, facing right, or as `agent_start_pos` and `agent_start_dir` say; with
+    `random_start` in a random empty cell, with a random direction.
+    Time limit: 4 width height steps. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 24
     grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
 
-    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
+    see_through_walls: bool = static(True, choices=(False, True), help="whether the agent sees the cells behind walls")
     width: int = static(9, help="cells from left to right, walls included: at least 7")
     height: int = static(7, help="cells from top to bottom, walls included: at least 5")
-    strip_row: int = static(2, help="row of the second strip of lava; the first lies in row 1")
-    random_start: bool = static(False, choices=(False, True))
+    strip_row: int = static(2, help="row of the second strip of lava; the first is in row 1")
+    random_start: bool = static(
+        False, choices=(False, True), help="whether the agent starts in a random cell, with a random direction"
+    )
     agent_start_pos: tuple[int, int] = static(CORNER, help="column and row where the agent starts")
-    agent_start_dir: int = static(RIGHT, help="where it looks then: 0 right, 1 down, 2 left, 3 up")
+    agent_start_dir: int = static(RIGHT, help="direction of the agent at the start: 0 right, 1 down, 2 left, 3 up")
 
     def __post_init__(self) -> None:
         if self.width < 7 or self.height < 5:
@@ -50,21 +53,21 @@ class DistShift(Level):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As wide and high as asked for."""
+        """(width, height)."""
         return self.width, self.height
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room four times."""
+        """4 width height steps."""
         return 4 * self.width * self.height
 
     def init(self, key: Key) -> GridState:
-        """The one room there is, and where the agent starts."""
+        """The room, which is always the same, and the agent's start."""
         room = self._room()
         pose = (*self.agent_start_pos, self.agent_start_dir)
         if self.random_start:
-            k_place, k_direction = jax.random.split(key)
-            pose = random_pose(k_place, k_direction, room)
+            k_position, k_direction = jax.random.split(key)
+            pose = random_pose(k_position, k_direction, room)
         return GridState(**begin(room, *pose))
 
     def _room(self) -> UInt16[np.ndarray, "W H"]:

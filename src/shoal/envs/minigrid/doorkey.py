@@ -25,13 +25,14 @@ from shoal.grid.level import GridState, SquareLevel, begin
 class DoorKey(SquareLevel):
     """Pick up the yellow key, open the locked door in the wall, and walk to the goal in the far corner.
 
-    Start: the wall stands in a random column, the door in a random row of it; the agent and the key lie anywhere on the
-    near side. Time limit: 10 size^2. Actions, observation, reward and end: see `Level`.
+    Start: the wall is in a random column, and the door in a random row of it. The agent and the key are in random cells
+    to the left of the wall; the agent's direction is random.
+    Time limit: 10 size^2 steps. Actions, observation, reward and end: see `Level`.
     """
 
     task: ClassVar[str] = "use the key to open the door and then get to the goal"
 
-    size: int = static(8, help="cells to a side, walls included: at least 5")
+    size: int = static(8, help="side of the grid in cells, walls included: at least 5")
 
     def __post_init__(self) -> None:
         if self.size < 5:
@@ -39,11 +40,11 @@ class DoorKey(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Long, for the door is hard to come by."""
+        """10 size^2 steps."""
         return 10 * self.size**2
 
     def init(self, key: Key) -> GridState:
-        """Wall, agent, door and key, in MiniGrid's order."""
+        """Sample wall, agent, door and key, in MiniGrid's order."""
         k_wall, k_agent, k_direction, k_door, k_key = jax.random.split(key, 5)
         room = empty_room(*self.shape)
         room[-2, -2] = GOAL

@@ -1,4 +1,4 @@
-"""Empty: walk across a bare room to the goal.
+"""Empty: walk across an empty room to the goal.
 
 Source: MiniGrid 3.2.0 `envs/empty.py`, step for step.
 """
@@ -26,21 +26,24 @@ from shoal.grid.level import GridState, SquareLevel, begin
 @env("MiniGrid-Empty-Random-6x6-v0", size=6, random_start=True)
 @struct
 class Empty(SquareLevel):
-    """Reach the goal in the corner of an empty room.
+    """Reach the goal in the lower right corner of an empty room.
 
-    Start: in the corner opposite to the goal, facing right, or where the fields say; with `random_start` anywhere but
-    on the goal, facing anywhere. Time limit: 4 size^2. Actions, observation, reward and end: see `Level`.
+    Start: the agent is in the upper left corner, facing right, or as `agent_start_pos` and `agent_start_dir` say; with
+    `random_start` in a random cell except the goal, with a random direction.
+    Time limit: 4 size^2 steps. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 24
     grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "get to the green goal square"
 
-    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
-    size: int = static(8, help="cells to a side, walls included: at least 4")
-    random_start: bool = static(False, choices=(False, True))
+    see_through_walls: bool = static(True, choices=(False, True), help="whether the agent sees the cells behind walls")
+    size: int = static(8, help="side of the grid in cells, walls included: at least 4")
+    random_start: bool = static(
+        False, choices=(False, True), help="whether the agent starts in a random cell, with a random direction"
+    )
     agent_start_pos: tuple[int, int] = static(CORNER, help="column and row where the agent starts")
-    agent_start_dir: int = static(RIGHT, help="where it looks then: 0 right, 1 down, 2 left, 3 up")
+    agent_start_dir: int = static(RIGHT, help="direction of the agent at the start: 0 right, 1 down, 2 left, 3 up")
 
     def __post_init__(self) -> None:
         if self.size < 4:
@@ -49,16 +52,16 @@ class Empty(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room four times."""
+        """4 size^2 steps."""
         return 4 * self.size**2
 
     def init(self, key: Key) -> GridState:
-        """The room, its goal, and where the agent starts."""
+        """The room with its goal, and the agent's start."""
         room = self._room()
         pose = (*self.agent_start_pos, self.agent_start_dir)
         if self.random_start:
-            k_place, k_direction = jax.random.split(key)
-            pose = random_pose(k_place, k_direction, room)
+            k_position, k_direction = jax.random.split(key)
+            pose = random_pose(k_position, k_direction, room)
         return GridState(**begin(room, *pose))
 
     def _room(self) -> UInt16[np.ndarray, "S S"]:

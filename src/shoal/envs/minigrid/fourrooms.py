@@ -22,40 +22,43 @@ SIDE, MIDDLE = 19, 9
 @env("MiniGrid-FourRooms-v0")
 @struct
 class FourRooms(Level):
-    """Reach the goal, which may lie in another room.
+    """Reach the goal, which may be in another room.
 
-    Start: two walls cross in the middle, each half of them with an opening somewhere; agent and goal lie anywhere, or
-    where the fields say, in the place of a wall if one is there; the agent faces anywhere. Time limit: 100. Actions,
-    observation, reward and end: see `Level`.
+    Start: two walls cross in the middle, and each half of them has an opening at a random position. Agent and goal are
+    in random cells, or at `agent_pos` and `goal_pos`, where they replace a wall if there is one. The agent's direction
+    is random.
+    Time limit: 100 steps. Actions, observation, reward and end: see `Level`.
 
-    Difference from MiniGrid: an agent that lies anywhere never lies on a goal that was given a place.
+    Difference from MiniGrid: if `goal_pos` is set and `agent_pos` is not, the agent never starts on the goal.
     """
 
     grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "reach the goal"
 
-    agent_pos: tuple[int, int] | None = static(None, help="column and row where the agent starts; anywhere where None")
-    goal_pos: tuple[int, int] | None = static(None, help="column and row of the goal; anywhere where None")
+    agent_pos: tuple[int, int] | None = static(None, help="column and row where the agent starts; None: random")
+    goal_pos: tuple[int, int] | None = static(None, help="column and row of the goal; None: random")
 
     def __post_init__(self) -> None:
-        for name, given in (("agent_pos", self.agent_pos), ("goal_pos", self.goal_pos)):
-            if given is not None and not (len(given) == 2 and all(1 <= number <= SIDE - 2 for number in given)):
-                raise ValueError(f"{name}={given} is no cell inside the outer walls: columns and rows 1 to {SIDE - 2}.")
+        for name, position in (("agent_pos", self.agent_pos), ("goal_pos", self.goal_pos)):
+            if position is not None and not (len(position) == 2 and all(1 <= index <= SIDE - 2 for index in position)):
+                raise ValueError(
+                    f"{name}={position} is not inside the outer walls: columns and rows are 1 to {SIDE - 2}."
+                )
         if self.agent_pos is not None and self.agent_pos == self.goal_pos:
             raise ValueError(f"agent_pos and goal_pos are both {self.goal_pos}: the agent cannot start on the goal.")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Always the same."""
+        """(19, 19)."""
         return SIDE, SIDE
 
     @property
     def time_limit(self) -> int:
-        """Short for the size."""
+        """100 steps."""
         return 100
 
     def init(self, key: Key) -> GridState:
-        """Openings, agent and goal, in MiniGrid's order."""
+        """Sample openings, agent and goal, in MiniGrid's order."""
         k_openings, k_agent, k_direction, k_goal = jax.random.split(key, 4)
         rooms = empty_room(*self.shape)
         rooms[MIDDLE, :] = WALL

@@ -1,4 +1,4 @@
-"""GoToDoor: stop beside the door that the mission names.
+"""GoToDoor: go to the door that the mission names, and choose the action "done" beside it.
 
 Source: MiniGrid 3.2.0 `envs/gotodoor.py`, step for step.
 """
@@ -22,27 +22,29 @@ from shoal.grid.words import color_word, fill
 
 @struct
 class GoToState(GridState):
-    """A room, and what to stop beside in it."""
+    """A room, and the object to go to."""
 
-    target: UInt16[Array, ""]  # what it was at the start
-    target_x: Int[Array, ""]  # where it was then, whatever became of it
+    target: UInt16[Array, ""]  # the object, as the cell that it was at the start
+    target_x: Int[Array, ""]  # its position at the start, which does not change when it is moved
     target_y: Int[Array, ""]
 
 
 @struct
 class GoTo(SquareLevel):
-    """The task of stopping beside something: the action "done" ends the episode, with success in one of the four cells
-    around the target, whichever way the agent faces. Toggling ends it too, with nothing.
+    """The task of going to an object.
+
+    The action "done" ends the episode. It is a success in one of the four cells next to the target, in whichever
+    direction the agent faces. The action "toggle" ends the episode too, without a reward.
     """
 
     reset_every: ClassVar[int] = 2
 
-    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
+    see_through_walls: bool = static(True, choices=(False, True), help="whether the agent sees the cells behind walls")
 
     def judge(
         self, before: GoToState, after: GoToState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Only "done" and "toggle" count."""
+        """Only the actions "done" and "toggle" decide."""
         del before
         distance = jnp.abs(after.x - after.target_x) + jnp.abs(after.y - after.target_y)
         is_done = action == DONE
@@ -54,16 +56,17 @@ class GoTo(SquareLevel):
 @env("MiniGrid-GoToDoor-8x8-v0", size=8)
 @struct
 class GoToDoor(GoTo):
-    """In a room with a door in each wall, do "done" beside the door of the color that the mission names.
+    """In a room with a door in each wall, choose "done" beside the door of the color that the mission names.
 
-    Start: the room is 5 to `size` cells wide and high, the rest of the grid is bare; the doors are closed, of four
-    colors, and not next to a corner; the agent stands anywhere.
-    End: terminated by "done" and by "toggle". Time limit: 4 size^2. The rest: see `Level`.
+    Start: the room is 5 to `size` cells wide and high, and the rest of the grid is empty. The doors are closed, have
+    four different colors, and are not next to a corner. The agent is in a random cell.
+    Reward: success for "done" in one of the four cells next to that door.
+    End: terminated by "done" and by "toggle". Time limit: 4 size^2 steps. The rest: see `Level`.
     """
 
     task: ClassVar[str] = "go to the {} door"
 
-    size: int = static(5, help="cells to a side of the largest room, walls included: at least 5")
+    size: int = static(5, help="side of the largest room in cells, walls included: at least 5")
 
     def __post_init__(self) -> None:
         if self.size < 5:
@@ -71,11 +74,11 @@ class GoToDoor(GoTo):
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room four times."""
+        """4 size^2 steps."""
         return 4 * self.size**2
 
     def init(self, key: Key) -> GoToState:
-        """A room, its doors, the agent, and which of the doors is meant, in MiniGrid's order."""
+        """Sample the room, its doors, the agent and the target, in MiniGrid's order."""
         k_size, k_door, k_color, k_agent, k_direction, k_target = jax.random.split(key, 6)
         width, height = jax.random.randint(k_size, (2,), 5, self.size + 1)
         along = between(k_door, 2, jnp.stack([width, width, height, height]) - 2, (4,))
@@ -83,7 +86,7 @@ class GoToDoor(GoTo):
         door_x, door_y = jnp.stack([*along[:2], zero, width - 1]), jnp.stack([zero, height - 1, *along[2:]])
         doors = jnp.asarray(with_color(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
         width, height, door_x, door_y, doors = jax.lax.optimization_barrier((width, height, door_x, door_y, doors))
-        # One row of cells and not a table of them: XLA's loops over 64 cells are twice as fast as those over 8 x 8.
+        # The cells are one axis and not two: XLA's loops over 64 cells are twice as fast as those over 8 x 8.
         cells = np.arange(self.size**2, dtype=np.int32)
         column, row = cells // self.size, cells % self.size
         is_edge = (column == 0) | (column == width - 1) | (row == 0) | (row == height - 1)
@@ -101,5 +104,5 @@ class GoToDoor(GoTo):
         )
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
-        """Go to the door of a color."""
+        """Names the color of the door."""
         return fill(self.task, color_word(color_of(state.target)))

@@ -1,4 +1,4 @@
-"""GoToObject: stop beside the thing that the mission names.
+"""GoToObject: go to the object that the mission names, and choose the action "done" beside it.
 
 Source: MiniGrid 3.2.0 `envs/gotoobject.py`, step for step.
 """
@@ -24,30 +24,34 @@ from shoal.grid.words import fill, look_words
 @env("MiniGrid-GoToObject-8x8-N2-v0", size=8, num_objects=2)
 @struct
 class GoToObject(GoTo):
-    """Among keys, balls and boxes, no two alike, do "done" beside the one that the mission names.
+    """Among different keys, balls and boxes, choose "done" beside the one that the mission names.
 
-    What counts is where the thing lay at the start, whether or not it still does. Start: everything anywhere.
-    End: terminated by "done" and by "toggle". Time limit: 5 size^2. The rest: see `Level`.
+    Start: objects and agent are in random cells.
+    Reward: success for "done" in one of the four cells next to the target's position at the start, even if the target
+    was moved since.
+    End: terminated by "done" and by "toggle". Time limit: 5 size^2 steps. The rest: see `Level`.
     """
 
     task: ClassVar[str] = "go to the {} {}"
 
-    size: int = static(6, help="cells to a side, walls included")
-    num_objects: int = static(2, help="keys, balls and boxes: at most 18, fewer than there are cells between the walls")
+    size: int = static(6, help="side of the grid in cells, walls included")
+    num_objects: int = static(
+        2, help="number of keys, balls and boxes: at most 18, and less than the number of cells between the walls"
+    )
 
     def __post_init__(self) -> None:
         check_room(self.size, self.num_objects, alike=False)
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room five times."""
+        """5 size^2 steps."""
         return 5 * self.size**2
 
     def init(self, key: Key) -> GoToState:
-        """Things, agent, and which of the things is meant, in MiniGrid's order."""
-        k_things, k_place, k_agent, k_direction, k_target = jax.random.split(key, 5)
+        """Sample the objects, the agent and the target, in MiniGrid's order."""
+        k_things, k_positions, k_agent, k_direction, k_target = jax.random.split(key, 5)
         things = different_things(k_things, self.num_objects)
-        grid, thing_x, thing_y = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things)
+        grid, thing_x, thing_y = place_each(k_positions, jnp.asarray(empty_room(*self.shape)), things)
         x, y = choose(k_agent, grid == EMPTY)
         target = jax.random.randint(k_target, (), 0, self.num_objects)
         return GoToState(
@@ -58,5 +62,5 @@ class GoToObject(GoTo):
         )
 
     def mission(self, state: GoToState) -> UInt8[Array, "L"]:
-        """Go to something of a color."""
+        """Names the target's color and kind."""
         return fill(self.task, *look_words(state.target))

@@ -1,4 +1,4 @@
-"""KeyCorridor: find the key in one of the rooms on the left, and pick up the ball behind the locked door on the right.
+"""KeyCorridor: find the key in a room on the left, and pick up the ball behind the locked door on the right.
 
 Source: MiniGrid 3.2.0 `envs/keycorridor.py`, step for step.
 """
@@ -28,20 +28,23 @@ TARGETS = {"ball": BALL, "box": BOX}
 @env("MiniGrid-KeyCorridorS6R3-v0", room_size=6, num_rows=3)
 @struct
 class KeyCorridor(PickUp):
-    """Fetch the key from a room left of the corridor, unlock the room to its right, put the key down, take the ball.
+    """Fetch the key from a room left of the corridor, unlock a room on the right, drop the key, pick up the ball.
 
-    With `obj_type="box"` a box is to be taken; in MiniGrid also a key, which here could not be told from the other one.
+    With `obj_type="box"` the target is a box.
+    Start: the agent is in the middle of the corridor. Random doors make every other room reachable, often on more than
+    one path.
+    End: terminated when the agent picks up the target. Time limit: 30 room_size^2 steps. Actions, observation and
+    reward: see `Level`.
 
-    Start: the agent is in the middle of the corridor; random doors make every other room reachable, often by more than
-    one way. Time limit: 30 room_size^2. Terminated with the ball in the hand. Actions, observation and reward: see
-    `Level`.
+    Difference from MiniGrid: the target cannot be a key (`obj_type="key"`), because it could look the same as the key
+    of the door.
     """
 
     reset_every: ClassVar[int] = 128
 
-    room_size: int = static(6, help="cells to a side of a room, walls included: at least 3")
-    num_rows: int = static(3, help="rooms on each side of the corridor: at least 1")
-    obj_type: str = static("ball", choices=tuple(TARGETS), help="what lies behind the locked door")
+    room_size: int = static(6, help="side of a room in cells, walls included: at least 3")
+    num_rows: int = static(3, help="number of rooms on each side of the corridor: at least 1")
+    obj_type: str = static("ball", choices=tuple(TARGETS), help="the object behind the locked door")
 
     def __post_init__(self) -> None:
         if self.room_size < 3:
@@ -53,21 +56,21 @@ class KeyCorridor(PickUp):
 
     @property
     def rooms(self) -> Rooms:
-        """The corridor, and a column of rooms on each side."""
+        """A column of rooms for the corridor, and one on each side of it."""
         return Rooms(columns=3, rows=self.num_rows, size=self.room_size)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """All rooms."""
+        """Width and height of all rooms together."""
         return self.rooms.shape
 
     @property
     def time_limit(self) -> int:
-        """Thirty times the cells of a room."""
+        """30 room_size^2 steps."""
         return 30 * self.room_size**2
 
     def init(self, key: Key) -> PickUpState:
-        """Corridor, locked door, target, key, agent and other doors, in MiniGrid's order."""
+        """Sample locked door, target, key, agent and other doors, in MiniGrid's order."""
         k_plan, k_rows, k_colors, k_target, k_key, k_agent, k_doors = jax.random.split(key, 7)
         locked, with_key = jax.random.randint(k_rows, (2,), 0, self.num_rows)
         door_color, color = random_color(k_colors, (2,))

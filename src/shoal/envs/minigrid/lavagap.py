@@ -1,4 +1,4 @@
-"""LavaGap: one gap in a strip of lava between the agent and the goal.
+"""LavaGap: pass through the gap in a strip of lava between the agent and the goal.
 
 Source: MiniGrid 3.2.0 `envs/lavagap.py`, step for step.
 """
@@ -16,7 +16,7 @@ from shoal.grid.cells import EMPTY, GOAL, LAVA, WALL
 from shoal.grid.layout import column, empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
 
-# What may be in the way, and the task that goes with it.
+# The kinds of obstacle, and the task for each.
 OBSTACLES = {"lava": LAVA, "wall": WALL}
 TASKS = {
     "lava": "avoid the lava and get to the green goal square",
@@ -29,17 +29,18 @@ TASKS = {
 @env("MiniGrid-LavaGapS7-v0", size=7)
 @struct
 class LavaGap(SquareLevel):
-    """Pass through the gap in the strip and reach the goal in the far corner.
+    """Pass through the gap in the strip and reach the goal in the lower right corner.
 
-    Start: in the corner opposite to the goal, facing right; strip and gap lie anywhere between them. Time limit:
-    4 size^2. Actions, observation, reward and end: see `Level`.
+    Start: the agent is in the upper left corner, facing right. The strip is in a random column between agent and goal,
+    and the gap in a random row of it.
+    Time limit: 4 size^2 steps. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 12
     grid_changes: ClassVar[bool] = False
 
-    size: int = static(7, help="cells to a side, walls included: at least 5")
-    obstacle: str = static("lava", choices=tuple(OBSTACLES), help="what the strip is made of")
+    size: int = static(7, help="side of the grid in cells, walls included: at least 5")
+    obstacle: str = static("lava", choices=tuple(OBSTACLES), help="whether the strip is lava or a wall")
 
     def __post_init__(self) -> None:
         if self.size < 5:
@@ -48,16 +49,16 @@ class LavaGap(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the room four times."""
+        """4 size^2 steps."""
         return 4 * self.size**2
 
     @property
     def task(self) -> str:  # type: ignore[override]  # follows from a field
-        """What to do about the obstacle."""
+        """The task, which names the obstacle."""
         return TASKS[self.obstacle]
 
     def init(self, key: Key) -> GridState:
-        """The strip and its gap."""
+        """Sample the strip and its gap."""
         k_column, k_row = jax.random.split(key)
         room = empty_room(*self.shape)
         room[-2, -2] = GOAL
@@ -68,6 +69,6 @@ class LavaGap(SquareLevel):
 
 
 def check_obstacle(obstacle: str) -> None:
-    """Raise ValueError for what cannot be in the way."""
+    """Raise ValueError for an unknown obstacle."""
     if obstacle not in OBSTACLES:
         raise ValueError(f"obstacle={obstacle!r} is unknown. Choose one of: {', '.join(OBSTACLES)}.")

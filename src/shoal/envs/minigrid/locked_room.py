@@ -1,4 +1,4 @@
-"""LockedRoom: six rooms along a hallway, one of them locked, and its key in another that the mission names.
+"""LockedRoom: six rooms along a hallway. One is locked, and its key is in another room, which the mission names.
 
 Source: MiniGrid 3.2.0 `envs/lockedroom.py`, step for step.
 """
@@ -24,10 +24,10 @@ ROOMS = 6  # as many as there are colors
 
 @struct
 class LockedRoomState(GridState):
-    """What the mission names."""
+    """A grid, and the colors that the mission names."""
 
-    key_color: Int[Array, ""]  # of the key and of the locked door
-    room_color: Int[Array, ""]  # of the door of the room with the key
+    key_color: Int[Array, ""]  # the color of the key and of the locked door
+    room_color: Int[Array, ""]  # the color of the door of the room with the key
 
 
 @env("MiniGrid-LockedRoom-v0")
@@ -35,14 +35,14 @@ class LockedRoomState(GridState):
 class LockedRoom(SquareLevel):
     """Fetch the key from the room with the named door, unlock the door of the key's color, and walk to the goal.
 
-    Start: the agent is anywhere in the hallway; every door has its own color. Time limit: 10 size. Actions,
-    observation, reward and end: see `Level`.
+    Start: the agent is in a random cell of the hallway; every door has another color.
+    Time limit: 10 size steps. Actions, observation, reward and end: see `Level`.
     """
 
     reset_every: ClassVar[int] = 128
     task: ClassVar[str] = "get the {} key from the {} room, unlock the {} door and go to the goal"
 
-    size: int = static(19, help="cells to a side, walls included: 13, 19, 25, ...")
+    size: int = static(19, help="side of the grid in cells, walls included: 13, 19, 25, ...")
 
     def __post_init__(self) -> None:
         if self.size < 13 or self.size % 6 != 1:
@@ -50,16 +50,16 @@ class LockedRoom(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Too short to look into every room."""
+        """10 size steps, which is too short to visit every room."""
         return 10 * self.size
 
     def mission(self, state: LockedRoomState) -> UInt8[Array, "L"]:
-        """Where the key is and what it opens."""
+        """Names the color of the key, of its room, and of the door that it opens."""
         key, room = color_word(state.key_color), color_word(state.room_color)
         return fill(self.task, key, room, key)
 
     def init(self, key: Key) -> LockedRoomState:
-        """Goal, doors, key and agent, in MiniGrid's order."""
+        """Sample goal, doors, key and agent, in MiniGrid's order."""
         k_locked, k_goal, k_colors, k_room, k_key, k_agent, k_direction = jax.random.split(key, 7)
         locked = jax.random.randint(k_locked, (), 0, ROOMS)
         grid, _, _ = place(k_goal, jnp.asarray(self._walls()), GOAL, self._inside(locked))
@@ -71,7 +71,7 @@ class LockedRoom(SquareLevel):
         start = begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4))
         return LockedRoomState(**start, key_color=color[locked], room_color=color[with_key])
 
-    # Rooms are numbered from left to right and from top to bottom. The hallway between them is three cells wide.
+    # Rooms are numbered from left to right and from top to bottom. The hallway between the columns is 3 cells wide.
 
     def _walls(self) -> UInt16[np.ndarray, "W H"]:
         grid = empty_room(*self.shape)

@@ -1,4 +1,4 @@
-"""Memory: remember a thing, and go to the one that matches it.
+"""Memory: remember an object, and go to the one that looks the same.
 
 Source: MiniGrid 3.2.0 `envs/memory.py`, step for step.
 """
@@ -21,10 +21,10 @@ from shoal.grid.level import GridState, SquareLevel, begin
 
 @struct
 class MemoryState(GridState):
-    """A hallway that splits at its end, and which side of the split is right."""
+    """A hallway that splits at its end, and the side of the split that is correct."""
 
-    split_x: Int[Array, ""]
-    match_y: Int[Array, ""]  # the row of the right side, next to what matches; the wrong side mirrors it
+    split_x: Int[Array, ""]  # column of the split
+    match_y: Int[Array, ""]  # row of the correct side, next to the matching object; the wrong side mirrors it
 
 
 @env("MiniGrid-MemoryS7-v0", size=7)
@@ -35,19 +35,21 @@ class MemoryState(GridState):
 @env("MiniGrid-MemoryS17Random-v0", size=17, random_length=True)
 @struct
 class Memory(SquareLevel):
-    """Look at the thing in the first room, walk down the hallway, and turn to the side where the same thing lies.
+    """Look at the object in the first room, walk down the hallway, and turn to the side with the same object.
 
-    "pickup" does what "toggle" does, which is nothing here. Start: the agent stands anywhere in the middle row up to
-    the end of the hallway, facing it; with `random_length` that end is anywhere.
-    End: terminated at either side of the split, with success at the right one. Time limit: 5 size^2. The rest: `Level`.
+    The actions "pickup", "drop" and "toggle" have no effect.
+    Start: the agent is in a random cell of the middle row, not beyond the end of the hallway, facing that end; with
+    `random_length` the hallway ends in a random column.
+    Reward: success at the correct side of the split.
+    End: terminated at either side of the split. Time limit: 5 size^2 steps. The rest: see `Level`.
     """
 
     reset_every: ClassVar[int] = 64
     grid_changes: ClassVar[bool] = False
     task: ClassVar[str] = "go to the matching object at the end of the hallway"
 
-    size: int = static(13, help="cells to a side, walls included: odd, at least 7")
-    random_length: bool = static(False, choices=(False, True))
+    size: int = static(13, help="side of the grid in cells, walls included: odd, at least 7")
+    random_length: bool = static(False, choices=(False, True), help="whether the length of the hallway is random")
 
     def __post_init__(self) -> None:
         if self.size < 7 or self.size % 2 == 0:
@@ -55,11 +57,11 @@ class Memory(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Enough to see the maze five times."""
+        """5 size^2 steps."""
         return 5 * self.size**2
 
     def init(self, key: Key) -> MemoryState:
-        """Walls, agent, and the three things, in MiniGrid's order."""
+        """Sample walls, agent and the three objects, in MiniGrid's order."""
         k_end, k_agent, k_first, k_others = jax.random.split(key, 4)
         middle = self.size // 2
         end = jax.random.randint(k_end, (), 4, self.size - 2) if self.random_length else jnp.int32(self.size - 3)
@@ -82,16 +84,16 @@ class Memory(SquareLevel):
     def judge(
         self, before: MemoryState, after: MemoryState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Both sides of the split decide."""
+        """Each side of the split ends the episode; the correct one is a success."""
         del before, action
         is_at_split = after.x == after.split_x
-        is_right = is_at_split & (after.y == after.match_y)
+        is_correct = is_at_split & (after.y == after.match_y)
         is_wrong = is_at_split & (after.y == self.size - 1 - after.match_y)
-        return jnp.where(is_right, self.success(after), 0), is_right | is_wrong
+        return jnp.where(is_correct, self.success(after), 0), is_correct | is_wrong
 
     def _walls(self, end: Int[Array, ""]) -> Bool[Array, "W H"]:
         middle = self.size // 2
-        off = np.abs(np.arange(self.size) - middle)[None, :]  # rows away from the middle one
-        room = rectangle(self.shape, 1, 0, 4, self.size) & (off == 2)
-        hallway = rectangle(self.shape, 4, 0, end - 4, self.size) & (off == 1)
-        return room | hallway | column(self.shape, end) & (off != 0) | column(self.shape, end + 2)
+        distance = np.abs(np.arange(self.size) - middle)[None, :]  # of each row from the middle row
+        room = rectangle(self.shape, 1, 0, 4, self.size) & (distance == 2)
+        hallway = rectangle(self.shape, 4, 0, end - 4, self.size) & (distance == 1)
+        return room | hallway | column(self.shape, end) & (distance != 0) | column(self.shape, end + 2)

@@ -1,4 +1,4 @@
-"""MultiRoom: open door after door to the goal in the last room.
+"""MultiRoom: walk through a chain of rooms to the goal in the last one.
 
 Source: MiniGrid 3.2.0 `envs/multiroom.py`, step for step.
 """
@@ -19,16 +19,16 @@ from shoal.grid.layout import choose, place, rectangle
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.retry import retry
 
-SMALLEST = 4  # cells to a side of the smallest room, walls included
-PROPOSALS = 8  # for a room after the first, before the whole chain is given up
-# How much of a grid rooms of the average size may cover. Measured: at 0.73 no chain is found in 16,384 proposals, at
-# 0.6 there mostly is one; MiniGrid's ids have 0.03 to 0.35.
+SMALLEST = 4  # side of the smallest room in cells, walls included
+PROPOSALS = 8  # proposals for the next room that may fail before the chain is begun anew
+# The largest fraction of the grid that rooms of the average size may cover. Measured: at 0.73 no chain is found in
+# 16,384 proposals, at 0.6 one is found mostly; MiniGrid's ids have 0.03 to 0.35.
 MOST_COVERED = 2 / 3
 RIGHT, DOWN, LEFT, UP = range(4)
 
 
 class Room(NamedTuple):
-    """A rectangle, walls included, and the door through which it is entered."""
+    """A rectangle, walls included, and the door that leads into it from the room before."""
 
     x: Int[Array, "..."]
     y: Int[Array, "..."]
@@ -36,7 +36,7 @@ class Room(NamedTuple):
     height: Int[Array, "..."]
     door_x: Int[Array, "..."]
     door_y: Int[Array, "..."]
-    entry: Int[Array, "..."]  # in which of its walls that door is: RIGHT, DOWN, LEFT or UP
+    entry: Int[Array, "..."]  # the wall of the room with that door: RIGHT, DOWN, LEFT or UP
 
 
 @env("MiniGrid-MultiRoom-N2-S4-v0", min_rooms=2, max_rooms=2, max_room_size=4)
@@ -45,32 +45,33 @@ class Room(NamedTuple):
 @env("MiniGrid-MultiRoom-N6-v0", min_rooms=6, max_rooms=6, max_room_size=10)
 @struct
 class MultiRoom(Level):
-    """Walk through a chain of rooms to the goal in the last one, opening the door into each.
+    """Walk through a chain of rooms to the goal in the last one, and open the doors between them.
 
-    Start: rooms of random sizes; the doors are closed, each of another color than the one before; the agent anywhere
-    in the first room. What is not in a room is empty. `N4-S5-v0` has six rooms in spite of its name, as in MiniGrid.
-    Time limit: 20 max_rooms. Actions, observation, reward and end: see `Level`.
+    Start: the rooms have random sizes and positions. The doors are closed, and each has another color than the one
+    before. The agent is in a random cell of the first room. Cells outside of all rooms are empty. `N4-S5-v0` has six
+    rooms in spite of its name, as in MiniGrid.
+    Time limit: 20 max_rooms steps. Actions, observation, reward and end: see `Level`.
 
-    Difference from MiniGrid: where 16,384 proposals lead to no chain, which happens in crowded grids only, the level is
-    a row of the smallest rooms; MiniGrid would go on looking. Rooms that fit into the grid never or hardly ever are
-    refused.
+    Difference from MiniGrid: MiniGrid samples until it finds a chain of rooms. Here, after 16,384 proposals without
+    success, the level is a row of the smallest rooms; this happens in crowded grids only. Sizes for which a chain is
+    found never or almost never are rejected when the environment is made.
     """
 
     reset_every: ClassVar[int] = 128
     task: ClassVar[str] = "traverse the rooms to get to the goal"
 
-    min_rooms: int = static(6, help="rooms of a level, at least")
-    max_rooms: int = static(6, help="rooms of a level, at most")
-    max_room_size: int = static(10, help="cells to a side of the largest room, walls included: at least 4")
-    width: int = static(25)
-    height: int = static(25)
+    min_rooms: int = static(6, help="smallest number of rooms of a level")
+    max_rooms: int = static(6, help="largest number of rooms of a level")
+    max_room_size: int = static(10, help="side of the largest room in cells, walls included: at least 4")
+    width: int = static(25, help="cells from left to right")
+    height: int = static(25, help="cells from top to bottom")
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_rooms <= self.max_rooms:
-            raise ValueError(f"min_rooms={self.min_rooms}, max_rooms={self.max_rooms} must start at 1 and not fall.")
+            raise ValueError(f"min_rooms={self.min_rooms} must be at least 1, and at most max_rooms={self.max_rooms}.")
         if self.max_room_size < SMALLEST:
             raise ValueError(f"max_room_size={self.max_room_size} is smaller than the smallest room: at least 4.")
-        # Rooms in a row share walls, and none reaches the lowest row of the grid.
+        # Rooms in a row share walls, and no room may reach the lowest row of the grid.
         row = self.max_rooms * (SMALLEST - 1) + 1
         fits_down = self.height > row and self.width >= SMALLEST
         if not (self._fits_across or fits_down):
@@ -93,37 +94,37 @@ class MultiRoom(Level):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Large, so that chains find room."""
+        """(width, height)."""
         return self.width, self.height
 
     @property
     def time_limit(self) -> int:
-        """Short."""
+        """20 max_rooms steps."""
         return 20 * self.max_rooms
 
     def init(self, key: Key) -> GridState:
-        """Rooms, doors, agent and goal, in MiniGrid's order."""
+        """Sample rooms, doors, agent and goal, in MiniGrid's order."""
         k_count, k_rooms, k_color, k_agent, k_direction, k_goal = jax.random.split(key, 6)
         count = jax.random.randint(k_count, (), self.min_rooms, self.max_rooms + 1, jnp.int32)
         rooms = self._chain(k_rooms, count)
-        grid = self._drawn(k_color, rooms, count)
+        grid = self._grid_of(k_color, rooms, count)
         x, y = choose(k_agent, (grid == EMPTY) & self._inside(rooms, 0))
         grid, _, _ = place(k_goal, grid, GOAL, self._inside(rooms, count - 1) & ~cell_mask(self.shape, x, y))
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))
 
     def _chain(self, key: Key, count: Int[Array, ""]) -> Room:
-        """The first `count` of the rooms given back lead from one to the next.
+        """Sample a chain of rooms [max_rooms], of which the first `count` are used.
 
-        Each room is proposed at a random place along a random wall of the last one. After eight proposals that do not
-        fit, or a first room that does not, the chain begins anew. When that takes too long, the rooms stand in a row.
+        Each room is proposed at a random position along a random wall of the room before. If eight proposals in a row
+        do not fit, or the first room does not, the chain begins anew. If that takes too long, the rooms form a row.
         """
 
         def draw(key):
             return jax.random.uniform(key, (5,))
 
-        def propose(lots, chain):
+        def propose(noise, chain):
             count, rooms, placed, failures = chain
-            room = self._proposal(lots, _last(rooms, placed), placed == 0)
+            room = self._proposal(noise, _last(rooms, placed), placed == 0)
             fits = self._is_inside_grid(room) & ~_overlaps(Room(*rooms), room, placed)
             is_next = np.arange(self.max_rooms, dtype=np.int32) == placed
             rooms = jnp.where((fits & is_next)[None], jnp.stack(room)[:, None], rooms)
@@ -136,7 +137,7 @@ class MultiRoom(Level):
             count, _, placed, _ = chain
             return placed == count
 
-        # One array of all fields: XLA would work a room out again for each of several.
+        # All fields are in one array: with one array for each, XLA would compute a room again for each of them.
         rooms = jnp.zeros((len(Room._fields), self.max_rooms), jnp.int32)
         zero = jnp.int32(0)
         in_a_row = (count, jnp.stack(self._row()), count, zero)
@@ -144,7 +145,7 @@ class MultiRoom(Level):
         return Room(*rooms)
 
     def _row(self) -> Room:
-        """The smallest rooms one after another, from the corner to the right or else down."""
+        """The smallest rooms in a row, from the upper left corner to the right, or down if they do not fit."""
         along = jnp.arange(self.max_rooms, dtype=jnp.int32) * (SMALLEST - 1)
         size, zero, one = (jnp.full_like(along, number) for number in (SMALLEST, 0, 1))
         if self._fits_across:
@@ -155,54 +156,57 @@ class MultiRoom(Level):
     def _fits_across(self) -> bool:
         return self.width > self.max_rooms * (SMALLEST - 1) and self.height > SMALLEST
 
-    def _proposal(self, lots: Float[Array, "5"], last: Room, is_first: Bool[Array, ""]) -> Room:
-        """A room behind a door in one of the three walls of the last room without a door; the first room anywhere."""
-        size = SMALLEST + _below(lots[:2], jnp.int32(self.max_room_size - SMALLEST + 1))
+    def _proposal(self, noise: Float[Array, "5"], last: Room, is_first: Bool[Array, ""]) -> Room:
+        """A room behind a new door in a random wall of the last room, except the wall of its entry.
+
+        The first room is at a random position.
+        """
+        size = SMALLEST + _below(noise[:2], jnp.int32(self.max_room_size - SMALLEST + 1))
         width, height = size[0], size[1]
-        wall = _below(lots[2], jnp.int32(3))
+        wall = _below(noise[2], jnp.int32(3))
         wall = wall + (wall >= last.entry).astype(jnp.int32)
-        along_x, along_y = 1 + _below(lots[3], last.width - 2), 1 + _below(lots[3], last.height - 2)
+        along_x, along_y = 1 + _below(noise[3], last.width - 2), 1 + _below(noise[3], last.height - 2)
         is_side = (wall == RIGHT) | (wall == LEFT)
         door_x = last.x + jnp.where(is_side, jnp.where(wall == RIGHT, last.width - 1, 0), along_x)
         door_y = last.y + jnp.where(is_side, along_y, jnp.where(wall == DOWN, last.height - 1, 0))
-        # The room lies beyond the door, which is anywhere in its near wall but the corners.
-        back_x, back_y = 1 + _below(lots[4], width - 2), 1 + _below(lots[4], height - 2)
+        # The new room is behind the door, at a random position of the room's wall, corners excluded.
+        back_x, back_y = 1 + _below(noise[4], width - 2), 1 + _below(noise[4], height - 2)
         x = door_x - jnp.where(is_side, jnp.where(wall == LEFT, width - 1, 0), back_x)
         y = door_y - jnp.where(is_side, back_y, jnp.where(wall == UP, height - 1, 0))
-        # MiniGrid draws the first row, too, from the width.
-        free_x, free_y = _below(lots[3], jnp.int32(self.width - 2)), _below(lots[4], jnp.int32(self.width - 2))
+        # MiniGrid samples the row of the first room from the width, too.
+        free_x, free_y = _below(noise[3], jnp.int32(self.width - 2)), _below(noise[4], jnp.int32(self.width - 2))
         behind = Room(x, y, width, height, door_x, door_y, (wall + 2) % 4)
         first = Room(free_x, free_y, width, height, free_x, free_y, jnp.int32(LEFT))
         return jax.tree.map(lambda a, b: jnp.where(is_first, a, b), first, behind)
 
     def _is_inside_grid(self, room: Room) -> Bool[Array, ""]:
-        # It may touch the right edge of the grid, but not the lower one.
+        # A room may touch the right edge of the grid, but not the lower edge.
         across = (room.x >= 0) & (room.x + room.width <= self.width)
         return across & (room.y >= 0) & (room.y + room.height < self.height)
 
-    def _drawn(self, key: Key, rooms: Room, count: Int[Array, ""]) -> UInt16[Array, "W H"]:
-        """Walls and doors, room after room."""
+    def _grid_of(self, key: Key, rooms: Room, count: Int[Array, ""]) -> UInt16[Array, "W H"]:
+        """The grid with the walls and doors of the first `count` rooms."""
         k_first, k_others = jax.random.split(key)
         first = jax.random.randint(k_first, (), 0, len(COLORS))
         others = jax.random.randint(k_others, (self.max_rooms,), 1, len(COLORS))
         doors = jnp.asarray(with_color(cell("door", state="closed"), (first + jnp.cumsum(others)) % len(COLORS)))
 
-        def draw(i, grid):
+        def add_room(i, grid):
             room = jax.tree.map(lambda field: field[i], rooms)
             outline = rectangle(self.shape, room.x, room.y, room.width, room.height) & ~self._inside(rooms, i)
             grid = jnp.where(outline, WALL, grid)
             return jnp.where(cell_mask(self.shape, room.door_x, room.door_y) & (i > 0), doors[i], grid)
 
-        return jax.lax.fori_loop(0, count, draw, jnp.full(self.shape, EMPTY, jnp.uint16))
+        return jax.lax.fori_loop(0, count, add_room, jnp.full(self.shape, EMPTY, jnp.uint16))
 
     def _inside(self, rooms: Room, number: Int[Array, ""] | int) -> Bool[Array, "W H"]:
         room = jax.tree.map(lambda field: field[number], rooms)
         return rectangle(self.shape, room.x + 1, room.y + 1, room.width - 2, room.height - 2)
 
 
-def _below(lot: Float[Array, "*n"], count: Int[Array, ""]) -> Int[Array, "*n"]:
-    """A number below `count` from a lot in [0, 1)."""
-    return (lot * count.astype(jnp.float32)).astype(jnp.int32)
+def _below(uniform: Float[Array, "*n"], count: Int[Array, ""]) -> Int[Array, "*n"]:
+    """An integer from 0 to `count` - 1, from a number in [0, 1)."""
+    return (uniform * count.astype(jnp.float32)).astype(jnp.int32)
 
 
 def _last(rooms: Int[Array, "fields N"], placed: Int[Array, ""]) -> Room:
@@ -212,9 +216,9 @@ def _last(rooms: Int[Array, "fields N"], placed: Int[Array, ""]) -> Room:
 
 
 def _overlaps(rooms: Room, new: Room, placed: Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether a room meets one of those placed, but for the last, behind whose wall it lies.
+    """Whether the new room overlaps one of the placed rooms, except the last one, with which it shares a wall.
 
-    As in MiniGrid, it may touch a room on its left or above, and keeps a cell away from one on its right or below.
+    As in MiniGrid, it may touch a room on its left or above, but not one on its right or below.
     """
     apart = (new.x + new.width < rooms.x) | (rooms.x + rooms.width <= new.x)
     apart = apart | (new.y + new.height < rooms.y) | (rooms.y + rooms.height <= new.y)

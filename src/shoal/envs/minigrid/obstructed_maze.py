@@ -1,4 +1,4 @@
-"""ObstructedMaze: locked doors, keys hidden in boxes, balls in front of the doors, and a blue ball behind it all.
+"""ObstructedMaze: find the blue ball behind locked doors, with keys hidden in boxes and balls in front of doors.
 
 Source: MiniGrid 3.2.0 `envs/obstructedmaze.py` and `envs/obstructedmaze_v1.py`, step for step.
 """
@@ -23,32 +23,32 @@ from shoal.grid.rooms import RIGHT, Index, Plan, Rooms, closed_doors
 BLUE_BALL, OBSTACLE, GREY_BOX = cell("ball", "blue"), cell("ball", "green"), cell("box", "grey")
 LOCKED_DOOR = cell("door", state="locked")
 MIDDLE = (1, 1)
-# The rooms to the right of the middle, below, to the left and above; and which corners become reachable with each.
+# The side rooms: to the right of the middle, below, to the left, above. Side i leads to corner i, among others.
 SIDES = ((2, 1), (1, 2), (0, 1), (1, 0))
 CORNERS = ((2, 0), (2, 2), (0, 2), (0, 0))
 
 
 @struct
 class Obstructed(PickUp):
-    """What the mazes share: how doors are locked and keys hidden, and the blue ball to pick up."""
+    """Base class of the mazes: locks doors, hides keys, and sets the blue ball as target."""
 
     reset_every: ClassVar[int] = 128
 
-    key_in_box: bool = static(True, choices=(False, True))
-    blocked: bool = static(True, choices=(False, True))
+    key_in_box: bool = static(True, choices=(False, True), help="whether keys are hidden in boxes")
+    blocked: bool = static(True, choices=(False, True), help="whether a ball is in front of each locked door")
 
     def lock(self, plan: Plan, room: tuple[Index, Index], side: Index, color: Int[Array, ""]) -> Plan:
-        """A locked door, with a ball in front of it where doors are blocked."""
+        """Add a locked door, with `blocked` with a ball in front of it."""
         plan = plan.with_door(room, side, with_color(LOCKED_DOOR, color))
         return plan.with_obstacle(room, side, OBSTACLE) if self.blocked else plan
 
     def hide(self, key: Key, plan: Plan, room: tuple[Index, Index], color: Int[Array, ""]) -> Plan:
-        """The key of a locked door, in a box where keys are hidden. `key` is consumed."""
+        """Add the key of a locked door to a room, with `key_in_box` inside a box. `key` is consumed."""
         door_key = with_color(KEY, color)
         return plan.with_thing(key, room, with_content(GREY_BOX, door_key) if self.key_in_box else door_key)
 
     def start(self, plan: Plan) -> PickUpState:
-        """The first state of a level."""
+        """The first state of the level."""
         return PickUpState(**begin(plan.grid, plan.x, plan.y, plan.direction), target=jnp.asarray(BLUE_BALL))
 
 
@@ -57,26 +57,28 @@ class Obstructed(PickUp):
 @env("MiniGrid-ObstructedMaze-1Dlhb-v0")
 @struct
 class ObstructedMaze1D(Obstructed):
-    """Pick up the blue ball in the other of two rooms, behind a locked door.
+    """Pick up the blue ball in the right one of two rooms, behind a locked door.
 
-    Start: agent and key are in the left room, the key in a box with `key_in_box`; with `blocked` a ball lies before
-    the door. Time limit: 288. Terminated with the blue ball in the hand. Actions, observation and reward: see `Level`.
+    Start: agent and key are in the left room; with `key_in_box` the key is in a box, with `blocked` a ball is in front
+    of the door.
+    End: terminated when the agent picks up the blue ball. Time limit: 288 steps. Actions, observation and reward: see
+    `Level`.
     """
 
     rooms: ClassVar[Rooms] = Rooms(columns=2, rows=1, size=6)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Two rooms side by side."""
+        """Width and height of two rooms side by side."""
         return self.rooms.shape
 
     @property
     def time_limit(self) -> int:
-        """For two rooms."""
+        """288 steps: four times the cells of two rooms."""
         return 4 * 2 * self.rooms.size**2
 
     def init(self, key: Key) -> PickUpState:
-        """Door, its ball, its key, the blue ball and the agent, in MiniGrid's order."""
+        """Sample the door, the ball in front of it, its key, the blue ball and the agent, in MiniGrid's order."""
         k_plan, k_color, k_key, k_ball, k_agent = jax.random.split(key, 5)
         color = random_color(k_color)
         plan = self.lock(self.rooms.plan(k_plan), (0, 0), RIGHT, color)
@@ -103,18 +105,22 @@ _TWO_QUARTERS: dict[str, Any] = {"num_quarters": 2, "num_rooms_visited": 11, "ag
 class ObstructedMaze(Obstructed):
     """Pick up the blue ball in one of the corners of a 3x3 maze.
 
-    The middle leads to `num_quarters` side rooms; each has two locked doors, to the corners beside it, and their keys.
-    In version 0 the ball before the second door may replace the key of the first, which makes some levels impossible;
-    in version 1 (`keys_last`) keys come after both balls. Time limit: 144 num_rooms_visited. Terminated with the blue
-    ball in the hand. Actions, observation and reward: see `Level`.
+    Start: the middle room leads to `num_quarters` side rooms. Each side room has two locked doors, to the corners next
+    to it, and the keys of these doors. The agent is in `agent_room`. In version 0 the ball in front of the second door
+    may replace the key of the first, so some levels have no solution; in version 1 (`keys_last`) keys are placed after
+    both balls.
+    End: terminated when the agent picks up the blue ball. Time limit: 144 num_rooms_visited steps. Actions,
+    observation and reward: see `Level`.
     """
 
     rooms: ClassVar[Rooms] = Rooms(columns=3, rows=3, size=6)
 
     agent_room: tuple[int, int] = static(MIDDLE, help="column and row of the room in which the agent starts")
-    num_quarters: int = static(4, help="how many side rooms and corners are in use: 1 to 4")
-    num_rooms_visited: int = static(25, help="how many visits of rooms the time limit allows for")
-    keys_last: bool = static(False, choices=(False, True))
+    num_quarters: int = static(4, help="number of side rooms in use: 1 to 4")
+    num_rooms_visited: int = static(25, help="number of visits of rooms that the time limit allows")
+    keys_last: bool = static(
+        False, choices=(False, True), help="whether keys are placed after all balls (version 1 of MiniGrid's ids)"
+    )
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_quarters <= len(SIDES):
@@ -130,16 +136,16 @@ class ObstructedMaze(Obstructed):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Nine rooms."""
+        """Width and height of nine rooms."""
         return self.rooms.shape
 
     @property
     def time_limit(self) -> int:
-        """Four times the cells of every room to visit."""
+        """144 num_rooms_visited steps: four times the cells of these rooms."""
         return 4 * self.num_rooms_visited * self.rooms.size**2
 
     def init(self, key: Key) -> PickUpState:
-        """Quarter by quarter, then the blue ball and the agent, in MiniGrid's order."""
+        """Add one side room after another, then the blue ball and the agent, in MiniGrid's order."""
         k_plan, k_colors, k_quarters, k_corner, k_ball, k_agent = jax.random.split(key, 6)
         colors = jax.random.permutation(k_colors, np.arange(len(COLORS), dtype=np.int32))
 
@@ -152,19 +158,19 @@ class ObstructedMaze(Obstructed):
         return self.start(plan.with_agent(k_agent, self.agent_room))
 
     def with_quarter(self, key: Key, plan: Plan, number: Index, colors: Int[Array, "6"]) -> Plan:
-        """A side room: its door to the middle, its two locked doors, and their keys. `key` is consumed."""
+        """Add a side room: its door to the middle, its two locked doors, and their keys. `key` is consumed."""
         dx, dy = heading(jnp.asarray(number))
         room = (MIDDLE[0] + dx, MIDDLE[1] + dy)
         plan = plan.with_door(MIDDLE, number, closed_doors(colors[number]))
         sides = ((number + 3) % 4, (number + 1) % 4)
-        paints = (colors[(number + 5) % 6], colors[(number + 1) % 6])
+        door_colors = (colors[(number + 5) % 6], colors[(number + 1) % 6])
         keys = jax.random.split(key)
         if self.keys_last:
-            for side, color in zip(sides, paints, strict=True):
+            for side, color in zip(sides, door_colors, strict=True):
                 plan = self.lock(plan, room, side, color)
-            for i, color in enumerate(paints):
+            for i, color in enumerate(door_colors):
                 plan = self.hide(keys[i], plan, room, color)
         else:
-            for i, (side, color) in enumerate(zip(sides, paints, strict=True)):
+            for i, (side, color) in enumerate(zip(sides, door_colors, strict=True)):
                 plan = self.hide(keys[i], self.lock(plan, room, side, color), room, color)
         return plan

@@ -1,4 +1,4 @@
-"""The task that several worlds share: pick up one particular thing."""
+"""The task of several levels: pick up one particular object."""
 
 from typing import ClassVar
 
@@ -14,14 +14,14 @@ from shoal.grid.words import color_word, fill, object_word
 
 @struct
 class PickUpState(GridState):
-    """What to pick up, as a cell."""
+    """A grid, and the object to pick up."""
 
-    target: UInt16[Array, ""]
+    target: UInt16[Array, ""]  # the object to pick up, as a cell
 
 
 @struct
 class PickUp(Level):
-    """A level that is solved by picking up its target. A generator must not make a second thing like it."""
+    """A level whose task is to pick up the target. No other object may have the target's kind and color."""
 
     task: ClassVar[str] = "pick up the {} {}"
 
@@ -33,7 +33,7 @@ class PickUp(Level):
     def judge(
         self, before: PickUpState, after: PickUpState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Ends with the target in the hand."""
+        """Success, and the end, when the agent picks up the target."""
         del before
         has_it = (action == PICKUP) & (after.carrying == after.target)
         return jnp.where(has_it, self.success(after), 0), has_it

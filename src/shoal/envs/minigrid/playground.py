@@ -1,4 +1,4 @@
-"""Playground: nine rooms full of things, and nothing to achieve.
+"""Playground: nine rooms with objects, and no task.
 
 Source: MiniGrid 3.2.0 `envs/playground.py`, step for step.
 """
@@ -27,23 +27,25 @@ THINGS = 12
 class Playground(Level):
     """Nine rooms with a closed door in every wall between them, and twelve keys, balls and boxes of random colors.
 
-    Start: anywhere. Time limit: 100; no reward and no other end. Actions and observation: see `Level`.
+    Start: objects and agent are in random cells.
+    Reward: always 0.
+    End: truncated after 100 steps; never terminated. Actions and observation: see `Level`.
     """
 
     reset_every: ClassVar[int] = 100
 
     @property
     def shape(self) -> tuple[int, int]:
-        """All rooms."""
+        """Width and height of all rooms together."""
         return ROOMS.shape
 
     @property
     def time_limit(self) -> int:
-        """A short visit."""
+        """100 steps."""
         return 100
 
     def init(self, key: Key) -> GridState:
-        """Doors, agent and things, in MiniGrid's order."""
+        """Sample doors, agent and objects, in MiniGrid's order."""
         k_plan, k_doors, k_agent, k_direction, k_things = jax.random.split(key, 5)
         # MiniGrid never puts a door into the last cell of a wall.
         plan = ROOMS.plan(k_plan, last=ROOMS.size - 3)
@@ -52,9 +54,9 @@ class Playground(Level):
         elsewhere = ~cell_mask(self.shape, x, y)
 
         def with_thing(i: Int[Array, ""] | int, grid: UInt16[Array, "W H"]) -> UInt16[Array, "W H"]:
-            k_kind, k_color, k_place = jax.random.split(jax.random.fold_in(k_things, i), 3)
+            k_kind, k_color, k_position = jax.random.split(jax.random.fold_in(k_things, i), 3)
             kind = KEY + jax.random.randint(k_kind, (), 0, 3).astype(jnp.uint16)  # key, ball, box
-            return place(k_place, grid, with_color(kind, random_color(k_color)), elsewhere)[0]
+            return place(k_position, grid, with_color(kind, random_color(k_color)), elsewhere)[0]
 
         grid = jax.lax.fori_loop(0, THINGS, with_thing, plan.grid)
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))

@@ -1,4 +1,4 @@
-"""PutNear: carry one thing to another.
+"""PutNear: pick up one object and put it near another one.
 
 Source: MiniGrid 3.2.0 `envs/putnear.py`, step for step.
 """
@@ -23,11 +23,11 @@ from shoal.grid.words import fill, look_words
 
 @struct
 class PutNearState(GridState):
-    """A room, what to move in it, and what to put that near to."""
+    """A room, the object to move, and the object to put it near to."""
 
-    moved: UInt16[Array, ""]
-    target: UInt16[Array, ""]
-    target_x: Int[Array, ""]  # where the target was at the start, whatever became of it
+    moved: UInt16[Array, ""]  # the object to move, as a cell
+    target: UInt16[Array, ""]  # the object to put it near to, as a cell
+    target_x: Int[Array, ""]  # position of the target at the start, which does not change when the target is moved
     target_y: Int[Array, ""]
 
 
@@ -35,22 +35,23 @@ class PutNearState(GridState):
 @env("MiniGrid-PutNear-8x8-N3-v0", size=8, num_objects=3)
 @struct
 class PutNear(SquareLevel):
-    """Among keys, balls and boxes, no two alike, pick up the one that the mission names and drop it near another.
+    """Among different keys, balls and boxes, pick up the one that the mission names and drop it near another one.
 
-    Near is one of the eight cells around the place where the other lay at the start. Start: everything anywhere, with
-    no two things near each other. End: terminated by picking up a wrong thing and by dropping any.
-    Time limit: 5 size, not 5 size^2. The rest: see `Level`.
+    Start: objects and agent are in random cells; no two objects are near each other.
+    Reward: success if the object is dropped in one of the eight cells around the other object's position at the start.
+    End: terminated when the agent picks up a wrong object, or drops (or tries to drop) an object. Time limit: 5 size
+    steps, not 5 size^2. The rest: see `Level`.
     """
 
     reset_every: ClassVar[int] = 16
     task: ClassVar[str] = "put the {} {} near the {} {}"
 
-    see_through_walls: bool = static(True, choices=(False, True), help="whether walls hide nothing from the agent")
-    size: int = static(6, help="cells to a side, walls included: at least 6")
-    num_objects: int = static(2, help="keys, balls and boxes")
+    see_through_walls: bool = static(True, choices=(False, True), help="whether the agent sees the cells behind walls")
+    size: int = static(6, help="side of the grid in cells, walls included: at least 6")
+    num_objects: int = static(2, help="number of keys, balls and boxes")
 
     def __post_init__(self) -> None:
-        # A thing keeps others from at most one of the cells that lie three apart, so each finds one that is left.
+        # An object excludes at most one of the cells whose columns and rows are three apart, so one is left for each.
         most = min(MOST_THINGS, math.ceil((self.size - 2) / 3) ** 2)
         if most < 2:
             raise ValueError(f"size={self.size} may leave no place for two things apart from each other: at least 6.")
@@ -62,14 +63,14 @@ class PutNear(SquareLevel):
 
     @property
     def time_limit(self) -> int:
-        """Short."""
+        """5 size steps."""
         return 5 * self.size
 
     def init(self, key: Key) -> PutNearState:
-        """Things apart from each other, agent, and two of the things, in MiniGrid's order."""
-        k_things, k_place, k_agent, k_direction, k_moved, k_target = jax.random.split(key, 6)
+        """Sample the objects, the agent, and which two objects the mission names, in MiniGrid's order."""
+        k_things, k_positions, k_agent, k_direction, k_moved, k_target = jax.random.split(key, 6)
         things = different_things(k_things, self.num_objects)
-        grid, thing_x, thing_y = place_each(k_place, jnp.asarray(empty_room(*self.shape)), things, apart=1)
+        grid, thing_x, thing_y = place_each(k_positions, jnp.asarray(empty_room(*self.shape)), things, apart=1)
         x, y = choose(k_agent, grid == EMPTY)
         moved = jax.random.randint(k_moved, (), 0, self.num_objects)
         target = (moved + jax.random.randint(k_target, (), 1, self.num_objects)) % self.num_objects
@@ -84,7 +85,7 @@ class PutNear(SquareLevel):
     def judge(
         self, before: PutNearState, after: PutNearState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """A wrong thing in the hand ends it; trying to drop something ends it, well if that lands near the target."""
+        """Carrying a wrong object ends the episode; so does a drop, with success if the object is near the target."""
         is_wrong = (after.carrying != EMPTY) & (after.carrying != after.moved)
         drops = (action == DROP) & (before.carrying != EMPTY)
         x, y = in_front(after)
@@ -93,5 +94,5 @@ class PutNear(SquareLevel):
         return jnp.where(succeeds, self.success(after), 0), is_wrong | drops
 
     def mission(self, state: PutNearState) -> UInt8[Array, "L"]:
-        """Put one thing near another."""
+        """Names the color and kind of both objects."""
         return fill(self.task, *look_words(state.moved), *look_words(state.target))

@@ -24,15 +24,15 @@ from shoal.grid.level import GridState, Level, begin
 class RedBlueDoors(Level):
     """In the room in the middle, open the red door in the left wall, then the blue door in the right wall.
 
-    Start: both doors closed, each in a random row; the agent anywhere in the room.
-    Reward: success when the blue door is open and the red one was open before the step.
-    End: terminated when the blue door is open. Time limit: 20 size^2. The rest: see `Level`.
+    Start: both doors are closed, each in a random row; the agent is in a random cell of the room.
+    Reward: success if the blue door is open and the red one was open before the step.
+    End: terminated when the blue door is open. Time limit: 20 size^2 steps. The rest: see `Level`.
     """
 
     reset_every: ClassVar[int] = 64
     task: ClassVar[str] = "open the red door then the blue door"
 
-    size: int = static(8, help="cells to a side of the room in the middle, walls included: at least 4")
+    size: int = static(8, help="side of the room in the middle in cells, walls included: at least 4")
 
     def __post_init__(self) -> None:
         if self.size < 4:
@@ -40,16 +40,16 @@ class RedBlueDoors(Level):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The room, and half a room on either side."""
+        """(2 size, size): the room, and half a room on each side."""
         return 2 * self.size, self.size
 
     @property
     def time_limit(self) -> int:
-        """Long, for two doors are hard to come by."""
+        """20 size^2 steps."""
         return 20 * self.size**2
 
     def init(self, key: Key) -> GridState:
-        """Agent and doors, in MiniGrid's order."""
+        """Sample agent and doors, in MiniGrid's order."""
         k_agent, k_direction, k_doors = jax.random.split(key, 3)
         left, right = self._door_columns
         dx, y = jax.random.randint(k_agent, (2,), 1, self.size - 1)
@@ -62,7 +62,7 @@ class RedBlueDoors(Level):
     def judge(
         self, before: GridState, after: GridState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """The blue door decides when it is open; so does the red one when the blue one has just been shut."""
+        """An open blue door ends the episode; so does an open red door if the blue one was closed in this step."""
         del action
         red_was, blue_was = self._are_open(before)
         red_is, blue_is = self._are_open(after)

@@ -1,4 +1,4 @@
-"""Where the agent starts in the open rooms: in a cell that can be chosen, or anywhere."""
+"""The agent's start in the levels with one room: in a cell that the user chooses, or in a random one."""
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,14 @@ CORNER, RIGHT = (1, 1), 0
 
 
 def check_start(room: UInt16[np.ndarray, "W H"], position: tuple[int, int], direction: int, is_random: bool) -> None:
-    """Raise ValueError for a start that is no empty cell of the room, and for one that would not be looked at."""
+    """Raise ValueError if the start is not an empty cell of the room, or if it would have no effect."""
     if is_random and (tuple(position), direction) != (CORNER, RIGHT):
-        raise ValueError("random_start=True draws the start: leave agent_start_pos and agent_start_dir out.")
-    inside = len(position) == 2 and all(0 <= at < size for at, size in zip(position, room.shape, strict=True))
+        raise ValueError("random_start=True samples the start: leave agent_start_pos and agent_start_dir out.")
+    inside = len(position) == 2 and all(0 <= index < size for index, size in zip(position, room.shape, strict=True))
     if not inside or room[tuple(position)] != EMPTY:
         width, height = room.shape
         raise ValueError(
-            f"agent_start_pos={position} is no empty cell of the room: columns 1 to {width - 2}, rows 1 to "
+            f"agent_start_pos={position} is not an empty cell of the room: columns 1 to {width - 2}, rows 1 to "
             f"{height - 2}, neither goal nor lava."
         )
     if direction not in range(4):
@@ -28,8 +28,8 @@ def check_start(room: UInt16[np.ndarray, "W H"], position: tuple[int, int], dire
 
 
 def random_pose(
-    k_place: Key, k_direction: Key, room: UInt16[np.ndarray, "W H"]
+    k_position: Key, k_direction: Key, room: UInt16[np.ndarray, "W H"]
 ) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
-    """Any empty cell (x, y), and any direction. Both keys are consumed."""
-    x, y = choose(k_place, jnp.asarray(room == EMPTY))
+    """Sample an empty cell and a direction: (x, y, direction). Both keys are consumed."""
+    x, y = choose(k_position, jnp.asarray(room == EMPTY))
     return x, y, jax.random.randint(k_direction, (), 0, 4)

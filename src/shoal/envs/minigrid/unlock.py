@@ -24,10 +24,11 @@ ROOMS = Rooms(columns=2, rows=1, size=6)
 @env("MiniGrid-Unlock-v0")
 @struct
 class Unlock(Level):
-    """Open the locked door between two rooms; its key lies in the agent's room.
+    """Open the locked door between two rooms; its key is in the agent's room.
 
-    Start: the agent is in the left room, facing nothing or a wall. Time limit: 288. Terminated when the door opens:
-    that is the success. Actions, observation and reward: see `Level`.
+    Start: the agent is in the left room, facing an empty cell or a wall.
+    Reward: success when the door opens.
+    End: terminated when the door opens. Time limit: 288 steps. Actions, observation and reward: see `Level`.
     """
 
     reset_every: ClassVar[int] = 128
@@ -35,16 +36,16 @@ class Unlock(Level):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Two rooms side by side."""
+        """Width and height of two rooms side by side."""
         return ROOMS.shape
 
     @property
     def time_limit(self) -> int:
-        """Eight times the cells of a room."""
+        """288 steps: eight times the cells of a room."""
         return 8 * ROOMS.size**2
 
     def init(self, key: Key) -> GridState:
-        """Door, key and agent, in MiniGrid's order."""
+        """Sample door, key and agent, in MiniGrid's order."""
         k_plan, k_color, k_key, k_agent = jax.random.split(key, 4)
         color = random_color(k_color)
         plan = ROOMS.plan(k_plan).with_door((0, 0), RIGHT, with_color(cell("door", state="locked"), color))
@@ -54,7 +55,7 @@ class Unlock(Level):
     def judge(
         self, before: GridState, after: GridState, action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Ends when the only door has been opened."""
+        """Success, and the end, when the agent has opened the door."""
         del before
         front = cell_at(after.grid, *in_front(after), WALL)
         opened = (action == TOGGLE) & is_a(front, "door") & ~is_shut(front)

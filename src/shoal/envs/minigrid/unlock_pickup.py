@@ -23,29 +23,29 @@ from shoal.grid.rooms import RIGHT
 @env("MiniGrid-BlockedUnlockPickup-v0", blocked=True)
 @struct
 class UnlockPickup(PickUp):
-    """Unlock the door with the key of its color and pick up the box in the other room, which needs an empty hand.
+    """Unlock the door with the key of its color and pick up the box in the other room, after dropping the key.
 
-    Start: agent and key are in the left room; with `blocked` a ball lies in front of the door. Time limit: 288, with
-    `blocked` 576. Terminated with the box in the hand; toggling the box destroys it, and nothing can succeed any more.
-    Actions, observation and reward: see `Level`.
+    Start: agent and key are in the left room; with `blocked` a ball is in front of the door.
+    End: terminated when the agent picks up the box. Toggling the box destroys it; success is then impossible. Time
+    limit: 288 steps, with `blocked` 576. Actions, observation and reward: see `Level`.
     """
 
     reset_every: ClassVar[int] = 128
 
-    blocked: bool = static(False, choices=(False, True))
+    blocked: bool = static(False, choices=(False, True), help="whether a ball is in front of the door")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Two rooms side by side."""
+        """Width and height of two rooms side by side."""
         return ROOMS.shape
 
     @property
     def time_limit(self) -> int:
-        """Eight times the cells of a room, or sixteen."""
+        """288 steps, or 576 with `blocked`."""
         return (16 if self.blocked else 8) * ROOMS.size**2
 
     def init(self, key: Key) -> PickUpState:
-        """Box, door, ball, key and agent, in MiniGrid's order."""
+        """Sample box, door, ball, key and agent, in MiniGrid's order."""
         k_plan, k_colors, k_box, k_key, k_agent = jax.random.split(key, 5)
         box_color, door_color, ball_color = random_color(k_colors, (3,))
         box = jnp.asarray(with_color(BOX, box_color))

@@ -21,7 +21,7 @@ class RGBImgPartialObs(PartWrapper):
     Source: MiniGrid 3.2.0, `RGBImgPartialObsWrapper`.
     """
 
-    tile_size: int = static(8, help="pixels to a side of a cell")
+    tile_size: int = static(8, help="side of a cell, in pixels")
 
     def __post_init__(self) -> None:
         check_tile_size(self.tile_size)

@@ -20,7 +20,7 @@ class ViewSize(PartWrapper):
     Source: MiniGrid 3.2.0, `ViewSizeWrapper`.
     """
 
-    view_size: int = static(7, help="cells to a side of what the agent sees: odd, from 3 to 31")
+    view_size: int = static(7, help="side of the agent's view in cells: odd, from 3 to 31")
 
     def __post_init__(self) -> None:
         check_view_size(self.view_size)
