@@ -188,7 +188,9 @@ def test_subclasses_keep_the_checks_above_them():
 
 
 def test_an_attribute_may_not_hide_an_inherited_field():
-    with pytest.raises(TypeError, match="Wide.width stands in the place of a field of Settings.*`width: int = ...`"):
+    with pytest.raises(
+        TypeError, match="Wide.width has no type, so it does not replace the field .*`width: int = ...`"
+    ):
 
         @struct
         class Wide(Settings):

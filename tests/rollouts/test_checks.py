@@ -288,7 +288,7 @@ class ValueOfTheWholeState(Bandit):
         ),
         (NoMetrics, r"update must give Metrics\(episodes, losses\) with EpisodeStats for episodes"),
         (LossOfEachAction, r"update gives q_value with shape \(2,\): average it"),
-        (BranchOnNumber, "update asks for the value of a traced number.*Use jnp.where"),
+        (BranchOnNumber, "update needs the value of a traced number.*Use jnp.where"),
         (SameKeyTwice, "update uses a key twice: split it first"),
         (FloatAction, "act disagrees with action_space when greedy=True: the action is float32"),
         (GrowingCarry, "act gives carry .*, but initial_carry None"),

@@ -1,1 +1,1 @@
-"""Foundations: values, spaces, keys, the environment and agent contracts, the registry."""
+"""What all packages use: structs, spaces, random keys, the base classes of environments and agents, the registry."""

@@ -1,6 +1,7 @@
-"""The agent contract: a value whose `hyper` fields are traced and whose `static` fields shape the program.
+"""The base class of agents. An agent is a value: its `hyper` fields are traced, its `static` fields shape the program.
 
-One member is written, the runner vmaps: over members (settings x seeds) inside, scanning over updates outside.
+An agent's hooks are written for one member. The training program batches them over the members of a population with
+`jax.vmap`, and repeats `update` in a loop.
 """
 
 import abc
@@ -15,85 +16,93 @@ from jaxtyping import Array, Float, Int
 from shoal.core.env import Env, Key, Observation
 from shoal.core.struct import Number, Struct, hyper_fields, is_concrete, static_fields, struct
 
-# A struct with `age: Int[Array, ""]`, the updates done since this member began, and `key: Key`, which every random
-# number that it draws from now on derives from.
+# A struct with `age: Int[Array, ""]`, the number of updates since this member began, and `key: Key`, the random key
+# from which all its later random numbers derive.
 AgentState = Any
 
 
 class Buffer(Struct):
-    """A base for parts of a state that are too large to copy, such as a replay.
+    """The base class of parts of an agent state that are too large to copy, such as a replay buffer.
 
-    An update that the runner undoes keeps the new one: to choose between old and new would copy both.
+    When an update is undone because its result is not finite, a buffer keeps its new content: selecting the old one
+    would copy both.
     """
 
 
 @struct
 class Metrics(Struct):
-    """What one update reports: of fixed size, already reduced."""
+    """The metrics of one update, of a fixed size: sums over episodes and averages of losses, never trajectories."""
 
     episodes: Any  # sums over the episodes that ended (`rollouts.episodes.EpisodeStats`)
     losses: dict[str, Float[Array, ""]]  # averages over the update
-    weight: Any = 1.0  # of these averages in one over many updates: the gradient steps that were made, where they vary
+    weight: Any = 1.0  # weight of `losses` in an average over updates: the number of gradient steps, where it varies
 
 
 Bound = TypeVar("Bound")
 
 
 class Actor(Struct, abc.ABC):
-    """What an evaluation or a rollout needs of a policy: a learner has it, and so has pure chance."""
+    """The base class of all that choose actions: agents, random actions, functions. Evaluations and rollouts use it."""
 
     def initial_carry(self) -> Any:
-        """The policy's memory at the start of an episode; None for policies without one."""
+        """Return the recurrent carry at the start of an episode; None for policies without one."""
         return None
 
     @abc.abstractmethod
     def act(
         self, state: AgentState, obs: Observation, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """(action, carry) for one observation. Unbatched. `key` is consumed (and ignored when greedy)."""
+        """Return (action, next carry) for one observation, unbatched.
+
+        `state` is an agent state or the part of it that `Agent.policy_state` returns. With `greedy` the action is the
+        best one, otherwise it is sampled. `key` is consumed, and not used when greedy.
+        """
 
 
 class Agent(Actor):
-    """A learner. Subclass it, decorate the class with `@struct`, and write the hooks.
+    """A learning algorithm with its hyperparameters. Subclass it, decorate the class with `@struct`, write the hooks.
 
-    What an agent takes from its environment is declared with `filled_by_bind()`. Where one of these fields is empty,
+    Fields that an agent takes from its environment are declared with `filled_by_bind()`. While one of them is empty,
     `init`, `update`, `act` and `value` raise ValueError.
     """
 
-    rollout: Any = None  # how a bound agent rolls out (`rollouts.rollout.Rollout`); None for one that does not
+    rollout: Any = None  # the sizes of a bound agent's rollouts (`rollouts.rollout.Rollout`); None without rollouts
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Let the hooks that need an environment say so."""
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the hooks that need a bound agent check that it is bound."""
+        super().__init_subclass__(**options)
         for name in ("init", "update", "act", "value"):
             if name in cls.__dict__:
-                setattr(cls, name, _checked(cls.__dict__[name]))
+                setattr(cls, name, _only_bound(cls.__dict__[name]))
 
     @abc.abstractmethod
     def bind(self: Bound, env: Env) -> Bound:
-        """This agent, fitted to an environment: static spaces and sizes are filled in. The only way to a usable agent.
+        """Return this agent with the spaces and sizes of an environment filled in. Only a bound agent can be used.
 
-        Before anything compiles: raises Unsuited where no setting would make the two work together (the runner then
-        says which agents can), and ValueError where sizes or choices do not fit.
+        Nothing is compiled. Raises Unsuited where no hyperparameters would make the two work together (the user is
+        then told which agents can), and ValueError where sizes or choices do not fit.
         """
 
     @abc.abstractmethod
     def init(self, key: Key, env: Env) -> AgentState:
-        """A new member. `key` is consumed; everything random that the member ever does derives from it."""
+        """Return the state of a new member. `key` is consumed; all random numbers of the member derive from it."""
 
     @abc.abstractmethod
     def update(self, state: AgentState, env: Env, clock: Int[Array, ""]) -> tuple[AgentState, Metrics]:
-        """One iteration of one member. `clock` is the runner's unbatched loop index; `state.age` drives schedules."""
+        """Do one training iteration of one member: collect and learn.
+
+        `clock` is the index of this update in the run, the same for all members; schedules follow `state.age`.
+        """
 
     @abc.abstractmethod
     def policy_state(self, state: AgentState) -> Any:
-        """The part of a state that `act` reads, small enough to share; `act` accepts it in place of a state."""
+        """Return the part of a state that `act` reads. `act` accepts it in place of the whole state."""
 
     def with_policy(self, state: AgentState, policy: Any) -> AgentState:
-        """A fresh member that begins with what a policy has learned: `policy` is what `policy_state` gave for another.
+        """Return the `state` of a new member with the weights of a `policy` (from `policy_state` of another member).
 
-        By default the fields of the policy replace those of the same name, but `age`, which schedules run by.
-        Raises TypeError where a state does not hold them under these names: then an agent writes this itself.
+        By default every field of the policy replaces the field of that name in the state, except `age`, which
+        schedules follow. Raises TypeError where the state has no field of a name; such an agent overrides this method.
         """
         learned = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.name != "age"}
         if missing := [name for name in learned if not hasattr(state, name)]:
@@ -103,94 +112,96 @@ class Agent(Actor):
     @property
     @abc.abstractmethod
     def steps_per_update(self) -> int:
-        """Environment steps that one `update` takes. Static."""
+        """The number of environment steps that one `update` takes. Static."""
 
     def reseed(self, state: AgentState, key: Key) -> AgentState:
-        """The same member with random numbers of its own from here on, such as a copy of another. `key` is consumed."""
+        """Return the state with another random key. A copy of a member needs one. `key` is consumed."""
         return state.replace(key=key)
 
     @property
     def learns_from(self) -> Number:
-        """Environment steps before the first gradient step: a member whose run is no longer learns nothing."""
+        """The number of environment steps before the first gradient step; in a shorter run nothing is learned."""
         return 0
 
     @property
     def members_per_call(self) -> int:
-        """How many members of a large population a CPU core should train side by side. Static.
+        """How many members of a large population one call on a CPU core should train together. Static.
 
-        One, unless an update is so little work that calling it is more.
+        More than one pays only where an update is so short that the overhead of a call is larger.
         """
         return 1
 
     @property
     def weights_per_step(self) -> int:
-        """Weights that the networks of one member multiply with in a step of its environments, if very many. Static.
+        """The number of weights that one member's networks use in one environment step; 0: too few to matter. Static.
 
-        On a CPU a library then computes the products, which is faster, but rules out one kernel for the whole loop.
+        For many weights the CPU compiler is told to use a library for matrix products. That is faster, but then the
+        loop over steps is not compiled into one kernel (`training.placement`).
         """
         return 0
 
 
 def check_bound(agent: Agent) -> None:
-    """Raise ValueError for an agent that was not fitted to an environment."""
+    """Raise ValueError for an agent that is not bound to an environment."""
     empty = [n for n, field in static_fields(agent).items() if "bind" in field.metadata and getattr(agent, n) is None]
     if empty:
         raise ValueError(
             f"this {type(agent).__name__} was not bound to an environment: call `agent = agent.bind(env)` first, and "
-            "use what it gives. shoal.train does so itself."
+            "use the agent that it returns. shoal.train does so itself."
         )
 
 
 def check_choices(agent: Agent) -> None:
-    """Raise ValueError for a name or a flag that is none of its choices.
+    """Raise ValueError for a static field whose value is not one of its declared `choices`.
 
-    Where a field is declared as Any, a function of the user's own is as good; the choices of a number are those worth
-    searching, and others are as good.
+    A field of type Any also accepts a function of the user's own. For a number, `choices` are the values worth
+    searching, and any other number is accepted too.
     """
     for name, field in static_fields(agent).items():
-        given, choices = getattr(agent, name), field.metadata["choices"]
+        value, choices = getattr(agent, name), field.metadata["choices"]
         is_number = isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
-        is_own = field.type is Any and callable(given)
-        if choices and not is_number and not is_own and given not in choices:
-            raise ValueError(f"{name}={given!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
+        is_function = field.type is Any and callable(value)
+        if choices and not is_number and not is_function and value not in choices:
+            raise ValueError(f"{name}={value!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
 
 
 def check_counts(agent: Agent, *names: str) -> None:
-    """Raise ValueError where a field that counts something, or one number of a tuple of such, is below 1.
+    """Raise ValueError where a count, or one item of a tuple of counts, is below 1. `names` are names of fields.
 
-    TypeError where a number stands in the place of a tuple.
+    Raises TypeError where a field whose default is a tuple holds one number.
     """
     for name in names:
-        given = getattr(agent, name)
-        if isinstance(static_fields(agent)[name].default, tuple) and not isinstance(given, tuple):
-            raise TypeError(f"{name}={given!r} must be a tuple, such as ({given}, {given}).")
-        if isinstance(given, tuple) and min(given, default=1) < 1:
-            raise ValueError(f"{name}={given} has a layer without units: each must be at least 1.")
-        if not isinstance(given, tuple) and given < 1:
-            raise ValueError(f"{name}={given} must be at least 1.")
+        value = getattr(agent, name)
+        if isinstance(static_fields(agent)[name].default, tuple) and not isinstance(value, tuple):
+            raise TypeError(f"{name}={value!r} must be a tuple, such as ({value}, {value}).")
+        if isinstance(value, tuple) and min(value, default=1) < 1:
+            raise ValueError(f"{name}={value} has a layer without units: each must be at least 1.")
+        if not isinstance(value, tuple) and value < 1:
+            raise ValueError(f"{name}={value} must be at least 1.")
 
 
 def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
-    """Raise ValueError where a field was given a value although it changes nothing, for a `reason`."""
+    """Raise ValueError where a field without effect differs from its default; `reason` says why it has no effect."""
     fields = {**hyper_fields(agent), **static_fields(agent)}
     for name in names:
-        given, default = getattr(agent, name), fields[name].default
-        is_known = is_concrete(given) or isinstance(given, (str, tuple))
-        if is_known and np.any(np.asarray(given != default)):
+        value, default = getattr(agent, name), fields[name].default
+        is_comparable = is_concrete(value) or isinstance(value, (str, tuple))
+        if is_comparable and np.any(np.asarray(value != default)):
             raise ValueError(
-                f"{name}={given} changes nothing {reason}: leave it out, or take back a preset's with {name}={default}."
+                f"{name}={value} changes nothing {reason}: leave it out, or, where a preset sets it, write "
+                f"{name}={default}."
             )
 
 
-def _checked(hook: Callable) -> Callable:
+def _only_bound(hook: Callable) -> Callable:
     @functools.wraps(hook)
-    def checked(agent: Agent, *given: Any, **named: Any) -> Any:
+    def checked(agent: Agent, *args: Any, **kwargs: Any) -> Any:
         check_bound(agent)
-        return hook(agent, *given, **named)
+        return hook(agent, *args, **kwargs)
 
     return checked
 
 
 def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:
-    """The function that a field names, or is."""
+    """Return `choice` if it is a function, otherwise the function of that name in the table."""
     return choice if callable(choice) else table[choice]

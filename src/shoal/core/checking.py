@@ -1,4 +1,4 @@
-"""What `check_env` and `check_agent` share: tracing a hook, comparing trees of arrays, and saying what is wrong."""
+"""Helpers of `check_env` and `check_agent`: trace a hook, compare trees of arrays, and make clear errors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,30 +11,30 @@ import numpy as np
 from shoal.core.errors import CheckError
 from shoal.core.keys import is_key
 
-REAL_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # between one compilation of a float computation and another
+REAL_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # between two compilations of the same computation with floats
 
 
 def broken(value: Any, hook: str, what: str) -> CheckError:
-    """The error for a hook of an environment or an agent: `Class.hook what.`"""
+    """Return the error for a hook of an environment or an agent, with the text `Class.hook what.`."""
     return CheckError(f"{type(value).__name__}.{hook} {what}.")
 
 
 def check_value(value: Any) -> None:
-    """Raise CheckError for an object that is not a pytree with numbers for leaves."""
+    """Raise CheckError for an object that is not a pytree whose leaves are numbers or arrays."""
     name = type(value).__name__
     if jax.tree_util.all_leaves([value]):
-        raise CheckError(f"{name} is not a value that JAX knows: write @struct above `class {name}`.")
+        raise CheckError(f"{name} is not a pytree, so JAX cannot use it: write @struct above `class {name}`.")
     for path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if not isinstance(leaf, (bool, int, float, np.generic, np.ndarray, jax.Array)):
             raise CheckError(
-                f"{name}{jax.tree_util.keystr(path)}={leaf!r} is not a number. Declare what shapes the program as "
-                "`name: str = static(...)`."
+                f"{name}{jax.tree_util.keystr(path)}={leaf!r} is not a number. Declare fields that are not numbers as "
+                "static, as in `name: str = static(...)`."
             )
 
 
 @contextlib.contextmanager
 def tracing(check: str, value: Any, hook: str) -> Iterator[None]:
-    """Say in words what goes wrong while JAX traces a hook; `check` is the function that asks for it."""
+    """Turn errors of JAX while it traces a hook into CheckErrors. `check` is the name of the calling function."""
     try:
         yield
     except jax.errors.KeyReuseError as error:
@@ -43,8 +43,8 @@ def tracing(check: str, value: Any, hook: str) -> Iterator[None]:
         raise broken(
             value,
             hook,
-            "asks for the value of a traced number (`if`, `while`, `int()`, `float()`, a NumPy function). Use "
-            "jnp.where and jnp functions; what shapes the program is a `static` field",
+            "needs the value of a traced number (in `if`, `while`, `int()`, `float()` or a NumPy function). Use "
+            "jnp.where and jnp functions, or make the number a `static` field if it decides shapes",
         ) from error
     except Exception as error:
         if "not a valid JAX type" in str(error):
@@ -55,36 +55,36 @@ def tracing(check: str, value: Any, hook: str) -> Iterator[None]:
         raise
 
 
-def check_scalar(value: Any, hook: str, what: str, given: Any, dtype: Any, advice: str) -> None:
-    """Raise CheckError where a part of what a hook gives is not a scalar of this dtype."""
-    if getattr(given, "shape", None) != () or given.dtype != dtype:
-        kind = f"{given.dtype}{list(given.shape)}" if hasattr(given, "shape") else type(given).__name__
+def check_scalar(value: Any, hook: str, what: str, result: Any, dtype: Any, advice: str) -> None:
+    """Raise CheckError where a part `what` of a hook's result is not a scalar of this dtype."""
+    if getattr(result, "shape", None) != () or result.dtype != dtype:
+        kind = f"{result.dtype}{list(result.shape)}" if hasattr(result, "shape") else type(result).__name__
         raise broken(value, hook, f"gives {what} as {kind}, not as a scalar {np.dtype(dtype)}: {advice}")
 
 
-def check_same_structure(value: Any, hook: str, expected: Any, given: Any) -> None:
-    """Raise CheckError where a hook changes the structure, a shape or a dtype of the state that `init` gives."""
-    if jax.tree.structure(expected) != jax.tree.structure(given):
-        raise broken(value, hook, f"gives another kind of state than init: {given}, not {expected}")
+def check_same_structure(value: Any, hook: str, expected: Any, result: Any) -> None:
+    """Raise CheckError where the state that a hook returns differs from that of `init` in structure, shape or dtype."""
+    if jax.tree.structure(expected) != jax.tree.structure(result):
+        raise broken(value, hook, f"gives another kind of state than init: {result}, not {expected}")
     leaves = jax.tree_util.tree_leaves_with_path(expected)
-    for (path, before), after in zip(leaves, jax.tree.leaves(given), strict=True):
+    for (path, before), after in zip(leaves, jax.tree.leaves(result), strict=True):
         if not same_shapes(before, after):
             raise broken(
                 value,
                 hook,
                 f"changes state{jax.tree_util.keystr(path)} from {before.dtype}{list(before.shape)}, which init gives, "
-                f"to {after.dtype}{list(after.shape)}; keep shape and dtype, so that a loop can carry the state",
+                f"to {after.dtype}{list(after.shape)}; keep shape and dtype, which a loop over steps needs",
             )
 
 
 def same_shapes(left: Any, right: Any) -> bool:
-    """Whether the leaves of two trees have the same shapes and dtypes."""
+    """Return whether the leaves of two trees have the same shapes and dtypes."""
     shapes, others = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (left, right))
     return shapes == others
 
 
 def difference(left: Any, right: Any, *, exact: bool) -> str | None:
-    """The path of the first leaf in which two trees differ; None when they do not."""
+    """Return the path of the first leaf that differs between two trees; None where none does. NaN equals NaN."""
     if jax.tree.structure(left) != jax.tree.structure(right):
         return "its structure"
     pairs = zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True)
@@ -95,7 +95,7 @@ def difference(left: Any, right: Any, *, exact: bool) -> str | None:
 
 
 def numbers(leaf: Any) -> np.ndarray:
-    """A leaf on the host, a key as its data."""
+    """Return a leaf as a NumPy array; a random key as its data."""
     return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 

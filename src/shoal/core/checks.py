@@ -1,6 +1,6 @@
-"""`check_env`: does an environment keep the contract? Run it on your own; it names the hook and says what to write.
+"""`check_env` checks whether an environment keeps the rules of `Env`. Its errors name the hook and say what to write.
 
-Every registered environment is held to this by the test suite.
+The test suite runs it on every registered environment.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ from shoal.core.struct import static_fields, to_arrays
 
 
 def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
-    """Check an environment against the contract of `Env`, by tracing its hooks and playing `steps` random actions.
+    """Check an environment against the rules of `Env`: trace its hooks, then take `steps` steps with random actions.
 
-    Checked: the value is a pytree with numbers for leaves; hooks accept traced constants, and states, rewards, flags,
-    masks and infos have the right structure, shape and dtype; every observation lies in its space; rewards are finite;
-    `time` counts; hooks are functions of what they are given; eager, `jit` and `vmap` agree; changing a constant does
-    not recompile; a key that is given is used; a picture, where there is one, is uint8 [H, W, 3].
+    The rules: the environment is a pytree whose leaves are numbers; hooks accept traced constants; states, rewards,
+    flags, masks and infos have the right structure, shape and dtype; every observation is in the observation space;
+    rewards are finite; `time` counts steps; hooks give equal results for equal arguments; eager calls, `jit` and `vmap`
+    agree; changing a constant does not recompile; hooks use the keys that they get; a picture is uint8 [H, W, 3].
 
-    Raises CheckError (an AssertionError) at the first rule that is broken. An error that a hook raises by itself passes
-    through, with a note that names the hook.
+    Raises CheckError (an AssertionError) for the first rule that is broken. An error inside a hook is raised as it is,
+    with a note that names the hook.
 
         check_env(shoal.make("CartPole-v1"))
     """
@@ -51,7 +51,7 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
     _check_picture(env, key)
 
 
-# The value itself.
+# The environment as a pytree.
 
 
 def _check_value(env: Any) -> None:
@@ -65,7 +65,7 @@ def _check_value(env: Any) -> None:
             raise CheckError(f"{name}.{which} is {space!r}, not a space: return one of shoal.core.spaces.")
 
 
-# What the hooks return, found by tracing.
+# Structures, shapes and dtypes of what the hooks return, found by tracing.
 
 
 def _check_hooks(env: Env, key: Key) -> None:
@@ -75,7 +75,7 @@ def _check_hooks(env: Env, key: Key) -> None:
     _check_state(env, state)
     noise = _trace(env, "noise", lambda e: e.noise(key))
     action = jax.eval_shape(env.action_space.sample, key)
-    result = _trace(env, "transition", lambda e, *given: e.transition(*given), state, action, noise)
+    result = _trace(env, "transition", lambda e, *arguments: e.transition(*arguments), state, action, noise)
     _check_transition(env, state, result)
     reason = misfit(env.observation_space, _trace(env, "observe", lambda e, s: e.observe(s), state), "the observation")
     if reason:
@@ -86,7 +86,7 @@ def _check_hooks(env: Env, key: Key) -> None:
 
 
 def _check_spaces(env: Env) -> None:
-    """Bounds may widen while the constants they follow from are traced; kind, shape and dtype may not."""
+    """Check that a space keeps its kind, shape and dtype when constants are traced; only its bounds may change then."""
     for which in ("observation_space", "action_space"):
         traced = _trace(env, which, lambda e, which=which: zeros(getattr(e, which)))
         if not same_shapes(traced, zeros(getattr(env, which))):
@@ -121,13 +121,13 @@ def _check_mask(env: Env, mask: Any) -> None:
         raise broken(env, "action_mask", f"gives {mask.dtype}{list(mask.shape)}; return bool{list(expected)}")
 
 
-def _trace(env: Env, hook: str, call: Callable[..., Any], *given: Any) -> Any:
-    """What a hook would return, without computing it. Constants, state, action and noise are all traced."""
+def _trace(env: Env, hook: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the shapes and dtypes of a hook's result. Constants, state, action and noise are all traced."""
     with tracing("check_env", env, hook):
-        return jax.eval_shape(call, env, *given)
+        return jax.eval_shape(call, env, *arguments)
 
 
-# What the hooks compute.
+# Values that the hooks return.
 
 
 def _check_repeatable(env: Env, key: Key) -> None:
@@ -144,38 +144,42 @@ def _check_repeatable(env: Env, key: Key) -> None:
             raise broken(
                 env,
                 hook,
-                f"called twice with the same arguments gives two results (at {where or 'its value'}): draw from the "
-                "key alone, keep everything that changes in the state",
+                f"called twice with the same arguments gives two results (at {where or 'its value'}): take random "
+                "numbers from the key only, and keep everything that changes in the state",
             )
 
 
 def _check_play(env: Env, key: Key, steps: int) -> None:
-    traced = []
+    traces = []
 
-    def play(values: Env, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
-        traced.append(values)
-        obs, state = values.reset(key)
+    def play(traced_env: Env, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
+        traces.append(traced_env)
+        obs, state = traced_env.reset(key)
         first = {"obs": obs, "inside": env.observation_space.contains(obs)}
-        return first, jax.lax.scan(lambda carry, _: _one_step(env, values, state, carry), (state, key), length=steps)[1]
+        return first, jax.lax.scan(
+            lambda carry, _: _one_step(env, traced_env, state, carry), (state, key), length=steps
+        )[1]
 
     compiled = jax.jit(jax.vmap(play, (None, 0)))
     keys = jax.random.split(key, 2).at[0].set(key)
-    first, seen = jax.tree.map(numbers, compiled(to_arrays(env), keys))
-    compiled(to_arrays(_nudged(env)), keys)
-    if len(traced) > 1:
+    first, steps_taken = jax.tree.map(numbers, compiled(to_arrays(env), keys))
+    compiled(to_arrays(_with_other_constants(env)), keys)
+    if len(traces) > 1:
         raise CheckError(
-            f"{type(env).__name__} recompiles when a number in it changes: two values of the same settings must have "
-            "equal static fields. Is one of them made anew each time, as a lambda in __post_init__ would be?"
+            f"{type(env).__name__} recompiles when one of its constants changes: two environments that were built with "
+            "the same static fields must have equal ones. A lambda that is made in __post_init__, for example, is "
+            "another function each time."
         )
     for game in range(2):
         _check_first(env, jax.tree.map(lambda x, game=game: x[game], first))
-        _check_seen(env, jax.tree.map(lambda x, game=game: x[game], seen))
-    batched = jax.tree.map(lambda x: x[0, 0], seen["given"])
-    # The program chose the action and split the key: eagerly, where every operation compiles by itself, only hooks run.
-    words, action = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), (seen["key"], seen["action"]))
-    eager = _given(env, env.init(key), jax.random.wrap_key_data(words, impl=jax.random.key_impl(key)), action)
-    if difference(eager, batched, exact=False) is not None:  # only then is it worth compiling, to say who is at odds
-        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1]["given"])
+        _check_steps(env, jax.tree.map(lambda x, game=game: x[game], steps_taken))
+    batched = jax.tree.map(lambda x: x[0, 0], steps_taken["results"])
+    # The compiled program chose the action and split the key. Eagerly, where every operation compiles by itself, only
+    # the hooks run.
+    words, action = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), (steps_taken["key"], steps_taken["action"]))
+    eager = _results(env, env.init(key), jax.random.wrap_key_data(words, impl=jax.random.key_impl(key)), action)
+    if difference(eager, batched, exact=False) is not None:  # compile once more only to say which two disagree
+        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1]["results"])
         _compare(env, "eager calls", eager, "jit", alone)
         _compare(env, "jit", alone, "vmap", batched)
 
@@ -183,27 +187,31 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
 def _one_step(
     spaces: Env, env: Env, fresh: State, carry: tuple[State, Key]
 ) -> tuple[tuple[State, Key], dict[str, Any]]:
-    """Play one random action in `env`, whose constants may be traced, with the exact spaces of `spaces`."""
+    """Take one step with a random action. Returns ((state, key), what `_check_steps` checks of the step).
+
+    `env` may have traced constants. `spaces` is the same environment with known constants, for the bounds of its
+    spaces. `fresh` is the state from which an episode begins after another one ended.
+    """
     state, key = carry
     key, k_act, k_step = jax.random.split(key, 3)
     action = random_action(spaces.action_space, env.action_mask(state), k_act)
-    given = _given(env, state, k_step, action)
-    after, mask = given["state"], given["mask"]
-    seen = {
-        "given": given,
+    results = _results(env, state, k_step, action)
+    after, mask = results["state"], results["mask"]
+    record = {
+        "results": results,
         "key": jax.random.key_data(k_step),
         "action": action,
-        "inside": spaces.observation_space.contains(given["obs"]),
+        "inside": spaces.observation_space.contains(results["obs"]),
         "allowed": jnp.bool_(True) if mask is None else mask.any(),
         "counted": after.time == state.time + 1,
     }
-    following, is_over = env.carry_over(after, fresh), given["terminated"] | given["truncated"]
+    following, is_over = env.carry_over(after, fresh), results["terminated"] | results["truncated"]
     state = jax.tree.map(lambda new, old: jnp.where(is_over, new, old), following, after)
-    return (state, key), seen
+    return (state, key), record
 
 
-def _given(env: Env, state: State, key: Key, action: Any) -> dict[str, Any]:
-    """What the hooks give for one action."""
+def _results(env: Env, state: State, key: Key, action: Any) -> dict[str, Any]:
+    """What the hooks return for one action."""
     obs, after, reward, terminated, truncated, info = env.step(key, state, action)
     return {
         "mask": env.action_mask(state),
@@ -216,13 +224,13 @@ def _given(env: Env, state: State, key: Key, action: Any) -> dict[str, Any]:
     }
 
 
-def _nudged(env: Env) -> Env:
-    """The same settings built again, with the real numbers moved by a thousandth."""
+def _with_other_constants(env: Env) -> Env:
+    """Return the environment built again, with all floats multiplied by 1.001."""
     names = env.__dataclass_fields__.keys() - static_fields(env)  # type: ignore[attr-defined]  # a struct
-    moved = {name: getattr(env, name) * 1.001 for name in names if isinstance(getattr(env, name), float)}
+    changed = {name: getattr(env, name) * 1.001 for name in names if isinstance(getattr(env, name), float)}
     try:
-        return env.replace(**moved)
-    except ValueError:  # out of a range that the environment checks
+        return env.replace(**changed)
+    except ValueError:  # a changed float is outside a range that the environment checks
         return env.replace()
 
 
@@ -234,53 +242,56 @@ def _check_first(env: Env, first: dict[str, Any]) -> None:
         )
 
 
-def _check_seen(env: Env, seen: dict[str, Any]) -> None:
-    step = _first_failure(seen["inside"])
+def _check_steps(env: Env, steps: dict[str, Any]) -> None:
+    step = _first_failure(steps["inside"])
     if step is not None:
-        obs = jax.tree.map(lambda x: x[step], seen["given"]["obs"])
+        obs = jax.tree.map(lambda x: x[step], steps["results"]["obs"])
         reason = explain(env.observation_space, obs, "the observation")
         raise broken(
             env, "observe", f"leaves observation_space after {step + 1} steps: {reason} {env.observation_space}"
         )
-    reward = seen["given"]["reward"]
+    reward = steps["results"]["reward"]
     step = _first_failure(np.isfinite(reward))
     if step is not None:
         raise broken(env, "transition", f"gives reward {reward[step]} after {step + 1} steps; it must be finite")
-    step = _first_failure(seen["counted"])
+    step = _first_failure(steps["counted"])
     if step is not None:
-        raise broken(env, "transition", "changes state.time; leave it alone, each step already counts itself there")
-    step = _first_failure(seen["allowed"])
+        raise broken(env, "transition", "changes state.time; do not change it, `advance` already counts the step")
+    step = _first_failure(steps["allowed"])
     if step is not None:
         raise broken(env, "action_mask", f"allows no action at all after {step} steps; allow at least one")
 
 
-def _first_failure(fine: Bool[np.ndarray, "T"]) -> int | None:
-    return None if fine.all() else int(np.argmin(fine))
+def _first_failure(passed: Bool[np.ndarray, "T"]) -> int | None:
+    return None if passed.all() else int(np.argmin(passed))
 
 
-def _compare(env: Env, left: str, left_seen: Any, right: str, right_seen: Any) -> None:
-    where = difference(left_seen, right_seen, exact=False)
+def _compare(env: Env, left: str, left_record: Any, right: str, right_record: Any) -> None:
+    where = difference(left_record, right_record, exact=False)
     if where is not None:
         raise CheckError(
             f"{type(env).__name__}: {left} and {right} disagree about the first step at {where}. A hook must not "
-            "depend on how it is called: no NumPy randomness, no mutable attributes, no batched twin of its own."
+            "depend on how it is called: no random numbers of NumPy, no attributes that change, and a batched version "
+            "(jax.custom_batching) must compute the same."
         )
 
 
 def _check_keys_are_used(env: Env, key: Key) -> None:
     for hook in ("init", "noise"):
-        draw = getattr(env, hook)
-        if not _makes_keys(jax.make_jaxpr(draw)(key).jaxpr):
+        sample = getattr(env, hook)
+        if not _makes_keys(jax.make_jaxpr(sample)(key).jaxpr):
             continue
-        drawn = jax.vmap(draw)(jax.random.split(key, 16))
-        if all((numbers(leaf) == numbers(leaf)[:1]).all() for leaf in jax.tree.leaves(drawn)):
+        samples = jax.vmap(sample)(jax.random.split(key, 16))
+        if all((numbers(leaf) == numbers(leaf)[:1]).all() for leaf in jax.tree.leaves(samples)):
             raise broken(
-                env, hook, "makes a key of its own, and 16 different keys give it the same result: draw from `key`"
+                env,
+                hook,
+                "makes a key of its own, and 16 different keys give it the same result: sample with the argument `key`",
             )
 
 
 def _makes_keys(jaxpr: Any) -> bool:
-    """Whether a program turns a seed that is written into it into a key."""
+    """Return whether a program makes a random key from a seed that is a constant in the program."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "random_seed" and isinstance(eqn.invars[0], Literal):
             return True

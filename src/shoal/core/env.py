@@ -1,8 +1,8 @@
-"""The environment contract: a value whose hooks are pure, unbatched functions. The caller vmaps.
+"""The base class of environments. An environment is a value whose hooks are pure functions of one unbatched state.
 
-All randomness of a step is drawn in one place (`noise`), so the dynamics (`transition`) are a pure function of state,
-action and noise: a test can replay the same noise into a reference implementation, and a rollout can draw the noise of
-many steps at once, outside its hot loop.
+The caller batches with `jax.vmap`. All random numbers of a step are sampled by one hook (`noise`), so the dynamics
+(`transition`) are a pure function of state, action and noise. A test can therefore give the same noise to a reference
+implementation, and a rollout can sample the noise of many steps at once, outside its loop over steps.
 """
 
 import abc
@@ -18,97 +18,102 @@ from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
 
 Observation = Any
-LONGEST = 2**31 - 1  # steps that a state counts
+LONGEST = 2**31 - 1  # the largest number of steps that `State.time`, an int32, can count
 
 
 @struct
 class State(Struct):
-    """What every environment state has; subclass it with `@struct` and add fields."""
+    """The base class of environment states. Subclass it with `@struct` and add fields."""
 
     time: Int[Array, ""]  # steps taken in this episode
 
 
 class Env(Struct, abc.ABC):
-    """A world. Subclass it, decorate the class with `@struct`, and write the hooks; the rest is derived here, once.
+    """An environment. Subclass it, decorate the class with `@struct`, and write the hooks.
 
-    Hooks to write: `init`, `transition`, `observe`, `observation_space`, `action_space`; and where they apply `noise`,
-    `action_mask`, `carry_over`, `render` and a field `max_steps`.
+    Required hooks: `init`, `transition`, `observe`, `observation_space`, `action_space`. Optional ones: `noise`,
+    `action_mask`, `carry_over`, `render`, and a field `max_steps`. This class derives `advance`, `reset` and `step`
+    from them; do not override these three.
     """
 
-    # What changed in our own version of this world since it was first published here; written into every manifest.
+    # The number of our own version of this environment; it grows when the behaviour changes. Kept with every run.
     revision: ClassVar[int] = 1
-    # About how many steps lie between two resets of one environment under a random policy; sizes the rollout's reset
-    # bank. A contract test holds it to this: less than 1 % of resets may reuse a state of the bank.
+    # About how many steps lie between two resets of one environment under a random policy. The size of the rollout's
+    # reset bank follows from it. A contract test checks it: less than 1 % of resets may reuse a state of the bank.
     reset_every: ClassVar[int] = 8
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
 
     @property
     def longest_episode(self) -> int | None:
-        """Steps after which the world itself ends an episode at the latest; None where it may go on for ever."""
+        """The largest number of steps that an episode can have by the rules, without `max_steps`; None: no bound."""
         return None
 
     def __post_init__(self) -> None:
         limit = self.max_steps
         if limit is None or not is_concrete(limit):
             return
-        wrong = [x for x in np.ravel(limit).tolist() if not (1 <= x <= LONGEST and x == int(x))]
-        if wrong:
+        invalid = [x for x in np.ravel(limit).tolist() if not (1 <= x <= LONGEST and x == int(x))]
+        if invalid:
             raise ValueError(
-                f"{type(self).__name__}.max_steps={wrong[0]} is no time limit: it must be a whole number of steps from "
-                f"1 to {LONGEST:,}, or None for no limit."
+                f"{type(self).__name__}.max_steps={invalid[0]} is not a valid time limit: it must be a whole number of "
+                f"steps from 1 to {LONGEST:,}, or None for no limit."
             )
 
     @abc.abstractmethod
     def init(self, key: Key) -> State:
-        """The first state of an episode, with `time = 0`. `key` is consumed."""
+        """Return the first state of an episode, with `time = 0`. `key` is consumed."""
 
     def noise(self, key: Key) -> Any:
-        """All randomness of one step; None where the dynamics are deterministic. `key` is consumed."""
+        """Sample all random numbers of one step. Default: None, for deterministic dynamics. `key` is consumed."""
         del key
 
     @abc.abstractmethod
     def transition(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The dynamics: (next state, reward, terminated, info). `state.time` already counts this step."""
+        """Return (next state, reward, terminated, info). `state.time` already counts this step."""
 
     @abc.abstractmethod
     def observe(self, state: State) -> Observation:
-        """What the agent sees of a state, in the smallest honest dtype."""
+        """Return the observation of a state, in the smallest dtype that holds its values (bool or uint8 images)."""
 
     def action_mask(self, state: State) -> Bool[Array, "A"] | None:
-        """Which actions are allowed in a state; None where all always are."""
+        """Return which actions are allowed in a state, as bool [A]. Default: None, all actions are always allowed."""
         del state
         return None
 
     def carry_over(self, ended: State, fresh: State) -> State:
-        """What survives from an ended episode into the fresh state that follows it in a rollout. Default: nothing."""
+        """Return the first state of the next episode: `fresh` with what it keeps of `ended`, the final state before it.
+
+        Rollouts call it at every reset. Default: `fresh` as it is.
+        """
         del ended
         return fresh
 
     def render(self, state: State) -> Any:
-        """A picture of one concrete state: uint8 [H, W, 3]. Runs on the host."""
+        """Return a picture of one concrete state, uint8 [H, W, 3]. It runs on the host, outside `jit`."""
         raise NotImplementedError(f"{type(self).__name__} has no picture: define render(state) -> uint8 [H, W, 3].")
 
     @property
     @abc.abstractmethod
     def observation_space(self) -> Space:
-        """Where every observation lies."""
+        """The space that contains every observation."""
 
     @property
     @abc.abstractmethod
     def action_space(self) -> Space:
-        """Which actions exist."""
+        """The space that contains every action."""
 
-    # Derived; never overridden.
+    # Derived from the hooks; do not override.
 
     def advance(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """One step under given noise: (state, reward, terminated, truncated, info).
+        """Take one step with noise that was sampled before. Returns (state, reward, terminated, truncated, info).
 
-        `truncated` is the time limit alone; both flags may be true, and then termination decides the bootstrap.
+        `truncated` says whether the time limit is reached. Both flags may be true; the episode then counts as
+        terminated, so a learner does not bootstrap from the final observation.
         """
         state = state.replace(time=state.time + 1)
         state, reward, terminated, info = self.transition(state, action, noise)
@@ -119,19 +124,19 @@ class Env(Struct, abc.ABC):
         return state, reward, terminated, truncated, info
 
     def reset(self, key: Key) -> tuple[Observation, State]:
-        """The first observation and state of an episode. `key` is consumed."""
+        """Begin an episode. Returns (first observation, first state). `key` is consumed."""
         state = self.init(key)
         return self.observe(state), state
 
     def step(
         self, key: Key, state: State, action: Any
     ) -> tuple[Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """One step: (observation, state, reward, terminated, truncated, info). `key` is consumed.
+        """Take one step. Returns (observation, state, reward, terminated, truncated, info). `key` is consumed.
 
-        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which does both. `action` is
-        an element of `action_space`; a Python or NumPy number is converted to its dtype. Raises ValueError for an
-        action of the wrong shape or dtype, and, where the action is a number that can be looked at (outside `jit` and
-        `vmap`), for one out of bounds. Compiled code pays nothing for this.
+        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which resets by itself.
+        `action` is an element of `action_space`; a Python or NumPy number is converted to its dtype. Raises ValueError
+        for an action of the wrong shape or dtype and, outside `jit` and `vmap`, where its value is known, for an action
+        out of bounds. These checks add nothing to compiled code.
         """
         action = as_element(self.action_space, action)
         _check_action(self, action)
@@ -141,19 +146,19 @@ class Env(Struct, abc.ABC):
 
 def _check_action(env: Env, action: Any) -> None:
     space = env.action_space
-    looked_at = explain if all(is_concrete(leaf) for leaf in jax.tree.leaves(action)) else misfit
-    reason = looked_at(space, action, "action")
+    check = explain if all(is_concrete(leaf) for leaf in jax.tree.leaves(action)) else misfit
+    reason = check(space, action, "action")
     if reason:
         raise ValueError(
             f"{reason}. The action space of {type(env).__name__} is {space}; "
-            "`env.action_space.sample(key)` draws an example."
+            "`env.action_space.sample(key)` gives an example."
         )
 
 
 def episode_limit(env: Env) -> int | None:
-    """Steps after which an episode is over at the latest, by the world's time limit or by itself; None: maybe never.
+    """Return the largest number of steps of an episode, by the time limit or by the rules; None without a bound.
 
-    The largest of several numbers, and None for one that is being traced.
+    For an array of time limits it is the largest of them. A limit that is being traced is left out.
     """
-    known = [x for x in (env.max_steps, env.longest_episode) if x is not None and is_concrete(x)]
-    return min((int(np.max(x)) for x in known), default=None)
+    limits = [x for x in (env.max_steps, env.longest_episode) if x is not None and is_concrete(x)]
+    return min((int(np.max(x)) for x in limits), default=None)

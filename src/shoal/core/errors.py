@@ -1,4 +1,4 @@
-"""Errors in the user's words: what was given, what would work, what to do."""
+"""Error classes, and helpers that make error messages which say what is wrong and what would work."""
 
 import difflib
 import importlib
@@ -10,32 +10,32 @@ from shoal.core.aliases import alias_of
 
 
 class UnknownNameError(ValueError):
-    """A name that is not registered, with the nearest ones that are."""
+    """Raised for a name that is not registered. The message has the nearest registered names."""
 
 
 class Unsuited(ValueError):
-    """An agent and an environment that cannot work together, whatever the settings: what the agent would need."""
+    """Raised where an agent cannot learn in an environment with any hyperparameters. The message says what it needs."""
 
 
 class CheckError(AssertionError):
-    """An environment or an agent that breaks the contract: which hook, what it gave, and what to write instead."""
+    """Raised where an environment or an agent breaks a rule. The message names the hook and says what to write."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, incomplete, or belongs to something else."""
+    """Raised for a checkpoint that is damaged, incomplete, or of another run."""
 
 
 class DamagedError(CheckpointError):
-    """A file that is not what was written, such as one of a run folder: where it is a checkpoint's, an older may do."""
+    """Raised for a file that was changed since shoal wrote it, or that shoal did not write."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
-    """The error for an unregistered name: `kind 'name' is not registered. Did you mean ...?`."""
+    """Return the error for a name that is not registered: `kind 'name' is not registered. Did you mean ...?`."""
     return UnknownNameError(f"{kind} {name!r} is not registered.{did_you_mean(name, known)} {hint}".strip())
 
 
 def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """The error for a field that a value does not have, with the nearest ones and the whole list."""
+    """Return the error for a field that does not exist, with the nearest names and the list of all fields."""
     known = list(known)
     return TypeError(
         f"{owner} has no field {name!r}.{did_you_mean(name, known)} Its fields are: {', '.join(known) or 'none'}."
@@ -43,38 +43,38 @@ def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean A or B?`, or nothing when no known name is near.
+    """Return ` Did you mean A or B?` with the known names that are similar; empty where none is.
 
-    The name that another library has for one of them counts as near (`shoal.core.aliases`).
+    The name that another library uses for one of them counts as similar (`shoal.core.aliases`).
     """
     known = list(known)
     if (alias := alias_of(name, known)) is not None:
         return f" Did you mean {alias}?"
     wanted = name.lower().lstrip("-")
-    spelled = {k.lower().lstrip("-"): k for k in known}
-    near = [k for k in spelled if _initials(k) == wanted] or _alike(wanted, list(spelled))
-    return f" Did you mean {' or '.join(spelled[n] for n in near)}?" if near else ""
+    by_lower_case = {k.lower().lstrip("-"): k for k in known}
+    near = [k for k in by_lower_case if _initials(k) == wanted] or _similar(wanted, list(by_lower_case))
+    return f" Did you mean {' or '.join(by_lower_case[n] for n in near)}?" if near else ""
 
 
 def _initials(name: str) -> str:
-    """`lr` of `learning-rate`."""
+    """Return the first letters of the words of a name: `lr` for `learning-rate`."""
     return "".join(word[:1] for word in re.split(r"[-_. ]+", name))
 
 
-def _alike(wanted: str, known: list[str]) -> list[str]:
-    """The most similar names; none that is far behind the best."""
+def _similar(wanted: str, known: list[str]) -> list[str]:
+    """Return the most similar names: the best one, and others that are at most 0.15 less similar."""
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.55)
-    likeness = [difflib.SequenceMatcher(a=name, b=wanted).ratio() for name in near]
-    return [name for name, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.15]
+    similarities = [difflib.SequenceMatcher(a=name, b=wanted).ratio() for name in near]
+    return [name for name, ratio in zip(near, similarities, strict=True) if ratio > similarities[0] - 0.15]
 
 
 def need(package: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional package, or say which extra installs it. Raises ImportError."""
+    """Import an optional package and return it. Raises ImportError, naming the extra that installs it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != package.split(".")[0]:
-            raise  # the package is there; something that it imports is not
+            raise  # the package is installed; something that it imports is not
         raise ImportError(
             f"{purpose} needs the package {package!r}, which is not installed: pip install 'shoal[{extra}]'."
         ) from error

@@ -1,8 +1,8 @@
-"""Random keys: typed, named by purpose, and independent of neighbors.
+"""Random keys: how the keys of a run, of its members and of its purposes are made.
 
-Every random number of a run descends from one run key. A member's key is `fold_in(run key, seed index)`, so a member
-does not depend on how many others there are; a purpose ("evaluate", "select") folds the CRC-32 of its name in, so
-asking for more evaluation cannot change training.
+All random numbers of a run derive from one key, the run key. A member's key is the fold of the seed index into it, so
+it does not depend on the number of members. The key of a purpose ("evaluate", "select") is the fold of the CRC-32 of
+its name, so more evaluations cannot change training.
 """
 
 import operator
@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.core.mix32 import MIX32, key_of_seed
 
-# Selectable generators. `mix32` is ours: faster on CPU, not cryptographic. `threefry2x32` is JAX's.
+# The random number generators to choose from. `mix32` is ours: faster on CPU, not cryptographic. The other is JAX's.
 IMPLEMENTATIONS = {"mix32": MIX32, "threefry2x32": "threefry2x32"}
 DEFAULT = "mix32"
 
@@ -22,12 +22,12 @@ Key = jax.Array
 
 
 def make_key(seed: object, implementation: str = DEFAULT) -> Key:
-    """A key from a seed (an integer, NumPy's included), under `mix32` (default) or `threefry2x32`.
+    """Make a typed key from a seed (an integer of Python or NumPy) for the generator `mix32` or `threefry2x32`.
 
-    All 64 bits of the seed count, with or without JAX's x64 mode (`jax.random.key` drops the upper 32 without it), and
-    no two seeds share a key. Under `threefry2x32` a seed in [0, 2**31) gives the key that `jax.random.key` gives.
+    All 64 bits of the seed are used, with or without JAX's x64 mode (`jax.random.key` drops the upper 32 without it),
+    and no two seeds share a key. With `threefry2x32` a seed in [0, 2**31) gives the same key as `jax.random.key`.
 
-    Raises ValueError for another generator or a seed of more than 64 bits, TypeError for a seed that is no integer.
+    Raises ValueError for an unknown generator or a seed of more than 64 bits, TypeError for a seed that is no integer.
 
     >>> jax.random.uniform(make_key(0)).shape
     ()
@@ -46,12 +46,12 @@ def make_key(seed: object, implementation: str = DEFAULT) -> Key:
 
 
 def stream(key: Key, name: str) -> Key:
-    """The key of a named purpose. `key` may be used for other names too, and for nothing else."""
+    """Return the key of a named purpose. Use `key` only for such calls, with a different name each time."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
 def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
-    """The key of the member with this seed index: the same in a population of any size.
+    """Return the key of the member with this seed index. It is the same in a population of any size.
 
     Raises ValueError for an integer outside [0, 2**32).
     """
@@ -61,12 +61,12 @@ def member_key(run_key: Key, seed_index: jax.Array | int) -> Key:
 
 
 def is_key(x: Any) -> bool:
-    """Whether an array, which may be traced, holds typed random keys."""
+    """Return whether `x` is an array of typed random keys. It may be traced."""
     return hasattr(x, "dtype") and jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_seed(seed: object) -> int:
-    """A seed as an integer. Raises ValueError for one of more than 64 bits, TypeError for what is no integer."""
+    """Return a seed as a Python integer. Raises ValueError for more than 64 bits, TypeError for what is no integer."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, SupportsIndex):
         raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
     number = operator.index(seed)

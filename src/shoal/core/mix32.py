@@ -1,9 +1,9 @@
-"""`mix32`: random keys for compiled environment loops, made of 32-bit multiplies and shifts.
+"""`mix32`: a random number generator for compiled environment loops, made of 32-bit multiplications and shifts.
 
-A key is two 32-bit words. Every word that `bits`, `split` or `fold_in` gives is one hash of (key, counter, purpose), so
-all three are elementwise: XLA fuses them into their consumers and vectorizes them, with no concatenation in the way.
-It plugs into `jax.random` through `jax.extend.random.define_prng_impl`; `docs/random-numbers.md` says how it was
-tested. Not cryptographic: whoever sees its output may work out the key.
+A key is two 32-bit words. Each word that `bits`, `split` or `fold_in` returns is one hash of (key, counter, purpose).
+So all three are elementwise operations, which XLA fuses with the code that uses them and vectorizes; no concatenation
+prevents this. `jax.random` uses it through `jax.extend.random.define_prng_impl`. `docs/random-numbers.md` says how it
+was tested. It is not cryptographic: the key can be computed from the output.
 """
 
 import functools
@@ -17,26 +17,28 @@ from jaxtyping import Array, Integer, UInt, UInt32
 
 U32 = np.uint32
 
-# What a counter is for: one key gives unrelated words to different purposes. Digits of pi.
+# Constants for the purposes of a hash, so that one key gives independent words to each purpose. Digits of pi.
 SEED, SPLIT, FOLD_IN = U32(0x243F6A88), U32(0x85A308D3), U32(0x13198A2E)
 BITS = {8: U32(0x03707344), 16: U32(0xA4093822), 32: U32(0x299F31D0), 64: U32(0x082EFA98)}
-# Differs from a purpose's first word to its second, where it needs two (a key, a 64-bit number).
+# Combined (xor) with a purpose for the second of two words, where two are needed (a key, a 64-bit number).
 SECOND = U32(0x5A827999)
 
 
 def words(
     key: UInt32[Array, "2"], counter: UInt32[Array, "..."], purpose: UInt32[Array, "..."] | np.uint32
 ) -> UInt32[Array, "..."]:
-    """One word per counter: a hash with three multiplies. `counter` and `purpose` broadcast; `key` is consumed.
+    """Return one word for each counter: a hash with three multiplications. `counter` and `purpose` broadcast.
+
+    `key` is consumed.
 
         a = key[0] ^ purpose
         t = multiply(shift(counter ^ a))
         y = multiply(shift(t ^ key[1]))
         word = shift(multiply(shift(shift(y) + t + a)))         where shift(x) = x ^ (x >> s)
 
-    Each line alone is a bijection of the counter. Adding `t` once more makes the whole none, so that words of one key
-    repeat as often as chance has it: a bijection never repeats, and a birthday test sees that. Adding `a` keeps keys
-    and purposes apart that meet in `t` at different counters.
+    Without the added `t` the hash would be a bijection of the counter: its words would never repeat, which a birthday
+    test detects. With it they repeat as often as random words do. Adding `a` separates keys and purposes that have
+    the same `t` at different counters.
     The multipliers are those of Wellons' `triple32` (github.com/skeeto/hash-prospector); the shifts were chosen by the
     avalanche and birthday tests in `docs/random-numbers.md`, which no variant with two multiplies passed.
     """
@@ -52,7 +54,7 @@ def words(
 
 @jax.jit
 def key_of_seed(high: UInt32[Array, ""], low: UInt32[Array, ""]) -> UInt32[Array, "2"]:
-    """The key of a 64-bit seed given as two words. A bijection (a Feistel network): no two seeds share a key."""
+    """Return the key of a 64-bit seed in two words. A bijection (a Feistel network): no two seeds share a key."""
     zero = jnp.zeros(2, U32)
     for turn in range(4):
         high, low = low, high ^ words(zero, low, U32(SEED + turn))
@@ -60,7 +62,7 @@ def key_of_seed(high: UInt32[Array, ""], low: UInt32[Array, ""]) -> UInt32[Array
 
 
 def _seed(seed: Integer[Array, ""]) -> UInt32[Array, "2"]:
-    # Sign-extended, so that an integer gives the same key whatever its dtype.
+    # The seed is sign-extended to 64 bits, so that an integer gives the same key in every dtype.
     if seed.dtype.itemsize == 8:
         high = seed >> jnp.full((), 32, seed.dtype)
     elif jnp.issubdtype(seed.dtype, jnp.signedinteger):
@@ -92,7 +94,7 @@ def _bits(key: UInt32[Array, "2"], bit_width: int, shape: tuple[int, ...]) -> UI
 def _counters(shape: tuple[int, ...]) -> UInt32[Array, "*shape"]:
     size = math.prod(shape)
     if size > 2**32:
-        raise ValueError(f"mix32 draws at most 2**32 numbers from one key, not shape {shape}: split the key first.")
+        raise ValueError(f"mix32 gives at most 2**32 numbers for one key, not shape {shape}: split the key first.")
     return jax.lax.iota(U32, size).reshape(shape)
 
 

@@ -1,7 +1,7 @@
-"""Names for environments and agents. A decorator registers; nothing is listed centrally.
+"""The registries of environments and agents by name. A decorator on a class registers it; there is no central list.
 
-Modules below `shoal.envs` and `shoal.agents` are imported when a name is first looked up; other packages add theirs
-through the entry-point groups `shoal.envs` and `shoal.agents`, each naming a module that registers when imported.
+All modules of `shoal.envs` and `shoal.agents` are imported when a name is first looked up. Other packages add names
+through the entry-point groups `shoal.envs` and `shoal.agents`: each entry point is a module that registers on import.
 """
 
 import ast
@@ -21,19 +21,19 @@ from shoal.core.errors import unknown_field, unknown_name
 Cls = TypeVar("Cls", bound=type)
 
 
-USER_MODULE = "shoal_user_"  # a user's own file is a module of this name and its own
-HALLMARKS = {"agent": "bind", "env": "transition"}  # what a class must have to be of a kind
+USER_MODULE = "shoal_user_"  # prefix of the module name under which a user's own file is imported
+REQUIRED_METHODS = {"agent": "bind", "env": "transition"}  # by kind; a class without it is not of that kind
 
 
 class Entry(NamedTuple):
-    """A registered name: what to build, and the fields it presets."""
+    """A registered name: the class to build, and the values of fields that this name presets."""
 
     name: str
     cls: type
     preset: dict[str, Any]
 
     def build(self, **fields: Any) -> Any:
-        """Build the value. Raises TypeError, naming the nearest fields, for a field that does not exist."""
+        """Build the environment or agent. Raises TypeError, with the nearest names, for a field that does not exist."""
         known = [field.name for field in dataclasses.fields(self.cls)]
         for field in fields:
             if field not in known:
@@ -42,10 +42,10 @@ class Entry(NamedTuple):
 
 
 class Registry(Mapping[str, Entry]):
-    """Registered names of one kind ("env" or "agent"), discovered on first use."""
+    """The registered names of one kind ("env" or "agent"), a mapping from name to entry."""
 
     def __init__(self, kind: str, package: str) -> None:
-        """`package` is imported, with everything below it, when a name is first looked up."""
+        """Set up an empty registry. `package` is imported, with all its modules, when a name is first looked up."""
         self.kind = kind
         self.package = package
         self._entries: dict[str, Entry] = {}
@@ -53,19 +53,19 @@ class Registry(Mapping[str, Entry]):
         self._discovered = False
 
     def register(self, name: str, /, *, aliases: Sequence[str] = (), **preset: Any) -> Callable[[Cls], Cls]:
-        """A decorator that registers a class under a name, with preset fields. Stack it for variants of one class.
+        """Return a decorator that registers a class under a name with preset fields. Stack it for variants of a class.
 
-        `aliases` are names by which others know the same thing. They are found, but not listed. Raises ValueError when
-        a name is taken by another class.
+        `aliases` are the names that other libraries use. They can be looked up, but are not listed. The decorator
+        raises ValueError when another class already has the name.
         """
 
         def decorate(cls: Cls) -> Cls:
             for each in (name, *aliases):
-                taken = self._entries.get(self._aliases.get(each, each))
-                if taken and (taken.cls.__module__, taken.cls.__qualname__) != (cls.__module__, cls.__qualname__):
+                other = self._entries.get(self._aliases.get(each, each))
+                if other and (other.cls.__module__, other.cls.__qualname__) != (cls.__module__, cls.__qualname__):
                     raise ValueError(
                         f"{self.kind} {each!r} is already registered, by "
-                        f"{taken.cls.__module__}.{taken.cls.__qualname__}. "
+                        f"{other.cls.__module__}.{other.cls.__qualname__}. "
                         f"Choose another name for {cls.__module__}.{cls.__qualname__}."
                     )
             self._entries[name] = Entry(name, cls, preset)
@@ -76,25 +76,25 @@ class Registry(Mapping[str, Entry]):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The registered name behind each alias."""
+        """The registered name of each alias."""
         self._discover()
         return dict(sorted(self._aliases.items()))
 
     def __getitem__(self, name: str) -> Entry:
-        """The entry of a name or an alias, of `module:Class` or of `file.py:Class`.
+        """Return the entry of a name, an alias, `module:Class` or `file.py:Class`.
 
-        Raises UnknownNameError (a ValueError), and ValueError for what is no class of values.
+        Raises UnknownNameError (a ValueError) for an unknown name, and ValueError for a class of another kind.
         """
         if ":" in name:
             return self._from_path(name)
         self._discover()
-        known = self._aliases.get(name, name)
-        if known not in self._entries:
+        registered = self._aliases.get(name, name)
+        if registered not in self._entries:
             if name.endswith(".py"):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
             names = (*self._entries, *self._aliases)
             raise unknown_name(self.kind, name, names, f"`shoal {self.kind}s` lists every name.")
-        return self._entries[known]
+        return self._entries[registered]
 
     def __contains__(self, name: object) -> bool:
         self._discover()
@@ -125,18 +125,18 @@ class Registry(Mapping[str, Entry]):
         self._discovered = True
 
     def _from_path(self, path: str) -> Entry:
-        place, _, attribute = path.rpartition(":")
-        module = import_file(Path(place)) if place.endswith(".py") else import_module(place)
+        source, _, attribute = path.rpartition(":")
+        module = import_file(Path(source)) if source.endswith(".py") else import_module(source)
         if not hasattr(module, attribute):
             classes = [k for k, v in vars(module).items() if isinstance(v, type)]
-            raise unknown_name("name", attribute, classes, f"It was looked for in {place}.")
+            raise unknown_name("name", attribute, classes, f"It was looked for in {source}.")
         found = getattr(module, attribute)
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise ValueError(f"{path} is no {self.kind}: name a class that has @struct above it.")
-        needed = HALLMARKS.get(self.kind)
-        if needed and not hasattr(found, needed):
-            others = [f" but an {kind}" for kind, mark in HALLMARKS.items() if hasattr(found, mark)]
-            raise ValueError(f"{path} is no {self.kind}{''.join(others)}: it has no `{needed}`.")
+        required = REQUIRED_METHODS.get(self.kind)
+        if required and not hasattr(found, required):
+            others = [f" but an {kind}" for kind, method in REQUIRED_METHODS.items() if hasattr(found, method)]
+            raise ValueError(f"{path} is no {self.kind}{''.join(others)}: it has no `{required}`.")
         return Entry(path, found, {})
 
 
@@ -152,37 +152,37 @@ def _classes_hint(path: Path) -> str:
     return f"name the class in it, {' or '.join(classes) or f'as in {path}:MyEnv; now it has no class with @struct'}."
 
 
-def import_module(place: str) -> Any:
-    """A module of something installed. Raises ValueError where there is none of that name."""
-    if not place or place.startswith("."):
-        raise ValueError(f"{place!r} is no module: write package.module:Class, or the path of a file.")
+def import_module(name: str) -> Any:
+    """Import a module of an installed package. Raises ValueError where there is none of that name."""
+    if not name or name.startswith("."):
+        raise ValueError(f"{name!r} is no module: write package.module:Class, or the path of a file.")
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != place.split(".")[0] and error.name != place:
-            raise  # the module is there; something that it imports is not
+        if error.name != name.split(".")[0] and error.name != name:
+            raise  # this module exists; a module that it imports is missing
         raise ValueError(
-            f"module {place!r} cannot be found: write package.module:Class of something installed, or the path of a "
+            f"module {name!r} cannot be found: write package.module:Class of an installed package, or the path of a "
             "file, as in my_env.py:MyEnv."
         ) from error
 
 
 def import_file(path: Path) -> Any:
-    """A Python file as a module, run once. Raises FileNotFoundError where there is none."""
+    """Import a Python file as a module; a second call returns the same module. Raises FileNotFoundError."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
     name = f"{USER_MODULE}{path.stem}"
     for module in [sys.modules.get(name), *sys.modules.values()]:
-        about = getattr(module, "__dict__", {})
-        if about.get("__file__") == str(path.resolve()) and about["__name__"] != "__main__":
-            return module  # a class made twice would be two kinds of value
+        attributes = getattr(module, "__dict__", {})
+        if attributes.get("__file__") == str(path.resolve()) and attributes["__name__"] != "__main__":
+            return module  # running the file again would make a second class of the same name
     if name in sys.modules:
-        name = f"{name}_{zlib.crc32(str(path.resolve()).encode())}"  # another file of this name
+        name = f"{name}_{zlib.crc32(str(path.resolve()).encode())}"  # another file of the same name was imported
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as a Python module.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs, as `import` does: dataclasses look their module up
+    sys.modules[name] = module  # before the file runs, as `import` does: dataclasses look up their module
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -192,20 +192,20 @@ def import_file(path: Path) -> Any:
 
 
 def ranges(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names gathered that differ only in a final `/<number>`: `{"bsuite/catch/0-19": ["bsuite/catch/0", ...]}`.
+    """Group names that differ only in a final `/<number>`: `{"bsuite/catch/0-19": ["bsuite/catch/0", ...]}`.
 
-    Any other name stands for itself.
+    Any other name is a group of one.
     """
-    found: dict[str, list[str]] = {}
+    by_stem: dict[str, list[str]] = {}
     for name in names:
         stem, _, index = name.rpartition("/")
-        found.setdefault(f"{stem}/" if stem and index.isdecimal() else name, []).append(name)
-    gathered: dict[str, list[str]] = {}
-    for stem, members in found.items():
-        members.sort(key=lambda name: (len(name), name))
-        first, last = members[0].rpartition("/")[2], members[-1].rpartition("/")[2]
-        gathered[members[0] if len(members) == 1 else f"{stem}{first}-{last}"] = members
-    return gathered
+        by_stem.setdefault(f"{stem}/" if stem and index.isdecimal() else name, []).append(name)
+    groups: dict[str, list[str]] = {}
+    for stem, group in by_stem.items():
+        group.sort(key=lambda name: (len(name), name))
+        first, last = group[0].rpartition("/")[2], group[-1].rpartition("/")[2]
+        groups[group[0] if len(group) == 1 else f"{stem}{first}-{last}"] = group
+    return groups
 
 
 ENVS = Registry("env", "shoal.envs")
@@ -216,23 +216,23 @@ agent = AGENTS.register
 
 
 def make(name: str, **fields: Any) -> Any:
-    """The environment registered under a name: `make("CartPole-v1", gravity=5.0)`.
+    """Build the environment of a name: `make("CartPole-v1", gravity=5.0)`.
 
-    Also takes `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError with the nearest names for an
-    unknown one, TypeError for a field that the environment does not have.
+    It also accepts `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError, with the nearest names,
+    for an unknown name, and TypeError for a field that the environment does not have.
     """
     return ENVS[name].build(**fields)
 
 
-class register:  # noqa: N801  # reads as a namespace: @shoal.register.env("Drift-v0")
-    """Decorators that give an environment or an agent a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
+class register:  # noqa: N801  # used as a namespace: @shoal.register.env("Drift-v0")
+    """Decorators that register an environment or an agent under a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
 
     env = staticmethod(ENVS.register)
     agent = staticmethod(AGENTS.register)
 
 
 def agent_class(name: str) -> type:
-    """The class of a registered agent by its Python name, e.g. `PPO`. Raises AttributeError if there is none."""
+    """Return the class of a registered agent by its Python name, e.g. `PPO`. Raises AttributeError if there is none."""
     for entry in AGENTS.values():
         if entry.cls.__name__ == name:
             return entry.cls

@@ -1,8 +1,8 @@
-"""Spaces: what observations and actions look like. Plain hashable values, so they may be static fields.
+"""Spaces: the possible observations or actions, with shape and dtype. They are hashable, so they can be static fields.
 
-`sample(key)` draws one element (unbatched; the caller vmaps) and `contains(x)` answers inside or outside `jit` with a
-bool scalar. Dtypes are honest: a space names the dtype its elements really have, and `contains` checks it. A 64-bit
-dtype means the 32-bit one while JAX runs without x64.
+`sample(key)` returns one random element (the caller batches with `vmap`). `contains(x)` returns a bool scalar, inside
+or outside `jit`. A space has the dtype that its elements really have, and `contains` checks it. A 64-bit dtype means
+the 32-bit one unless JAX runs in x64 mode.
 """
 
 import dataclasses
@@ -26,27 +26,30 @@ class Discrete:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", int(self.n))
-        object.__setattr__(self, "dtype", _whole_numbers(self.dtype, "Discrete"))
+        object.__setattr__(self, "dtype", _integer_dtype(self.dtype, "Discrete"))
         if not 1 <= self.n <= np.iinfo(self.dtype).max + 1:
-            raise ValueError(f"Discrete needs at least one element and as many as {self.dtype} counts, not n={self.n}.")
+            raise ValueError(
+                f"Discrete needs n from 1 to {np.iinfo(self.dtype).max + 1}, which {self.dtype} can count, "
+                f"not n={self.n}."
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Scalar."""
+        """`()`: elements are scalars."""
         return ()
 
     def sample(self, key: Key) -> Array:
         """A uniform element. `key` is consumed."""
-        return _whole(key, np.zeros((), self.dtype), np.asarray(self.n - 1, self.dtype))
+        return _random_integers(key, np.zeros((), self.dtype), np.asarray(self.n - 1, self.dtype))
 
     def contains(self, x: Any) -> Bool[Array, ""]:
         """Whether `x` is a scalar of this dtype in range."""
-        if not _fits(x, (), self.dtype):
+        if not _has_shape_and_dtype(x, (), self.dtype):
             return jnp.asarray(False)
         return jnp.asarray((x >= 0) & (x <= self.n - 1))
 
     def __repr__(self) -> str:
-        return f"Discrete({self.n}{_unless(np.int32, self.dtype)})"
+        return f"Discrete({self.n}{_suffix_unless(np.int32, self.dtype)})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,28 +61,31 @@ class MultiDiscrete:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
-        object.__setattr__(self, "dtype", _whole_numbers(self.dtype, "MultiDiscrete"))
+        object.__setattr__(self, "dtype", _integer_dtype(self.dtype, "MultiDiscrete"))
         if not self.nvec or min(self.nvec) < 1 or max(self.nvec) > np.iinfo(self.dtype).max + 1:
-            raise ValueError(f"MultiDiscrete needs sizes from one to what {self.dtype} counts, not nvec={self.nvec}.")
+            raise ValueError(
+                f"MultiDiscrete needs sizes from 1 to {np.iinfo(self.dtype).max + 1}, which {self.dtype} can count, "
+                f"not nvec={self.nvec}."
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One entry a choice."""
+        """`(len(nvec),)`: elements are vectors with an entry for each choice."""
         return (len(self.nvec),)
 
     def sample(self, key: Key) -> Array:
         """A uniform element. `key` is consumed."""
-        return _whole(key, np.zeros(self.shape, self.dtype), self._last())
+        return _random_integers(key, np.zeros(self.shape, self.dtype), self._last())
 
     def contains(self, x: Any) -> Bool[Array, ""]:
         """Whether `x` is a vector of this shape and dtype in range."""
-        if not _fits(x, self.shape, self.dtype):
+        if not _has_shape_and_dtype(x, self.shape, self.dtype):
             return jnp.asarray(False)
         return jnp.all((x >= 0) & (x <= self._last()))
 
     def __repr__(self) -> str:
         sizes = f"({self.nvec[0]},) * {len(self.nvec)}" if self.is_uniform and len(self.nvec) > 4 else self.nvec
-        return f"MultiDiscrete({sizes}{_unless(np.int32, self.dtype)})"
+        return f"MultiDiscrete({sizes}{_suffix_unless(np.int32, self.dtype)})"
 
     @property
     def is_uniform(self) -> bool:
@@ -92,13 +98,14 @@ class MultiDiscrete:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Arrays between `low` and `high` (inclusive), each a number or a nested tuple of the array's shape.
+    """Arrays between `low` and `high` (inclusive). Each bound is a number or a nested tuple of the array's shape.
 
-    An unbounded side is `-inf` or `inf`. Elements are drawn uniformly where both sides are bounded, from a shifted
-    exponential where one is, and from a normal distribution where none is. Boolean boxes have `low=0, high=1`.
-    `frames` says how many arrays of one kind lie side by side on the last axis (`FrameStack`), so that a network of
-    categories can read each alone.
-    Raises ValueError for bounds that are out of order, NaN, or do not fit the dtype, and for frames of unequal width.
+    A missing bound is `-inf` or `inf`. `sample` is uniform where both bounds are finite, a shifted exponential where
+    one is, and a normal distribution where none is. Boolean boxes have `low=0, high=1`.
+    `frames` is the number of frames that `FrameStack` joined along the last axis; a network that reads categories
+    splits them again.
+    Raises ValueError for `low > high`, NaN, bounds that do not fit the dtype, and a last axis that `frames` does not
+    divide.
     """
 
     low: Any
@@ -114,13 +121,13 @@ class Box:
         if not np.all(low <= high):
             raise ValueError(f"Box needs low <= high, not low={self.low}, high={self.high}.")
         if np.issubdtype(self.dtype, np.integer):
-            whole = np.iinfo(self.dtype)
-            if not np.all((low >= whole.min) & (high <= whole.max)):
+            limits = np.iinfo(self.dtype)
+            if not np.all((low >= limits.min) & (high <= limits.max)):
                 raise ValueError(
-                    f"low={self.low}, high={self.high} do not fit: {self.dtype} holds {whole.min} to {whole.max}."
+                    f"low={self.low}, high={self.high} do not fit: {self.dtype} holds {limits.min} to {limits.max}."
                 )
         if self.frames < 1 or (self.frames > 1 and (not self.shape or self.shape[-1] % self.frames)):
-            raise ValueError(f"frames={self.frames} do not lie side by side on the last axis of shape={self.shape}.")
+            raise ValueError(f"frames={self.frames} does not divide the last axis of shape={self.shape}.")
         object.__setattr__(self, "low", _hashable(self.low))
         object.__setattr__(self, "high", _hashable(self.high))
 
@@ -134,11 +141,12 @@ class Box:
         if self.dtype == np.bool_:
             return jax.random.bernoulli(key, 0.5, self.shape)
         low, high = self.bounds()
-        return _whole(key, low, high) if np.issubdtype(self.dtype, np.integer) else _real(key, low, high)
+        sample = _random_integers if np.issubdtype(self.dtype, np.integer) else _random_floats
+        return sample(key, low, high)
 
     def contains(self, x: Any) -> Bool[Array, ""]:
-        """Whether `x` has this shape and dtype and lies within the bounds; NaN lies nowhere."""
-        if not _fits(x, self.shape, self.dtype):
+        """Whether `x` has this shape and dtype and lies within the bounds; NaN is outside."""
+        if not _has_shape_and_dtype(x, self.shape, self.dtype):
             return jnp.asarray(False)
         if self.dtype == np.bool_:
             return jnp.asarray(True)
@@ -148,7 +156,7 @@ class Box:
     def __repr__(self) -> str:
         low, high = (_shortest(side, self.dtype) for side in (self.low, self.high))
         frames = "" if self.frames == 1 else f", frames={self.frames}"
-        return f"Box({low}, {high}, {self.shape}{_unless(np.float32, self.dtype)}{frames})"
+        return f"Box({low}, {high}, {self.shape}{_suffix_unless(np.float32, self.dtype)}{frames})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +169,7 @@ class Tuple:
         object.__setattr__(self, "spaces", tuple(self.spaces))
 
     def sample(self, key: Key) -> tuple:
-        """A random element of each. `key` is consumed."""
+        """A tuple with a random element of each space. `key` is consumed."""
         keys = jax.random.split(key, len(self.spaces))
         return tuple(space.sample(k) for space, k in zip(self.spaces, keys, strict=True))
 
@@ -177,7 +185,7 @@ class Tuple:
 
 @dataclasses.dataclass(frozen=True)
 class Dict:
-    """A dict of elements, one from each named space. Built from a mapping; kept as sorted pairs so that it hashes."""
+    """A dict of elements, one from each named space. A mapping builds it; sorted pairs hold it, which are hashable."""
 
     spaces: Any
 
@@ -189,7 +197,7 @@ class Dict:
         return dict(self.spaces)[name]
 
     def sample(self, key: Key) -> dict:
-        """A random element of each. `key` is consumed."""
+        """A dict with a random element of each space. `key` is consumed."""
         keys = jax.random.split(key, len(self.spaces))
         return {name: space.sample(k) for (name, space), k in zip(self.spaces, keys, strict=True)}
 
@@ -207,7 +215,7 @@ Space = Discrete | MultiDiscrete | Box | Tuple | Dict
 
 
 def flat_size(space: Space) -> int:
-    """How many numbers an element holds: 1 for Discrete, the product of the shape for arrays, the sum over parts."""
+    """Return how many numbers an element has: 1 for Discrete, the size of an array, the sum over parts for others."""
     if isinstance(space, Tuple):
         return sum(flat_size(part) for part in space.spaces)
     if isinstance(space, Dict):
@@ -216,7 +224,7 @@ def flat_size(space: Space) -> int:
 
 
 def zeros(space: Space) -> Any:
-    """An element-shaped tree of zeros, for shapes and dtypes only (it need not lie in the space)."""
+    """Return a tree of zeros with the shapes and dtypes of an element. It need not lie in the space."""
     if isinstance(space, Tuple):
         return tuple(zeros(part) for part in space.spaces)
     if isinstance(space, Dict):
@@ -225,7 +233,7 @@ def zeros(space: Space) -> Any:
 
 
 def explain(space: Space, x: Any, name: str = "it") -> str | None:
-    """Why a concrete `x` does not lie in a space, in words that begin with `name`; None when it does."""
+    """Return why `x` is not in a space, as a text that begins with `name`; None if it is. `x` must not be traced."""
     reason = misfit(space, x, name)
     if reason:
         return reason
@@ -237,13 +245,13 @@ def explain(space: Space, x: Any, name: str = "it") -> str | None:
 
 
 def misfit(space: Space, x: Any, name: str = "it") -> str | None:
-    """Why the structure, shapes or dtypes of `x` are not those of a space; None when they are. `x` may be traced."""
+    """Return why structure, shapes or dtypes of `x` do not fit a space; None where they do. `x` may be traced."""
     if isinstance(space, (Tuple, Dict)):
         parts, kind = _parts(space), dict if isinstance(space, Dict) else tuple
-        given = dict(enumerate(x)) if isinstance(x, tuple) else x
-        if not isinstance(x, kind) or set(given) != set(parts):
+        elements = dict(enumerate(x)) if isinstance(x, tuple) else x
+        if not isinstance(x, kind) or set(elements) != set(parts):
             return f"{name} is {jax.tree.structure(x)}, not a {kind.__name__} of {list(parts)}"
-        return _first(misfit(part, given[i], f"{name}[{i!r}]") for i, part in parts.items())
+        return _first(misfit(part, elements[i], f"{name}[{i!r}]") for i, part in parts.items())
     dtype = _canonical(space.dtype)
     if not hasattr(x, "dtype"):
         return f"{name} is of type {type(x).__name__}, not an array of {dtype} with shape {space.shape}"
@@ -253,19 +261,19 @@ def misfit(space: Space, x: Any, name: str = "it") -> str | None:
 
 
 def alike(one: Space, other: Space) -> bool:
-    """Whether elements of two spaces have the same structure, shapes, dtypes and choices; bounds may differ."""
+    """Return whether elements of two spaces have the same structure, shapes, dtypes and choices; bounds may differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, (Tuple, Dict)) and isinstance(other, (Tuple, Dict)):
-        mine, theirs = _parts(one), _parts(other)
-        return mine.keys() == theirs.keys() and all(alike(part, theirs[name]) for name, part in mine.items())
+        parts, others = _parts(one), _parts(other)
+        return parts.keys() == others.keys() and all(alike(part, others[name]) for name, part in parts.items())
     if isinstance(one, Box) and isinstance(other, Box):
         return (one.shape, one.dtype) == (other.shape, other.dtype)
     return one == other
 
 
 def without_real_bounds(space: Space) -> Space:
-    """The same space, but boxes of real numbers without bounds: what networks are built from, who read no others."""
+    """Return the space with boxes of floats unbounded. Networks depend on no other bounds of what they read."""
     if isinstance(space, Tuple):
         return Tuple(tuple(without_real_bounds(part) for part in space.spaces))
     if isinstance(space, Dict):
@@ -290,14 +298,14 @@ def as_element(space: "Space", x: Any) -> Any:
 
 
 def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
-    """A uniform action, of those that a mask allows where there is one. `key` is consumed."""
+    """Sample an action uniformly; with a mask of a Discrete space, among the allowed ones. `key` is consumed."""
     if mask is None or not isinstance(space, Discrete):
         return space.sample(key)
     return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(space.dtype)
 
 
 def only_boxes(space: Any) -> bool:
-    """Whether every part of a space holds numbers, none a choice."""
+    """Return whether every part of a space is a Box, so that there are no choices."""
     if isinstance(space, (Tuple, Dict)):
         return all(only_boxes(part) for part in _parts(space).values())
     return isinstance(space, Box)
@@ -315,14 +323,17 @@ def _canonical(dtype: Any) -> np.dtype:
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def _whole_numbers(dtype: Any, kind: str) -> np.dtype:
+def _integer_dtype(dtype: Any, kind: str) -> np.dtype:
     if not np.issubdtype(dtype, np.integer):
-        raise TypeError(f"{kind} counts: its dtype must be an integer one, as int32 or uint8, not {np.dtype(dtype)}.")
+        raise TypeError(f"the dtype of {kind} must be an integer one, such as int32 or uint8, not {np.dtype(dtype)}.")
     return np.dtype(dtype)
 
 
-def _whole(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
-    """Uniform integers from `low` to `high` inclusive (the greatest one of the dtype itself only when it is `low`)."""
+def _random_integers(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
+    """Return uniform integers from `low` to `high`, inclusive.
+
+    Where `high` is the largest integer of a 32- or 64-bit dtype it is excluded, unless `low` is it too.
+    """
     dtype = _canonical(low.dtype)
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
     low, high = low.astype(wide), high.astype(wide)
@@ -330,44 +341,44 @@ def _whole(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
     return jax.random.randint(key, low.shape, low, stop, dtype=wide).astype(dtype)
 
 
-def _real(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
-    """Uniform where both bounds are finite, a shifted exponential where one is, normal where none is."""
+def _random_floats(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
+    """Return random floats: uniform where both bounds are finite, a shifted exponential where one is, else normal."""
     k_uniform, k_tail, k_normal = jax.random.split(key, 3)
     below, above = np.isfinite(low), np.isfinite(high)
     floor, ceiling = np.where(below, low, 0).astype(low.dtype), np.where(above, high, 0).astype(low.dtype)
-    share = jax.random.uniform(k_uniform, low.shape, low.dtype)
+    fraction = jax.random.uniform(k_uniform, low.shape, low.dtype)
     tail = jax.random.exponential(k_tail, low.shape, low.dtype)
-    free = jax.random.normal(k_normal, low.shape, low.dtype)
-    one_sided = jnp.where(below, floor + tail, jnp.where(above, ceiling - tail, free))
-    # Not low + share * (high - low): that difference can overflow.
-    inside = jnp.where(below & above, floor * (1 - share) + ceiling * share, one_sided)
+    unbounded = jax.random.normal(k_normal, low.shape, low.dtype)
+    one_sided = jnp.where(below, floor + tail, jnp.where(above, ceiling - tail, unbounded))
+    # This is not written low + fraction * (high - low), because the difference can overflow.
+    inside = jnp.where(below & above, floor * (1 - fraction) + ceiling * fraction, one_sided)
     return jnp.clip(inside, low, high)
 
 
-def _fits(x: Any, shape: tuple[int, ...], dtype: Any) -> bool:
+def _has_shape_and_dtype(x: Any, shape: tuple[int, ...], dtype: Any) -> bool:
     return hasattr(x, "dtype") and x.shape == shape and x.dtype == _canonical(dtype)
 
 
 def _hashable(side: Any) -> Any:
     array = np.asarray(side)
     if array.size and (array == array.flat[0]).all():
-        return array.flat[0].item()  # one number for all, so that equal boxes compare equal
-    return _nested(array.tolist())
+        return array.flat[0].item()  # one number for all elements, so that equal boxes compare equal
+    return _nested_tuples(array.tolist())
 
 
-def _unless(usual: Any, dtype: np.dtype) -> str:
+def _suffix_unless(usual: Any, dtype: np.dtype) -> str:
     return "" if dtype == usual else f", {dtype}"
 
 
 def _shortest(side: Any, dtype: np.dtype) -> Any:
-    """A bound in the fewest digits that tell it from its neighbors: float32 holds 4.8 as 4.800000190734863."""
+    """Return a bound with as few digits as identify it in its dtype: 4.8 in float32, not 4.800000190734863."""
     if isinstance(side, tuple):
         return tuple(_shortest(part, dtype) for part in side)
     return float(str(np.asarray(side, dtype))) if np.issubdtype(dtype, np.floating) else side
 
 
-def _nested(value: Any) -> Any:
-    return tuple(_nested(v) for v in value) if isinstance(value, list) else value
+def _nested_tuples(value: Any) -> Any:
+    return tuple(_nested_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 def _all(answers: Any) -> Bool[Array, ""]:

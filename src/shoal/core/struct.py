@@ -1,8 +1,9 @@
-"""Values: frozen dataclasses that are JAX pytrees. Environments, agents, states and settings are all of this kind.
+"""Structs: frozen dataclasses that are JAX pytrees. Environments, agents and their states are structs.
 
-A field is one of three things. A plain field or a `hyper` is a leaf: a number or array that may be traced and may carry
-a leading member axis, so that changing it never recompiles. A `static` field shapes the program (a size, a name, an
-architecture) and lives in the tree's structure: changing it compiles a new program.
+A field is of one of two kinds. A plain field, or one declared with `hyper`, is a leaf of the pytree: a number or array
+that may be traced and may have a leading member axis. Changing it never recompiles. A field declared with `static`
+shapes the program (a size, a name, an architecture) and is part of the pytree's structure: changing it compiles a new
+program.
 """
 
 import dataclasses
@@ -17,22 +18,22 @@ from jax.core import Tracer
 
 from shoal.core.errors import did_you_mean, unknown_field
 
-# A traced constant: a Python number as written by the user, or an array (with a leading member axis in a population).
-# A type checker sees only what arithmetic with it means inside `jit`.
+# A traced constant: a Python number as the user writes it, or an array (with a leading member axis in a population).
+# For a type checker it is what arithmetic inside `jit` accepts.
 if TYPE_CHECKING:
     Number = float | jax.Array
 else:
     Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
-Choice = Number | str  # a traced choice: written by name, held as its place in the list
-NUMBERS = (Number, Number | None, Choice)  # how the fields of numbers are annotated; a choice's name is one by then
+Choice = Number | str  # a traced choice: the user writes a name, the field holds its index in the list of names
+NUMBERS = (Number, Number | None, Choice)  # the annotations of fields that hold numbers; a choice holds its index
 
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
 
 
 class Range(NamedTuple):
-    """What a `hyper` field may hold (`low` to `high`, inclusive) or should be searched over."""
+    """A range of a `hyper` field, from `low` to `high` inclusive: its valid values, or those that a search samples."""
 
     low: float
     high: float
@@ -40,7 +41,7 @@ class Range(NamedTuple):
 
 
 def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
-    """A field that shapes the program. Must be hashable. `choices` lists the values worth searching."""
+    """Declare a field that shapes the program. Its value must be hashable. `choices` are the values worth searching."""
     return dataclasses.field(default=default, metadata={"static": True, "choices": choices, "help": help})
 
 
@@ -54,33 +55,41 @@ def hyper(
     spans_run: bool = False,
     help: str = "",  # noqa: A002
 ) -> Any:
-    """A traced hyperparameter.
+    """Declare a traced hyperparameter.
 
-    `search=(low, high)` or `(low, high, "log")` is where a study looks; `valid=(low, high)` is what makes sense at all
-    and is checked when the value is built. They are different things on purpose. `names` makes it a choice that is
-    traced: a user writes a name, the field holds its place in the list. `cap` is the static field that says how large
-    the number may become in this program (`fill_caps`). `spans_run` says that it is a number of environment steps, and
-    that 0 stands for as many as the run takes, which the plan of a run fills in. Raises ValueError for a range that is
-    empty or misspelled, where the field is declared.
+    `search=(low, high)` or `(low, high, "log")`: the range that a search samples from.
+    `valid=(low, high)`: the values that are possible at all; other values raise ValueError when the struct is built.
+    `names`: the hyperparameter is a choice among these names; a user writes a name, the field holds its index.
+    `cap`: the name of the static field that bounds this number in one program (see `fill_caps`).
+    `spans_run`: the number counts environment steps, and 0 means all steps of the run, which the plan fills in.
+
+    Raises ValueError, where the field is declared, for a range that is empty or has an unknown scale.
     """
-    searched = None if search is None else _range("search", *search)
-    allowed = None if valid is None else _range("valid", *valid)
-    about = {"search": searched, "valid": allowed, "names": names, "cap": cap, "spans_run": spans_run, "help": help}
-    return dataclasses.field(default=default, metadata=about)
+    search_range = None if search is None else _range("search", *search)
+    valid_range = None if valid is None else _range("valid", *valid)
+    metadata = {
+        "search": search_range,
+        "valid": valid_range,
+        "names": names,
+        "cap": cap,
+        "spans_run": spans_run,
+        "help": help,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def filled_by_bind() -> Any:
-    """A static field of an agent that `bind` fills in from an environment; None before. An agent needs all of them."""
+    """Declare a static field of an agent that `bind` fills in from an environment. Before, it is None."""
     return dataclasses.field(default=None, metadata={"static": True, "choices": None, "help": "", "bind": True})
 
 
 def from_file(*, help: str = "") -> Any:  # noqa: A002
-    """A field of arrays that a user gives as a value or by the name of a file, which the plan of a run reads."""
+    """Declare a field of arrays. A user gives arrays or the path of a file, which is read when a run is planned."""
     return dataclasses.field(default=None, metadata={"file": True, "help": help})
 
 
 class Struct:
-    """What every value can do. A base for the `struct` decorator to work on; holds no fields itself."""
+    """The base class of structs. It has no fields; decorate subclasses with `@struct`."""
 
     def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
         """Refuse a field that the class does not have. JAX, which takes values apart, does not come through here."""
@@ -91,7 +100,7 @@ class Struct:
         return object.__new__(cls)
 
     def replace(self: Value, **changes: Any) -> Value:
-        """A copy with some fields changed; fields are checked again. Raises TypeError for a field it does not have."""
+        """Return a copy with some fields changed and checked. Raises TypeError for a field that does not exist."""
         known = self.__dataclass_fields__  # type: ignore[attr-defined]  # every subclass is a dataclass
         for name in changes:
             if name not in known:
@@ -99,29 +108,28 @@ class Struct:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # the same
 
 
-# `static` and `hyper` are no specifiers to a type checker: it would not see a default that is given by position.
+# `static` and `hyper` are not listed as field specifiers: a type checker would not see a default passed by position.
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def struct(cls: Cls) -> Cls:
     """Turn a class into a frozen dataclass that is a JAX pytree.
 
-    `__init__` (and the checks it runs) happens when a user builds the value, not when JAX takes it apart and puts it
-    together again, so checks may look at concrete numbers and leaves may be anything while JAX is at work. A class may
-    add checks of its own in `__post_init__`; those of its bases run before them. Two values are equal only when they
-    are the same object: compare leaves.
+    `__init__` and its checks run when a user builds a value. They do not run when JAX flattens and unflattens it, so
+    while JAX transforms a function, leaves may be tracers or placeholders. A class may add checks in `__post_init__`;
+    those of its base classes run first. `==` compares identity: compare leaves instead.
 
-    Raises TypeError for an attribute without an annotation in the place of an inherited field.
+    Raises TypeError for an attribute without an annotation that would hide an inherited field.
     """
     _check_no_field_hidden(cls)
     own_check = cls.__dict__.get("__post_init__")
-    inherited = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
+    inherited_checks = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
 
     def post_init(self: Any) -> None:
         _check_statics(self)
-        _names_to_places(self)
-        _whole_to_real(self)
+        _names_to_indices(self)
+        _integers_to_floats(self)
         _check_numbers(self)
         _check_ranges(self)
-        for check in (*inherited, *([own_check] if own_check else [])):
+        for check in (*inherited_checks, *([own_check] if own_check else [])):
             check(self)
 
     cls.__post_init__ = post_init
@@ -138,13 +146,13 @@ def struct(cls: Cls) -> Cls:
     def flatten(value: Any) -> tuple[tuple, tuple]:
         return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in statics)
 
-    # Not through `__init__`: its checks are for users, and JAX may put anything in the place of a leaf.
+    # This skips `__init__` and its checks: JAX may use tracers, None or other placeholders as leaves.
     def unflatten(aux: tuple, children: Iterable) -> Any:
         value = object.__new__(made)
         for name, child in zip(leaves, children, strict=True):
             object.__setattr__(value, name, child)
-        for name, setting in zip(statics, aux, strict=True):
-            object.__setattr__(value, name, setting)
+        for name, field_value in zip(statics, aux, strict=True):
+            object.__setattr__(value, name, field_value)
         return value
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
@@ -152,42 +160,41 @@ def struct(cls: Cls) -> Cls:
 
 
 def hyper_fields(value: Any) -> dict[str, dataclasses.Field]:
-    """The `hyper` fields of a value or class, by name, in order of declaration."""
+    """Return the `hyper` fields of a struct or its class, by name, in order of declaration."""
     return {f.name: f for f in dataclasses.fields(value) if "search" in f.metadata}
 
 
 def static_fields(value: Any) -> dict[str, dataclasses.Field]:
-    """The `static` fields of a value or class, by name, in order of declaration."""
+    """Return the `static` fields of a struct or its class, by name, in order of declaration."""
     return {f.name: f for f in dataclasses.fields(value) if f.metadata.get("static")}
 
 
 def fill_caps(values: Sequence[Value]) -> list[Value]:
-    """The same values with every static cap that is 0 set to the largest number that it caps among them all.
+    """Return the structs with every static cap that is 0 set to the largest value of its hyperparameter in any of them.
 
-    So that one program serves a sweep. Raises ValueError for a number above a cap that was given.
+    All settings of a sweep then share one program. Raises ValueError for a hyperparameter above a cap that is not 0.
     """
     filled = {}
     for name, field in hyper_fields(values[0]).items():
         if not (cap := field.metadata["cap"]):
             continue
-        given = getattr(values[0], cap)
+        limit = getattr(values[0], cap)
         largest = max(float(np.max(getattr(value, name))) for value in values)
-        if given and largest > given:
-            raise ValueError(f"{name}={largest:g} is more than {cap}={given}. Raise {cap}, or leave it out.")
-        filled[cap] = given or math.ceil(largest)
+        if limit and largest > limit:
+            raise ValueError(f"{name}={largest:g} is more than {cap}={limit}. Raise {cap}, or leave it out.")
+        filled[cap] = limit or math.ceil(largest)
     return [value.replace(**filled) for value in values] if filled else list(values)  # type: ignore[attr-defined]  # structs
 
 
 def to_arrays(value: Any) -> Any:
-    """Every Python number among the leaves as an array of a fixed dtype (`leaf_dtypes`), so that equal values never
-    retrace."""
+    """Return the tree with its leaves as arrays of the dtypes of `leaf_dtypes`, so that JAX never traces again."""
     return jax.tree.map(jax.numpy.asarray, value, leaf_dtypes(value))
 
 
 def leaf_dtypes(value: Any) -> Any:
-    """The dtype of every leaf as an array: JAX's default, so of 64 bits under x64 for numbers that Python holds.
+    """Return the tree of dtypes that the leaves get as arrays: JAX's defaults, of 64 bits in x64 mode.
 
-    A `hyper` field of `value` has 32 bits at most: learners compute in float32, with or without x64.
+    A `hyper` field of `value` gets at most 32 bits, because learners compute in float32 in either mode.
     """
     hypers = hyper_fields(value) if dataclasses.is_dataclass(value) else {}
 
@@ -199,27 +206,30 @@ def leaf_dtypes(value: Any) -> Any:
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether a field holds a number that can be looked at now (not a tracer, not a placeholder)."""
+    """Return whether a field holds numbers whose values are known now: not a tracer, and not a placeholder of JAX."""
     return isinstance(value, (bool, int, float, np.generic, np.ndarray)) or (
         isinstance(value, jax.Array) and not isinstance(value, Tracer)
     )
 
 
 def _check_no_field_hidden(cls: type) -> None:
-    """A dataclass would take `size = 9` for no field at all, and go on with the default it inherited."""
+    """Raise TypeError for `size = 9` without a type where a base class has the field `size`.
+
+    For a dataclass this is not a field: it would silently keep the inherited default.
+    """
     for base in cls.__bases__:
         for field in dataclasses.fields(base) if dataclasses.is_dataclass(base) else ():
             if field.name in cls.__dict__ and field.name not in inspect.get_annotations(cls):
                 kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", field.type)
                 raise TypeError(
-                    f"{cls.__name__}.{field.name} stands in the place of a field of {base.__name__}, which would keep "
-                    f"its default. Write it with its type, as in `{field.name}: {kind} = ...`."
+                    f"{cls.__name__}.{field.name} has no type, so it does not replace the field {field.name} of "
+                    f"{base.__name__}, which would keep its default. Write `{field.name}: {kind} = ...`."
                 )
 
 
 def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
     if not low <= high:
-        raise ValueError(f"{kind}=({low}, {high}) is empty: write the lower end first.")
+        raise ValueError(f"{kind}=({low}, {high}) is empty: write the lower bound first.")
     if scale not in ("linear", "log"):
         raise ValueError(f'{kind}=({low}, {high}, {scale!r}) has an unknown scale. Write "log", or leave it out.')
     if scale == "log" and low <= 0:
@@ -229,64 +239,64 @@ def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
 
 def _check_statics(value: Any) -> None:
     for name, field in static_fields(value).items():
-        given = getattr(value, name)
-        if isinstance(given, Tracer) or not isinstance(given, Hashable):
+        content = getattr(value, name)
+        if isinstance(content, Tracer) or not isinstance(content, Hashable):
             raise TypeError(
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
-                f"string, a tuple or a function, not a {type(given).__name__}."
+                f"string, a tuple or a function, not a {type(content).__name__}."
             )
-        if field.type is int and (isinstance(given, bool) or not isinstance(given, (int, np.integer))):
-            kind = type(given).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={given!r} is a {kind}: write a whole number.")
-        if field.type is bool and not isinstance(given, (bool, np.bool_)):
-            kind = type(given).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={given!r} is a {kind}: write True or False.")
+        if field.type is int and (isinstance(content, bool) or not isinstance(content, (int, np.integer))):
+            kind = type(content).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a whole number.")
+        if field.type is bool and not isinstance(content, (bool, np.bool_)):
+            kind = type(content).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write True or False.")
 
 
-def _names_to_places(value: Any) -> None:
+def _names_to_indices(value: Any) -> None:
     for name, field in hyper_fields(value).items():
-        given, names = getattr(value, name), field.metadata["names"]
-        if names and isinstance(given, str):
-            if given not in names:
+        content, names = getattr(value, name), field.metadata["names"]
+        if names and isinstance(content, str):
+            if content not in names:
                 raise ValueError(
-                    f"{name}={given!r} is unknown.{did_you_mean(given, names)} Choose one of {', '.join(names)}."
+                    f"{name}={content!r} is unknown.{did_you_mean(content, names)} Choose one of {', '.join(names)}."
                 )
-            object.__setattr__(value, name, names.index(given))
+            object.__setattr__(value, name, names.index(content))
 
 
-def _whole_to_real(value: Any) -> None:
-    # `clip=1` where the default is 0.2 means 1.0: an integer array there would change dtypes, and retrace.
+def _integers_to_floats(value: Any) -> None:
+    # `clip=1` where the default is 0.2 means 1.0. An integer array would change dtypes, and JAX would trace again.
     for field in dataclasses.fields(value):
-        given = getattr(value, field.name)
+        content = getattr(value, field.name)
         if isinstance(field.default, float) and not field.metadata.get("static"):
-            if isinstance(given, int) and not isinstance(given, bool):
-                object.__setattr__(value, field.name, float(given))
-            elif isinstance(given, (np.generic, np.ndarray)) and np.issubdtype(given.dtype, np.integer):
-                object.__setattr__(value, field.name, given.astype(np.float64))
+            if isinstance(content, int) and not isinstance(content, bool):
+                object.__setattr__(value, field.name, float(content))
+            elif isinstance(content, (np.generic, np.ndarray)) and np.issubdtype(content.dtype, np.integer):
+                object.__setattr__(value, field.name, content.astype(np.float64))
 
 
 def _check_numbers(value: Any) -> None:
     for field in dataclasses.fields(value):
-        given = getattr(value, field.name)
+        content = getattr(value, field.name)
         is_number = field.type in NUMBERS and not field.metadata.get("static")
-        if is_number and isinstance(given, (str, bytes, list, tuple, dict)):
+        if is_number and isinstance(content, (str, bytes, list, tuple, dict)):
             raise TypeError(
-                f"{type(value).__name__}.{field.name}={given!r} is a {type(given).__name__}: write a number, or for a "
-                f"population an array."
+                f"{type(value).__name__}.{field.name}={content!r} is a {type(content).__name__}: write a number, or "
+                f"for a population an array."
             )
 
 
 def _check_ranges(value: Any) -> None:
     for name, field in hyper_fields(value).items():
-        given, allowed = getattr(value, name), field.metadata["valid"]
-        if allowed is None or not is_concrete(given):
+        content, valid = getattr(value, name), field.metadata["valid"]
+        if valid is None or not is_concrete(content):
             continue
-        numbers = np.asarray(given)
-        bad = numbers[~((numbers >= allowed.low) & (numbers <= allowed.high))]
-        if bad.size:
+        numbers = np.asarray(content)
+        invalid = numbers[~((numbers >= valid.low) & (numbers <= valid.high))]
+        if invalid.size:
             raise ValueError(
-                f"{type(value).__name__}.{name}={bad.ravel()[0]} is out of range: it must lie in "
-                f"[{allowed.low}, {allowed.high}]. The default is {field.default}."
+                f"{type(value).__name__}.{name}={invalid.ravel()[0]} is out of range: it must lie in "
+                f"[{valid.low}, {valid.high}]. The default is {field.default}."
             )
 
 

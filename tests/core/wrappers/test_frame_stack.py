@@ -175,6 +175,6 @@ def test_masks_are_those_inside():
 
 def test_a_space_refuses_frames_that_are_not_side_by_side():
     for shape, frames in (((2, 2, 4), 3), ((), 2), ((4,), 0)):
-        with pytest.raises(ValueError, match=f"frames={frames} do not lie side by side on the last axis"):
+        with pytest.raises(ValueError, match=f"frames={frames} does not divide the last axis"):
             Box(0, 1, shape, frames=frames)
     assert repr(Box(0, 1, (2, 2, 4), np.uint8, frames=2)) == "Box(0, 1, (2, 2, 4), uint8, frames=2)"

@@ -279,7 +279,7 @@ def test_actions_are_shown_one_hot_or_as_numbers_within_bounds():
     assert env.observation_space["action"] == Box(0.0, 2.0, (2,))  # 0: none yet
     state, *_ = env.advance(env.init(KEY), jnp.array([1.5, 9.0], jnp.float32), None)
     assert env.observe(state)["action"].tolist() == [1.5, 2.0]
-    with pytest.raises(TypeError, match="cannot show one of Tuple"):
+    with pytest.raises(TypeError, match="Box, not Tuple"):
         Trials(Pair())
 
 

@@ -131,7 +131,7 @@ def test_an_imitators_episode_goes_on_at_the_goal_and_is_cut_after_32_steps():
         ({"doors": 16}, "doors=16 do not fit into a wall of 15 cells"),
         ({"rows": 2}, "rows=2 is out of range: give a whole number from 3 to 255"),
         ({"columns": 256}, "columns=256 is out of range: give a whole number from 1 to 255"),
-        ({"max_steps": 0}, "max_steps=0 is no time limit"),
+        ({"max_steps": 0}, "max_steps=0 is not a valid time limit"),
     ],
 )
 def test_what_cannot_be_is_refused(cls, fields, words):

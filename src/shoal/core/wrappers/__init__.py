@@ -1,4 +1,4 @@
-"""Wrappers: environments around environments, values too. One file each."""
+"""Wrappers: environments that are made from another environment. Each has a file of its own."""
 
 from shoal.core.wrappers.flatten_observation import FlattenObservation
 from shoal.core.wrappers.frame_stack import FrameStack

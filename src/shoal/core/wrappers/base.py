@@ -1,6 +1,6 @@
-"""What every wrapper shares: a value around a value. What it does not change comes from the environment inside.
+"""The base classes of wrappers. A wrapper has a field `env` and forwards to it every hook that it does not override.
 
-Constants of the inner environment are reached through it: `wrapper.env.gravity`, `wrapper.replace(env=...)`.
+To read or change constants of the inner environment use this field: `wrapper.env.gravity`, `wrapper.replace(env=...)`.
 """
 
 from typing import Any
@@ -15,103 +15,103 @@ from shoal.core.struct import Number, struct
 
 @struct
 class Wrapper(Env):
-    """An environment around another one, whose state it shares. Override the hooks that differ."""
+    """An environment made from another one, with the same states. Override the hooks that differ."""
 
     env: Env
 
     @property
     def revision(self) -> int:  # type: ignore[override]  # a wrapper has its environment's
-        """The revision of the environment inside."""
+        """The revision of the inner environment."""
         return self.env.revision
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # the same
-        """How often the environment inside resets."""
+        """Steps between two resets of the inner environment (see `Env.reset_every`)."""
         return self.env.reset_every
 
     @property
     def max_steps(self) -> Number | None:  # type: ignore[override]  # the same
-        """The time limit of the environment inside."""
+        """The time limit of the inner environment."""
         return self.env.max_steps
 
     @property
     def longest_episode(self) -> int | None:
-        """That of the environment inside."""
+        """The longest episode of the inner environment."""
         return self.env.longest_episode
 
     @property
     def observation_space(self) -> Space:
-        """That of the environment inside."""
+        """The observation space of the inner environment."""
         return self.env.observation_space
 
     @property
     def action_space(self) -> Space:
-        """That of the environment inside."""
+        """The action space of the inner environment."""
         return self.env.action_space
 
     def init(self, key: Key) -> State:
-        """The first state of the environment inside."""
+        """Return the first state of the inner environment."""
         return self.env.init(key)
 
     def noise(self, key: Key) -> Any:
-        """The noise of the environment inside."""
+        """Sample the noise of the inner environment."""
         return self.env.noise(key)
 
     def transition(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The dynamics of the environment inside."""
+        """Apply the dynamics of the inner environment."""
         return self.env.transition(state, action, noise)
 
     def observe(self, state: State) -> Observation:
-        """The observation of the environment inside."""
+        """Return the observation of the inner environment."""
         return self.env.observe(state)
 
     def action_mask(self, state: State) -> Bool[Array, "A"] | None:
-        """The mask of the environment inside."""
+        """Return the action mask of the inner environment."""
         return self.env.action_mask(state)
 
     def carry_over(self, ended: State, fresh: State) -> State:
-        """What the environment inside keeps."""
+        """Return the next episode's first state with what the inner environment keeps of the last episode."""
         return self.env.carry_over(ended, fresh)
 
     def render(self, state: State) -> Any:
-        """The picture of the environment inside."""
+        """Return the picture of the inner environment."""
         return self.env.render(state)
 
 
 @struct
 class WrapperState(State):
-    """A wrapper's own memory around the inner state. Both clocks show the same time."""
+    """The base class of states that a wrapper adds fields to. `time` and `inner.time` are equal."""
 
     inner: State
 
 
 @struct
 class StatefulWrapper(Wrapper):
-    """A wrapper with a memory: its states derive from `WrapperState`.
+    """The base class of wrappers with a state of their own, which derives from `WrapperState`.
 
-    Subclasses write `init` and `transition`; they step the inner environment through `inner_transition`.
+    Subclasses write `init` and `transition`; `transition` steps the inner environment with `inner_transition`.
     """
 
     def inner_transition(
         self, state: WrapperState, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The inner dynamics. `advance` has moved the outer clock only; this sets the inner one to it."""
+        """Apply the inner dynamics after setting `inner.time` to `time`: `advance` increases only the outer one."""
         return self.env.transition(state.inner.replace(time=state.time), action, noise)
 
     def observe(self, state: WrapperState) -> Observation:
-        """The observation of the environment inside."""
+        """Return the observation of the inner environment."""
         return self.env.observe(state.inner)
 
     def action_mask(self, state: WrapperState) -> Bool[Array, "A"] | None:
-        """The mask of the environment inside."""
+        """Return the action mask of the inner environment."""
         return self.env.action_mask(state.inner)
 
     def carry_over(self, ended: WrapperState, fresh: WrapperState) -> WrapperState:
-        """What the environment inside keeps; the memory starts afresh."""
+        """Return `fresh` with what the inner environment keeps; the wrapper's own fields begin anew."""
         return fresh.replace(inner=self.env.carry_over(ended.inner, fresh.inner))
 
     def render(self, state: WrapperState) -> Any:
-        """The picture of the environment inside."""
+        """Return the picture of the inner environment."""
         return self.env.render(state.inner)

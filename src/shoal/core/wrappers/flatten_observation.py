@@ -1,4 +1,4 @@
-"""Observations as one vector."""
+"""A wrapper that flattens observations of any space to one vector."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from shoal.core.wrappers.base import Wrapper
 
 @struct
 class FlattenObservation(Wrapper):
-    """Observations of any space as one vector: arrays raveled, choices as one-hot, parts one after another.
+    """Flatten observations of any space to one vector: arrays are raveled, choices are one-hot, parts concatenated.
 
     Parts of a Dict follow in the order of their names. The vector keeps the parts' dtype where they agree (one-hot
     parts are bool) and is float32 where they do not.
@@ -23,13 +23,13 @@ class FlattenObservation(Wrapper):
 
     @property
     def observation_space(self) -> Box:
-        """A vector with the bounds of the parts."""
+        """A vector space with the bounds of the parts."""
         parts = _boxes(self.env.observation_space)
         low, high = (np.concatenate([part.bounds()[side].ravel() for part in parts]) for side in (0, 1))
         return Box(low, high, low.shape, _common_dtype(parts))
 
     def observe(self, state: State) -> Shaped[Array, "n"]:
-        """The vector."""
+        """Return the observation as a vector."""
         space = self.env.observation_space
         dtype = _common_dtype(_boxes(space))
         vectors = _vectors(space, self.env.observe(state))
@@ -37,7 +37,7 @@ class FlattenObservation(Wrapper):
 
 
 def _boxes(space: Space) -> list[Box]:
-    """One vector-shaped box a part."""
+    """Return a box of vectors for each part of a space."""
     if isinstance(space, (Tuple, Dict)):
         return [box for part in _parts(space) for box in _boxes(part)]
     if isinstance(space, Box):
@@ -48,8 +48,8 @@ def _boxes(space: Space) -> list[Box]:
 
 def _vectors(space: Space, x: Any) -> list[Array]:
     if isinstance(space, (Tuple, Dict)):
-        given = x if isinstance(space, Tuple) else [x[name] for name, _ in space.spaces]
-        return [vector for part, y in zip(_parts(space), given, strict=True) for vector in _vectors(part, y)]
+        elements = x if isinstance(space, Tuple) else [x[name] for name, _ in space.spaces]
+        return [vector for part, y in zip(_parts(space), elements, strict=True) for vector in _vectors(part, y)]
     if isinstance(space, Box):
         return [x.ravel()]
     choices = x[None] if isinstance(space, Discrete) else x

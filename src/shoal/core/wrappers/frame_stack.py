@@ -1,4 +1,4 @@
-"""The last few observations as one."""
+"""A wrapper whose observation is the last few observations of the inner environment."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ class FrameStackState(WrapperState):
 class FrameStack(StatefulWrapper):
     """Observe the last `n` observations, oldest first.
 
-    With `layout="channels"` a network of the same kind reads the frames as would read one of them:
+    With `layout="channels"` a network of the same kind that reads one frame can read `n` of them:
 
     | one frame | n frames |
     |---|---|
@@ -37,12 +37,12 @@ class FrameStack(StatefulWrapper):
     | a Box of one number or one vector, [] or [D] | Box [n] or [n, D] |
     | Discrete, MultiDiscrete [k] | MultiDiscrete [n], [n * k] |
 
-    `layout="first"` puts frames on a new first axis everywhere, as Gymnasium's FrameStackObservation does, and "last"
-    on a new last axis; a MultiDiscrete observation is a Box then. Our networks do not know such frames from one array:
-    they refuse arrays of four axes, and would take a stack of matrices for a picture. Use these layouts with a network
-    of your own, or where a matrix shall be read as a picture whose channels are the frames ("last").
+    `layout="first"` always puts frames on a new first axis, as Gymnasium's FrameStackObservation does, and "last" on a
+    new last axis; a MultiDiscrete observation becomes a Box. Our networks cannot tell such frames from one array: they
+    reject arrays of four axes, and read a stack of matrices as a picture. Use these layouts with a network of your
+    own, or to read matrices as a picture whose channels are the frames ("last").
 
-    An episode begins with `n` copies of its first observation, as Gymnasium's does by default. The frames are part of
+    An episode begins with `n` copies of its first observation, as Gymnasium does by default. The frames are part of
     the state. Raises ValueError for n < 1 or an unknown layout.
     """
 
@@ -57,26 +57,26 @@ class FrameStack(StatefulWrapper):
 
     @property
     def observation_space(self) -> Space:
-        """The space of `n` observations together, as the class describes it."""
+        """The space of `n` stacked observations; the class describes its shape."""
         return _stacked(self.env.observation_space, self.n, self.layout)
 
     def init(self, key: Key) -> FrameStackState:
-        """The first state, seen `n` times."""
+        """Return the first state, with `n` copies of its observation as frames."""
         inner = self.env.init(key)
         return FrameStackState(time=inner.time, inner=inner, frames=self._filled(inner))
 
     def transition(self, state: FrameStackState, action: Any, noise: Any) -> tuple[FrameStackState, Any, Any, Any]:
-        """Step, and let the newest frame push the oldest out."""
+        """Step the inner environment, drop the oldest frame and append the newest."""
         inner, reward, terminated, info = self.inner_transition(state, action, noise)
         frames = self._each(_pushed, self.env.observe(inner), state.frames)
         return FrameStackState(time=inner.time, inner=inner, frames=frames), reward, terminated, info
 
     def observe(self, state: FrameStackState) -> Observation:
-        """The frames."""
+        """Return the stacked frames."""
         return state.frames
 
     def carry_over(self, ended: FrameStackState, fresh: FrameStackState) -> FrameStackState:
-        """What the environment inside keeps, and frames that show it."""
+        """Return `fresh` with what the inner environment keeps, and with frames of the state that results."""
         inner = self.env.carry_over(ended.inner, fresh.inner)
         return fresh if inner is fresh.inner else fresh.replace(inner=inner, frames=self._filled(inner))
 
@@ -84,7 +84,7 @@ class FrameStack(StatefulWrapper):
         return self._each(lambda frame, axis: jnp.concatenate([frame] * self.n, axis), self.env.observe(inner))
 
     def _each(self, function: Callable[..., Array], obs: Observation, *others: Observation) -> Observation:
-        """`function(frame, *others, axis)` of every array; `frame` has the axis on which frames lie."""
+        """Apply `function(frame, *others, axis)` to every array of an observation; `frame` has the axis of frames."""
         leaves, structure = jax.tree.flatten(obs)
         more = [structure.flatten_up_to(other) for other in others]
         results = []
@@ -102,7 +102,7 @@ def _pushed(newest: Shaped[Array, "..."], frames: Shaped[Array, "..."], axis: in
 
 
 def _new_axis(space: Space, layout: str) -> int | None:
-    """Which axis of an array with frames is new; None where they lie side by side on the last axis of one frame."""
+    """Return the new axis of an array with frames; None where frames are joined along the last axis of one frame."""
     if layout != "channels":
         return 0 if layout == "first" else -1
     is_joined = isinstance(space, MultiDiscrete) or (isinstance(space, Box) and len(space.shape) >= 2)
@@ -110,7 +110,7 @@ def _new_axis(space: Space, layout: str) -> int | None:
 
 
 def _arrays(space: Space) -> Iterator[Space]:
-    """The spaces of the arrays that an observation consists of, in the order of `jax.tree.leaves`."""
+    """Yield the spaces of the arrays that an observation consists of, in the order of `jax.tree.leaves`."""
     if isinstance(space, (Tuple, Dict)):
         for part in space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces):
             yield from _arrays(part)
@@ -131,13 +131,13 @@ def _stacked(space: Space, n: int, layout: str) -> Space:
             return MultiDiscrete(space.nvec * n, space.dtype)
         space = Box(0, np.asarray(space.nvec) - 1, space.shape, space.dtype)
     if axis is None:
-        low, high = (_side_by_side(np.asarray(side), n) for side in (space.low, space.high))
+        low, high = (_repeated_bound(np.asarray(side), n) for side in (space.low, space.high))
         *outer, width = space.shape
         return Box(low, high, (*outer, n * width), space.dtype, n * space.frames)
     low, high = (np.stack([side] * n, axis) for side in space.bounds())
     return Box(low, high, low.shape, space.dtype)
 
 
-def _side_by_side(bound: np.ndarray, n: int) -> np.ndarray:
-    """A bound of one frame, which may be one number for a whole axis, as that of `n` frames on the last axis."""
+def _repeated_bound(bound: np.ndarray, n: int) -> np.ndarray:
+    """Return the bound of `n` frames joined along the last axis, from that of one frame (or one number for an axis)."""
     return bound if bound.ndim == 0 or bound.shape[-1] == 1 else np.concatenate([bound] * n, axis=-1)

@@ -1,4 +1,4 @@
-"""Another environment for every episode: domain randomization, or a distribution of tasks."""
+"""A wrapper that samples an environment for every episode: domain randomization, or a distribution of tasks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +13,18 @@ from shoal.core.wrappers.base import Wrapper, WrapperState
 
 @struct
 class RandomizeState(WrapperState):
-    """The inner state and the environment that was drawn for this episode."""
+    """The inner state, and the environment that was sampled for this episode."""
 
     env: Env
 
 
 @struct
 class Randomize(Wrapper):
-    """Play every episode in an environment drawn for it.
+    """Sample an environment for every episode.
 
-    `sample(key)` returns an environment of the same class and static fields as `env`, with other numbers in it; it is
-    part of the program, so define it once. Spaces and `max_steps` are those of `env`: choose one whose bounds hold for
-    every draw. Raises ValueError when `sample` draws another kind of environment.
+    `sample(key)` returns an environment of the same class and static fields as `env`, with other constants. It is part
+    of the program, so define it once. Spaces and `max_steps` are those of `env`: choose an `env` whose bounds hold for
+    every sample. Raises ValueError when `sample` returns another kind of environment.
 
         def sample(key):
             return CartPole(length=jax.random.uniform(key, minval=0.25, maxval=1.0))
@@ -35,38 +35,41 @@ class Randomize(Wrapper):
     sample: Callable[[Key], Env] = static()
 
     def init(self, key: Key) -> RandomizeState:
-        """An environment, and its first state."""
+        """Sample an environment and return its first state."""
         k_sample, k_init = jax.random.split(key)
-        drawn = to_arrays(self.sample(k_sample))
-        expected, given = jax.tree.structure(self.env), jax.tree.structure(drawn)
-        if expected != given:
-            raise ValueError(f"sample must draw an environment with the structure of env, {expected}, not {given}.")
-        inner = drawn.init(k_init)
-        return RandomizeState(time=inner.time, inner=inner, env=drawn)
+        sampled = to_arrays(self.sample(k_sample))
+        expected, returned = jax.tree.structure(self.env), jax.tree.structure(sampled)
+        if expected != returned:
+            raise ValueError(f"sample must return an environment of the structure of env, {expected}, not {returned}.")
+        inner = sampled.init(k_init)
+        return RandomizeState(time=inner.time, inner=inner, env=sampled)
 
     def noise(self, key: Key) -> Any:
-        """The key itself, for the noise of an environment that only the state knows; None if it needs none."""
+        """Return the key itself, or None where the environment has no noise.
+
+        Only the state holds the environment of the episode, so `transition` samples its noise from this key.
+        """
         return key if jax.tree.leaves(jax.eval_shape(self.env.noise, key)) else None
 
     def transition(self, state: RandomizeState, action: Any, noise: Any) -> tuple[RandomizeState, Any, Any, Any]:
-        """The dynamics of the environment drawn."""
+        """Apply the dynamics of the sampled environment."""
         inner = state.inner.replace(time=state.time)
         noise = None if noise is None else state.env.noise(noise)
         inner, reward, terminated, info = state.env.transition(inner, action, noise)
         return state.replace(inner=inner), reward, terminated, info
 
     def observe(self, state: RandomizeState) -> Observation:
-        """What the environment drawn shows."""
+        """Return the observation of the sampled environment."""
         return state.env.observe(state.inner)
 
     def action_mask(self, state: RandomizeState) -> Any:
-        """The mask of the environment drawn."""
+        """Return the action mask of the sampled environment."""
         return state.env.action_mask(state.inner)
 
     def carry_over(self, ended: RandomizeState, fresh: RandomizeState) -> RandomizeState:
-        """What the environment drawn afresh keeps of the inner state that ended."""
+        """Return `fresh` with what its own environment keeps of the inner state that ended."""
         return fresh.replace(inner=fresh.env.carry_over(ended.inner, fresh.inner))
 
     def render(self, state: RandomizeState) -> Any:
-        """The picture that the environment drawn paints."""
+        """Return the picture of the sampled environment."""
         return state.env.render(state.inner)

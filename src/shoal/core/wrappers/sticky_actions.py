@@ -1,4 +1,4 @@
-"""Actions that sometimes stick."""
+"""A wrapper that repeats the last action with a probability."""
 
 from typing import Any
 
@@ -20,31 +20,31 @@ class StickyActionsState(WrapperState):
 
 @struct
 class StickyActions(StatefulWrapper):
-    """With a probability, execute the action that was executed last instead of the one that is given.
+    """With `probability`, execute the action of the last step again instead of the new one.
 
-    The first action of an episode is always executed as given. An action that sticks may be one that the mask has
-    forbidden since. The probability is a traced number: changing it does not recompile.
+    The first action of an episode is never replaced. A repeated action may be one that the action mask of the present
+    state forbids. The probability is a traced number: changing it does not recompile.
     Source: Machado et al. 2018, "Revisiting the Arcade Learning Environment", section 5.2 (there, 0.25).
     """
 
     probability: Number = hyper(0.25, valid=(0.0, 1.0))
 
     def init(self, key: Key) -> StickyActionsState:
-        """The first state; no action has been executed."""
+        """Return the first state. Its `action` is zero, since none was executed."""
         inner = self.env.init(key)
         return StickyActionsState(time=inner.time, inner=inner, action=zeros(self.action_space))
 
     def noise(self, key: Key) -> tuple[jax.Array, Any]:
-        """A uniform number that decides whether the action sticks, and the inner noise."""
+        """Sample (the uniform number that decides whether the last action is repeated, the inner noise)."""
         k_sticky, k_inner = jax.random.split(key)
         return jax.random.uniform(k_sticky), self.env.noise(k_inner)
 
     def transition(
         self, state: StickyActionsState, action: Any, noise: tuple[jax.Array, Any]
     ) -> tuple[StickyActionsState, Any, Any, Any]:
-        """Step with the action given, or with the last one."""
-        chance, inner_noise = noise
-        sticks = (chance < self.probability) & (state.time > 1)
-        executed = jax.tree.map(lambda last, given: jnp.where(sticks, last, given), state.action, action)
+        """Step with the new action, or with the last one."""
+        uniform, inner_noise = noise
+        repeats = (uniform < self.probability) & (state.time > 1)
+        executed = jax.tree.map(lambda last, new: jnp.where(repeats, last, new), state.action, action)
         inner, reward, terminated, info = self.inner_transition(state, executed, inner_noise)
         return StickyActionsState(time=inner.time, inner=inner, action=executed), reward, terminated, info

@@ -1,4 +1,4 @@
-"""Another time limit for an environment."""
+"""A wrapper that changes the time limit of an environment."""
 
 from shoal.core.struct import Number, struct
 from shoal.core.wrappers.base import Wrapper
@@ -8,9 +8,9 @@ from shoal.core.wrappers.base import Wrapper
 class TimeLimit(Wrapper):
     """Truncate an episode after `max_steps` steps instead of after the environment's own limit; None removes it.
 
-    A traced number: changing it does not recompile. It needs no memory, because every state counts its steps.
+    `max_steps` is a traced number: changing it does not recompile.
 
         TimeLimit(shoal.make("CartPole-v1"), max_steps=50)
     """
 
-    max_steps: Number | None = None  # type: ignore[override]  # a field in the place of the forwarding property
+    max_steps: Number | None = None  # type: ignore[override]  # a field replaces the base class's property

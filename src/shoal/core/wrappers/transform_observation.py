@@ -1,4 +1,4 @@
-"""Observations passed through a function."""
+"""A wrapper that applies a function to observations."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from shoal.core.wrappers.base import Wrapper
 
 @struct
 class TransformObservation(Wrapper):
-    """Observe `function(observation)`.
+    """Replace each observation by `function(observation)`.
 
-    `function` is pure and unbatched. It is part of the program, so give one that is defined once: a lambda written anew
-    for each value compiles each time. `space` is where its results lie; leave it out when that does not change.
+    `function` is pure and unbatched. It is part of the program, so define it once: a new lambda for each environment
+    compiles each time. `space` contains its results; leave it out if the observation space does not change.
     """
 
     function: Callable[[Observation], Observation] = static()
@@ -21,9 +21,9 @@ class TransformObservation(Wrapper):
 
     @property
     def observation_space(self) -> Space:
-        """The space given, or that of the environment inside."""
+        """The field `space`, or the observation space of the inner environment where it is None."""
         return self.env.observation_space if self.space is None else self.space
 
     def observe(self, state: State) -> Observation:
-        """The transformed observation."""
+        """Return the transformed observation."""
         return self.function(self.env.observe(state))

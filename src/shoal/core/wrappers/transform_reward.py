@@ -1,4 +1,4 @@
-"""Rewards passed through a function; clipped and scaled ones."""
+"""Wrappers that apply a function to rewards, clip them or scale them."""
 
 import abc
 from collections.abc import Callable
@@ -15,34 +15,34 @@ from shoal.core.wrappers.base import Wrapper
 
 @struct
 class RewardWrapper(Wrapper):
-    """A wrapper that changes the reward alone. Subclasses write `reward`."""
+    """The base class of wrappers that change only the reward. Subclasses write `reward`."""
 
     @abc.abstractmethod
-    def reward(self, given: Float[Array, ""]) -> Float[Array, ""]:
-        """The reward in place of the one that the environment gave."""
+    def reward(self, inner: Float[Array, ""]) -> Float[Array, ""]:
+        """Return the reward that replaces the one of the inner environment."""
 
     def transition(
         self, state: State, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
-        """The inner dynamics with another reward."""
+        """Apply the inner dynamics and replace the reward."""
         state, reward, terminated, info = self.env.transition(state, action, noise)
         return state, self.reward(reward).astype(reward.dtype), terminated, info
 
 
 @struct
 class TransformReward(RewardWrapper):
-    """`function(reward)`, pure and defined once: it is part of the program, so a new lambda compiles anew."""
+    """Replace each reward by `function(reward)`. Define the pure function once: another lambda is another program."""
 
     function: Callable[[Float[Array, ""]], Float[Array, ""]] = static()
 
-    def reward(self, given: Float[Array, ""]) -> Float[Array, ""]:
-        """What the function makes of it."""
-        return self.function(given)
+    def reward(self, inner: Float[Array, ""]) -> Float[Array, ""]:
+        """Return `function(inner)`."""
+        return self.function(inner)
 
 
 @struct
 class ClipReward(RewardWrapper):
-    """The reward, at least `low` and at most `high`; by default as Mnih et al. 2015 clip Atari's."""
+    """Clip rewards to [`low`, `high`]; by default to [-1, 1], as Mnih et al. 2015 clip those of Atari games."""
 
     low: Number = -1.0
     high: Number = 1.0
@@ -51,17 +51,17 @@ class ClipReward(RewardWrapper):
         if is_concrete(self.low) and is_concrete(self.high) and not np.all(np.less_equal(self.low, self.high)):
             raise ValueError(f"ClipReward needs low={self.low} to be at most high={self.high}.")
 
-    def reward(self, given: Float[Array, ""]) -> Float[Array, ""]:
-        """Clipped."""
-        return jnp.clip(given, self.low, self.high)
+    def reward(self, inner: Float[Array, ""]) -> Float[Array, ""]:
+        """Return the reward clipped to [`low`, `high`]."""
+        return jnp.clip(inner, self.low, self.high)
 
 
 @struct
 class ScaleReward(RewardWrapper):
-    """The reward times `scale`, a traced number."""
+    """Multiply rewards by `scale`, a traced number."""
 
     scale: Number = 1.0
 
-    def reward(self, given: Float[Array, ""]) -> Float[Array, ""]:
-        """Scaled."""
-        return given * self.scale
+    def reward(self, inner: Float[Array, ""]) -> Float[Array, ""]:
+        """Return the reward times `scale`."""
+        return inner * self.scale
