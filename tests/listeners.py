@@ -12,7 +12,7 @@ class Listener(Sink):
     def __init__(self):
         self.heard = []
 
-    def hear(self, event):
+    def receive(self, event):
         if isinstance(event, Message):
             self.heard.append(event.text)
 
@@ -24,8 +24,8 @@ class Interrupt(Listener):
         super().__init__()
         self.left = after
 
-    def hear(self, event):
-        super().hear(event)
+    def receive(self, event):
+        super().receive(event)
         if isinstance(event, Recorded):
             self.left -= 1
             if self.left == 0:

@@ -219,7 +219,7 @@ _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name: a function, a building block, a wrapper, or an agent's class, also of a plug-in."""
+    """Import a public name: a function, a class, or the class of a registered agent, also one of a plug-in."""
     if name in _HOME_OF:
         return getattr(importlib.import_module(_HOME_OF[name]), name)
     if name == "__version__":

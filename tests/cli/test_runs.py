@@ -217,4 +217,4 @@ def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsy
 
 def test_an_infinite_memory_limit_is_refused(capsys):
     said = refused(capsys, "train", "ppo", "CartPole-v1", "--memory-limit-gb", "inf", "--dry-run")
-    assert "the memory limit of inf GB is no size" in said
+    assert "the memory limit of inf GB is not a size" in said

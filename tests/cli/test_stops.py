@@ -52,7 +52,10 @@ def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
         once.setattr(Records, "save", save_and_interrupt)
         words = [*FLAGS[2:], "--num-envs", "4,8", "--no-figures", "--name", "r"]
         status, _, err = say(capsys, "train", "ppo", "CartPole-v1", *words)
-    assert status == 130 and "stopped when all was trained. To draw it: shoal train --resume runs/r/num_envs=4" in err
+    assert (
+        status == 130
+        and "stopped after training was complete. To draw the figures: shoal train --resume runs/r/num_envs=4" in err
+    )
     assert [path.name for path in Path("runs/r").iterdir()] == ["num_envs=4"]
     assert Path("runs/r/num_envs=4/summary.json").is_file()
 

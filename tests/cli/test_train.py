@@ -138,9 +138,9 @@ def test_infinity_is_kept_and_read_back(capsys):
 def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsys):
     from functools import partial
 
-    from shoal.training.placement import place
+    from shoal.training.placement import make_placement
 
-    monkeypatch.setattr("shoal.training.plan.place", partial(place, on_mesh=True))
+    monkeypatch.setattr("shoal.training.plan.make_placement", partial(make_placement, on_mesh=True))
     said = refused(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--block", "2")
     assert "block=2 is for CPUs; here it is 2 x cpu, all members at a time" in said and not Path("runs").exists()
 

@@ -144,10 +144,10 @@ def test_every_command_that_opens_a_run_can_be_told_to_trust_its_source(wrapped_
         ["train", "--resume", folder, BONUS, "2,3", "--dry-run"],
         ["train", "--spec", folder, "--dry-run"],
     ):
-        assert "say --trust-source" in refused(capsys, *words)
+        assert "use --trust-source" in refused(capsys, *words)
         status, _, err = say(capsys, *words, "--trust-source")
         assert status == 0, err
     for command in ("render", "play"):  # which open the run before they miss a picture
-        assert "say --trust-source" in refused(capsys, command, folder)
+        assert "use --trust-source" in refused(capsys, command, folder)
         assert "no picture" in refused(capsys, command, folder, "--trust-source")
     (tmp_path / "gone.py").rename(wrapped_run.parent / "my_env.py")

@@ -16,7 +16,7 @@ def test_lines_say_what_runs_and_how_well():
     stream = io.StringIO()
     sink = PlainLines(stream)
     for event in (OPENED, Compiled(1.25), Recorded(2, LINE, 12_345.0, 61.0), Closed()):
-        sink.hear(event)
+        sink.receive(event)
     assert stream.getvalue().splitlines() == [
         "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 CPU cores",
         "compiled in 1.2 s",
@@ -27,8 +27,8 @@ def test_lines_say_what_runs_and_how_well():
 def test_a_run_without_a_fixed_end_says_neither_share_nor_time_left():
     stream = io.StringIO()
     sink = PlainLines(stream)
-    sink.hear(OPENED._replace(updates=None))
-    sink.hear(Recorded(2, LINE, 12_345.0, None))
+    sink.receive(OPENED._replace(updates=None))
+    sink.receive(Recorded(2, LINE, 12_345.0, None))
     assert stream.getvalue().splitlines()[1] == "          64 steps  return 21.5 (20 to 23)  12.3k steps/s"
 
 
@@ -44,7 +44,7 @@ def test_the_bar_passes_from_compiling_to_training():
         Closed(),
         Closed(),
     ):
-        sink.hear(event)
+        sink.receive(event)
     text = stream.getvalue()
     assert (
         text.startswith("before") and "training" in text and "12.3k steps/s" in text and "member 1 [x] stopped" in text

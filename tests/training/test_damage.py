@@ -96,7 +96,7 @@ READERS = {
     "load": lambda folder: shoal.load(folder, 0),
     "restore": restore(NEWEST),
     "restore the best": restore(BEST),
-    "provenance": lambda folder: RunFolder(folder).made_otherwise(PROVENANCE),
+    "provenance": lambda folder: RunFolder(folder).provenance_changes(PROVENANCE),
     "result": lambda folder: (shoal.load_result(folder)._repr_html_(), shoal.load_result(folder).ranking()),
     "plot": plot_run,
     "resume": resume,
@@ -269,7 +269,7 @@ def test_a_value_of_another_type_is_named(run, tmp_path):
         shoal.load_result(folder).summary  # noqa: B018
     summary["per_member"] = summary["per_member"][:1]
     at("summary.json").write_text(json.dumps({**summary}))
-    with pytest.raises(DamagedError, match="it is not of the 1 settings and 2 members of spec.json"):
+    with pytest.raises(DamagedError, match="it does not have the 1 settings and 2 members of spec.json"):
         shoal.load_result(folder).summary  # noqa: B018
 
 

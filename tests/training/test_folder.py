@@ -89,7 +89,7 @@ def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
     here = provenance(1, 1, jax.local_devices())
     folder = RunFolder(tmp_path)
     folder.write_json("provenance.json", here)
-    assert folder.made_otherwise(here) == []
+    assert folder.provenance_changes(here) == []
     began = {
         **here,
         "xla_flags": "--once",
@@ -99,7 +99,7 @@ def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
         "time": "yesterday",
     }
     folder.write_json("provenance.json", began)
-    assert folder.made_otherwise(here) == [
+    assert folder.provenance_changes(here) == [
         f"jax '0.1', now {jax.__version__!r}",
         f"xla_flags '--once', now {here['xla_flags']!r}",
         f"threads '7', now {here['threads']!r}",

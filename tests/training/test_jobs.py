@@ -138,9 +138,7 @@ def test_schedules_that_change_are_named(case, wrapped, tmp_path):
     folder = RunFolder(shutil.copytree(wrapped.folder, tmp_path / "copy"))
     spec = job_to_resume(folder.path, None, None, {"steps": 1000}).spec
     told = extend(folder, spec, case.agent)
-    assert told.startswith(
-        "goes on from 256 to 1,000 steps; horizon was as long as the run, so what it schedules spans"
-    )
+    assert told.startswith("goes on from 256 to 1,000 steps; horizon was as long as the run, so its schedule spans")
     assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
     assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
     assert extend(folder, spec, case.agent) == ""

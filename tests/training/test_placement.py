@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.training.placement import SMALLEST_BLOCK, key_words, place
+from shoal.training.placement import SMALLEST_BLOCK, key_words, make_placement
 
 
 @pytest.mark.parametrize(("members", "devices", "padded"), [(1, 1, 1), (3, 3, 3), (5, 4, 8), (17, 4, 20)])
 def test_members_that_fill_a_mesh_up_are_dropped(members, devices, padded):
-    mesh = place(members, on_mesh=True)
+    mesh = make_placement(members, on_mesh=True)
     assert (mesh.mesh.size, mesh.padded) == (devices, padded)
     rows = {"number": np.arange(members), "key": jax.random.split(make_key(0), members)}
     (part,) = mesh.spread(rows)
@@ -33,7 +33,7 @@ def test_members_that_fill_a_mesh_up_are_dropped(members, devices, padded):
 
 def test_members_per_call_are_of_large_populations_and_on_a_cpu_only():
     def block(members, **options):
-        return place(members, devices=2, members_per_call=100, **options).block
+        return make_placement(members, devices=2, members_per_call=100, **options).block
 
     assert [block(m) for m in (1, 30, 2 * SMALLEST_BLOCK - 2)] == [1, 1, 1]
     assert [block(m) for m in (2 * SMALLEST_BLOCK, 199, 200, 5000)] == [SMALLEST_BLOCK, 100, 100, 100]

@@ -28,7 +28,7 @@ def test_a_system_that_does_not_say_its_memory_is_planned_for_all_the_same(monke
 
 
 def test_one_member_too_large_for_memory_is_refused():
-    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB at hand"):
+    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB available"):
         make_plan(RunSpec(**SPEC), memory_limit=1000)
 
 

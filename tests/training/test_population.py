@@ -9,7 +9,7 @@ import pytest
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
-from shoal.training.placement import SMALLEST_BLOCK, place
+from shoal.training.placement import SMALLEST_BLOCK, make_placement
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
 
@@ -34,7 +34,7 @@ def train(tmp_path_factory):
         with jax.numpy_dtype_promotion("standard"):
             plan = make_plan(RunSpec(**{**SPEC, **changes}), devices=devices, memory_limit=memory_limit)
             if on_mesh:
-                plan = dataclasses.replace(plan, placement=place(plan.members, on_mesh=True))
+                plan = dataclasses.replace(plan, placement=make_placement(plan.members, on_mesh=True))
             job = Run(plan, folder)
             job.train()
         with np.load(checkpoint.newest(folder.checkpoints) / "learners.npz") as file:

@@ -52,7 +52,7 @@ def write_records(folder, count):
         metrics = Metrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
         line = records.append(100 * (i + 1), 0.5 * i, metrics, alive, None)
         records.save(folder)
-        sink.hear(Recorded(i + 1, line, 1.0, None))
+        sink.receive(Recorded(i + 1, line, 1.0, None))
         fingerprints.append(records.fingerprint())
     return fingerprints
 

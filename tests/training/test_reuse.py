@@ -21,7 +21,7 @@ def test_a_record_with_many_reused_states_says_what_bank_would_do():
     said = warning([100, 360], [5, 270])
     assert said.startswith("75% of the episodes began in a state that another one of the same update had begun in")
     assert "up to 9.0 episodes in an update on average, and 2 first states" in said
-    assert "bank_size=19 draws enough" in said and "reset='exact'" in said
+    assert "bank_size=19 samples enough" in said and "reset='exact'" in said
 
 
 @pytest.mark.parametrize("counts", [([100], [10]), ([0], [0]), ([100, 100], [0, 0])])
@@ -30,7 +30,7 @@ def test_a_few_reused_states_are_no_news(counts):
 
 
 def test_a_bank_is_never_larger_than_the_steps_of_an_update():
-    assert "bank_size=10 draws" in warning([360], [300], num_steps=10)
+    assert "bank_size=10 samples" in warning([360], [300], num_steps=10)
 
 
 def test_where_all_episodes_begin_alike_there_is_nothing_to_reuse():

@@ -14,7 +14,7 @@ from shoal.tracking.events import Sink, Turned
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
-from shoal.training.placement import place
+from shoal.training.placement import make_placement
 from shoal.training.plan import make_plan
 from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover
 from shoal.training.spec import RunSpec
@@ -69,7 +69,7 @@ class Turns(Sink):
     def __init__(self):
         self.heard = []
 
-    def hear(self, event):
+    def receive(self, event):
         if isinstance(event, Turned):
             self.heard.append(event)
 
@@ -85,7 +85,7 @@ def train(tmp_path_factory):
         with jax.numpy_dtype_promotion("standard"):
             plan = make_plan(spec, selector=selector, memory_limit=memory_limit, devices=1 if memory_limit else 0)
             if on_mesh:
-                plan = dataclasses.replace(plan, placement=place(plan.members, on_mesh=True))
+                plan = dataclasses.replace(plan, placement=make_placement(plan.members, on_mesh=True))
             made = Run(plan, folder, sinks)
             made.train()
         return made, learners(folder)

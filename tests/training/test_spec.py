@@ -85,7 +85,7 @@ def test_points_are_settings_of_their_own():
     assert read_back(spec) == spec and "points" not in RunSpec("ppo", "CartPole-v1").to_json()
     plan = make_plan(spec)
     np.testing.assert_array_equal(plan.batched().env.gravity, np.float32([5, 10, 5, 10]))
-    with pytest.raises(ValueError, match="learning_rate 2, clip 1 are not equally many"):
+    with pytest.raises(ValueError, match="their numbers differ: learning_rate 2, clip 1"):
         RunSpec("ppo", "CartPole-v1", points={"learning_rate": [1, 2], "clip": [1]})
 
 

@@ -61,8 +61,8 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
     trained = threading.Event()
 
     class Watch(Listener):
-        def hear(self, event):
-            super().hear(event)
+        def receive(self, event):
+            super().receive(event)
             if isinstance(event, Recorded):
                 trained.set()
 

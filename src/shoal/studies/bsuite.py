@@ -210,7 +210,7 @@ def run_bsuite(
 class PrintedMessages(Sink):
     """Prints what is worth a sentence, such as a member that stopped; a line for each program says the rest."""
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """A line on standard output."""
         if isinstance(event, Message):
             print(event.text, flush=True)
@@ -345,6 +345,6 @@ class _OnlyMessages(Sink):
         """Pass on to this one."""
         self._sink = sink
 
-    def hear(self, event: Event) -> Message | None:
+    def receive(self, event: Event) -> Message | None:
         """Pass a message on."""
-        return self._sink.hear(event) if isinstance(event, Message) else None
+        return self._sink.receive(event) if isinstance(event, Message) else None

@@ -65,7 +65,7 @@ def train(
     fields; one that shapes the program needs a run for each value (`shoal.train_all`). `seed` to `block` are fields of
     `RunSpec`, with its defaults where they are None.
 
-    `sinks` hear what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
+    `sinks` receive what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
     terminal.
 
     Settings that are no grid are given by path, with `env.` before fields of the environment, in one of three ways.

@@ -18,7 +18,7 @@ from shoal.core.registry import AGENTS, ENVS, ranges
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollouts.rollout import Rollout
 from shoal.training.host import usable_cores
-from shoal.training.placement import Placement, place
+from shoal.training.placement import Placement, make_placement
 
 POLICIES = ("random", "mlp")
 HORIZON = 100  # steps between refills of the bank
@@ -127,7 +127,7 @@ def make_fleet(env: Env, num_envs: int, **how: Any) -> Fleet:
     cores = usable_cores() if jax.default_backend() == "cpu" else 1
     shares = cores if num_envs >= FEWEST_A_CORE * cores and num_envs % cores == 0 else 1
     steppers = [make_stepper(env, num_envs // shares, seed=i, **how) for i in range(shares)]
-    placement = place(shares, block=1)
+    placement = make_placement(shares, block=1)
     program = jax.jit(steppers[0].run).lower(*steppers[0].carry).compile(placement.compiler_options)
     return Fleet(program, [stepper.carry for stepper in steppers], placement, steppers[0])
 

@@ -1,1 +1,1 @@
-"""What a run reports while it goes, and who hears it: typed events, and sinks for terminals and files."""
+"""Reports of a run in progress: typed events, and the sinks that receive them (terminal, file)."""

@@ -1,4 +1,4 @@
-"""Records as lines of JSON: `metrics.jsonl` of a run folder, which `tail -f` follows."""
+"""A sink that writes each record as a line of JSON: the file `metrics.jsonl` of a run folder."""
 
 import json
 from pathlib import Path
@@ -11,16 +11,16 @@ class JsonLines(Sink):
     """Appends a line to a file for every record."""
 
     def __init__(self, path: Path) -> None:
-        """Write to this file, which need not exist yet."""
+        """Append to this file, or create it."""
         self.path = path
 
-    def hear(self, event: Event) -> None:
-        """Append a record."""
+    def receive(self, event: Event) -> None:
+        """Append a line for a record; ignore other events."""
         if isinstance(event, Recorded):
-            with open(self.path, "a") as file:  # not flushed: a resumed run writes the file anew from its curves
+            with open(self.path, "a") as file:  # no fsync: a resumed run writes the file anew from its curves
                 file.write(as_line(event.line))
 
 
 def as_line(record: Any) -> str:
-    """One record as a line of JSON."""
+    """Return a record as a line of JSON, with the newline."""
     return json.dumps(record) + "\n"

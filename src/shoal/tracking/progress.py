@@ -1,4 +1,4 @@
-"""Progress on a terminal (a live bar) and everywhere else (a plain line for each record)."""
+"""Sinks that show progress: a live bar on a terminal, a plain line for each record everywhere else."""
 
 import sys
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from shoal.tracking.events import Closed, Compiled, Event, Message, Opened, Reco
 
 
 def progress_sink(stream: Any = None) -> Sink:
-    """A live bar where a person is watching, plain lines where a file or a pipe is."""
+    """Return a live bar for a terminal, or plain lines for a file or a pipe. `stream` is standard error by default."""
     return LiveBar(stream) if (stream or sys.stderr).isatty() else PlainLines(stream)
 
 
@@ -20,8 +20,8 @@ class PlainLines(Sink):
         self.stream: Any = stream or sys.stderr
         self.updates: int | None = None
 
-    def hear(self, event: Event) -> None:
-        """Print a line for what is worth one."""
+    def receive(self, event: Event) -> None:
+        """Print a line for an event of interest; ignore other events."""
         match event:
             case Opened():
                 self.updates = event.updates
@@ -44,7 +44,7 @@ class PlainLines(Sink):
 
 
 class LiveBar(Sink):
-    """A bar that says what the run is doing: compiling, with seconds; then returns, steps per second and time left."""
+    """A progress bar: first "compiling" with the seconds, then returns, steps per second and time left."""
 
     def __init__(self, stream: Any = None) -> None:
         """Draw on a terminal; standard error by default."""
@@ -52,7 +52,7 @@ class LiveBar(Sink):
         self.updates: int | None = None
         self._bar: Any = None
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Move the bar, or print a line above it."""
         match event:
             case Opened():
@@ -91,26 +91,26 @@ class LiveBar(Sink):
             self._bar.console.print(text, highlight=False, markup=False)
 
     def _close(self) -> None:
-        """Leave the bar as it is and free the terminal."""
+        """Stop the bar; its last state stays on the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 def headline(opened: Opened) -> str:
-    """What runs, in a line."""
+    """Return one line about a run: `ppo on CartPole-v1: 16 members x 500,000 steps on 2 CPU cores, ...`."""
     members = f"{opened.members} member{'s' * (opened.members > 1)}"
     return f"{opened.agent} on {opened.env}: {members} x {opened.steps:,} steps{opened.notes}"
 
 
 def state_of(record: Recorded) -> str:
-    """Returns, speed and time left: `return 21.5  1.2M steps/s  1:01 left`."""
+    """Return a record's returns, speed and time left: `return 21.5  1.2M steps/s  1:01 left`."""
     left = "" if record.seconds_left is None else f"  {duration(record.seconds_left)} left"
     return f"{returns(record.line)}  {rate(record.steps_per_second)}{left}"
 
 
 def returns(line: Mapping[str, Any]) -> str:
-    """The returns of a record: of the last evaluation if it had one, and in training."""
+    """Return the mean returns of a record as a text: in training, and of its evaluation if it has one."""
     parts = []
     for name, column in (("return", "train_return"), ("evaluation", "eval_return")):
         if column in line:
@@ -121,7 +121,7 @@ def returns(line: Mapping[str, Any]) -> str:
 
 
 def rate(steps_per_second: float) -> str:
-    """`1.2M steps/s`."""
+    """Return a speed as a text: `1.2M steps/s`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if steps_per_second >= size:
             return f"{steps_per_second / size:.3g}{letter} steps/s"
@@ -129,7 +129,7 @@ def rate(steps_per_second: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`3 s`, `4:05`, `2:04:05`."""
+    """Return a duration as a text: `3 s`, `4:05`, `2:04:05`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,1 +1,1 @@
-"""One run: what it is (spec), what is compiled (plan), who is trained (roster, population), the loop, its folder."""
+"""One run: its spec, plan, roster, population, loop and run folder; and what is done with trained policies."""

@@ -1,11 +1,11 @@
-"""Checkpoints: a folder with one array file for each part and a manifest, complete or absent.
+"""Checkpoints: folders with one array file for each part and a manifest.
 
-A checkpoint of a run has two parts: the learners, with optimizers, replay buffers and environments, and the policies
-alone. Each part is read by itself, so that a policy is loaded without its replay buffer.
+A checkpoint of a run has three parts: the agent states (with optimizers, replay buffers and environment states), the
+policies alone, and the run's own arrays. Each part can be read alone, so a policy is loaded without its replay buffer.
 
-A checkpoint is written into a temporary directory, flushed to disk, and renamed when complete, so that a process killed
-at any moment leaves the previous one intact. Restoring compares the table of leaves and the hash of the file before it
-reads any array, answers in one line when they do not fit, and never unpickles.
+A checkpoint is written into a temporary directory, flushed to disk and renamed when it is complete. A process that is
+killed at any moment therefore leaves the previous one intact. `restore` compares the table of leaves and the hash of
+the file before it reads arrays, raises a one-line error where they differ, and never unpickles.
 """
 
 import hashlib
@@ -28,14 +28,15 @@ from shoal.training.shapes import FILES, misfit
 
 FORMAT = 3
 MANIFEST = "manifest.json"
-# Parts of a checkpoint: members, what acting reads of them, and the run's own arrays. Best policies are one part alone.
+# The parts of a checkpoint: members, policies, and the run's own arrays. The checkpoint `best` has only policies.
 LEARNERS, POLICIES, RUN = "learners", "policies", "run"
 
 
 def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
-    """Write pytrees of arrays by the name of their part, the hash of the run's spec, and JSON-ready facts `about` them.
+    """Write a checkpoint, and replace one of the same name.
 
-    Replaces a checkpoint of the same name.
+    `parts` are pytrees of arrays by the name of their part, `spec` is the hash of the run's spec, and `about` is data
+    for JSON that `read_about` returns.
     """
     temporary = directory.with_name(directory.name + ".partial")
     try:
@@ -43,7 +44,7 @@ def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, 
             _write(temporary, parts, spec, about)
             _move(temporary, directory)
     finally:
-        _remove(temporary)  # nothing, unless the disk is full
+        _remove(temporary)  # it exists only after an error, such as a full disk
 
 
 def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
@@ -80,25 +81,26 @@ def _move(temporary: Path, directory: Path) -> None:
 
 
 def read_about(directory: Path) -> dict[str, Any]:
-    """The facts saved with a checkpoint, for a run that goes on from it.
+    """Return the data `about` that was saved with a checkpoint, to resume the run.
 
-    Raises CheckpointError if it is missing, DamagedError if it is damaged, or its manifest a link to another place.
+    Raises CheckpointError if it is missing, DamagedError if it is damaged or its manifest is a symbolic link.
     """
-    directory = _whole(directory)
+    directory = _complete(directory)
     if (directory / MANIFEST).is_symlink():
         raise damaged(directory / MANIFEST, "it is a link, and a run goes on from its own files only")
     return _read_manifest(directory)["about"]
 
 
 def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = False) -> Any:
-    """One part of a checkpoint, in the structure of `like` (arrays or shapes). Leaves are NumPy arrays, keys are keys.
+    """Read one part of a checkpoint into the structure of `like` (arrays or shapes).
 
-    Reads no other part. With `half`, what was saved in half precision comes back as `like` has it.
+    Leaves are NumPy arrays, or typed keys where `like` has them. With `half`, arrays that were saved in half precision
+    are converted to the dtypes of `like`.
 
-    Raises, in one line, DamagedError for a damaged checkpoint, and CheckpointError for one of something else: without
-    this part, with other leaves, or of a run with another `spec`.
+    Raises DamagedError for a damaged checkpoint, and CheckpointError for one without this part, with other leaves, or
+    of a run with another `spec`.
     """
-    directory = _whole(directory)
+    directory = _complete(directory)
     manifest = _read_manifest(directory)
     entry = _entry(manifest, part, directory)
     _compare(_table(entry, half), leaf_table(like), directory)
@@ -117,26 +119,26 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
 
 
 def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, list]:
-    """Path, shape and dtype of every leaf of one part, as `restore` reads it. Raises CheckpointError as that does."""
-    directory = _whole(directory)
+    """Return shape and dtype of every leaf of one part by its path, as `restore` reads it, with the same errors."""
+    directory = _complete(directory)
     return _table(_entry(_read_manifest(directory), part, directory), half)
 
 
 def newest(directory: Path) -> Path | None:
-    """The latest checkpoint in a directory of them, or None."""
+    """Return the latest checkpoint in a directory of checkpoints, or None."""
     found = saved(directory)
     return found[0] if found else None
 
 
 def saved(directory: Path) -> list[Path]:
-    """The checkpoints in a directory of them, the latest first. Whether they are whole is for `restore` to say."""
+    """Return the checkpoints in a directory, the latest first. They may be damaged; `restore` checks that."""
     return sorted((path for path in directory.glob("step-*") if not path.suffix), reverse=True)
 
 
 def keep_newest(directory: Path, count: int) -> None:
-    """Delete all but the latest `count` checkpoints of a directory, as far as the file system lets them go.
+    """Delete all but the latest `count` checkpoints of a directory. Errors of the file system are ignored.
 
-    Each is renamed first, so that one that is half deleted is never taken for a checkpoint.
+    Each is renamed first, so that a partly deleted one is never used as a checkpoint.
     """
     for old in saved(directory)[count:]:
         with suppress(OSError):
@@ -145,7 +147,7 @@ def keep_newest(directory: Path, count: int) -> None:
 
 
 def tidy(directory: Path) -> None:
-    """Remove what a process left that was stopped while it saved or deleted a checkpoint of a directory."""
+    """Remove the remains of a process that was stopped while it saved or deleted a checkpoint."""
     for retired in directory.glob("*.retired"):
         replaced = retired.with_suffix("")
         if retired.name == "best.retired" and not replaced.exists():  # stopped between the two moves of `save`
@@ -157,17 +159,17 @@ def tidy(directory: Path) -> None:
 
 
 def file_of(directory: Path, part: str) -> Path:
-    """The array file of one part."""
+    """Return the path of the array file of one part."""
     return directory / f"{part}.npz"
 
 
 def leaf_table(tree: Any) -> dict[str, list]:
-    """Path, shape and dtype of every leaf."""
+    """Return [shape, dtype] of every leaf by its path."""
     return {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in leaves(tree).items()}
 
 
 def leaves(tree: Any) -> dict[str, Any]:
-    """Leaves by a readable path: `state/weights/actor/params/Dense_0/kernel`."""
+    """Return the leaves of a tree by paths such as `state/weights/actor/params/Dense_0/kernel`."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -175,14 +177,14 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 
 def to_numpy(leaf: Any) -> np.ndarray:
-    """A leaf as plain numbers; typed keys as their words."""
+    """Return a leaf as a NumPy array; typed keys as their 32-bit words."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
 def _fits(array: np.ndarray, like: Any) -> bool:
-    """Whether an array has the shape of a leaf and numbers of its kind, in whatever precision."""
+    """Return whether an array has the shape of a leaf and its kind of numbers; the precision may differ."""
     plain = jax.eval_shape(jax.random.key_data, like) if is_key(like) else like
     return array.shape == plain.shape and array.dtype.kind == np.dtype(plain.dtype).kind
 
@@ -202,8 +204,8 @@ def _retired(directory: Path) -> Path:
     return directory.with_name(directory.name + ".retired")
 
 
-def _whole(directory: Path) -> Path:
-    # A process killed between the two moves of `save` leaves the checkpoint before it, under its retired name.
+def _complete(directory: Path) -> Path:
+    # A process killed between the two renames of `save` leaves the previous checkpoint under its retired name.
     return _retired(directory) if not directory.exists() and _retired(directory).is_dir() else directory
 
 
@@ -225,7 +227,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def hash_of_manifest(manifest: dict[str, Any]) -> str:
-    """SHA-256 of a manifest without the entry for that hash, in whatever order its parts are."""
+    """Return the SHA-256 of a manifest without the entry for that hash. The order of its parts does not matter."""
     content = {name: part for name, part in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -250,7 +252,7 @@ def _read_arrays(directory: Path, part: str, entry: dict[str, Any]) -> dict[str,
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)  # NFS keeps what a reader has open; the training goes on
+        shutil.rmtree(path, ignore_errors=True)  # NFS cannot delete files that a reader has open; training goes on
     else:
         path.unlink(missing_ok=True)
 
@@ -262,7 +264,7 @@ def _entry(manifest: dict[str, Any], part: str, directory: Path) -> dict[str, An
 
 
 def _table(entry: dict[str, Any], half: bool) -> dict[str, list]:
-    """The table of leaves of one part. With `half`, what is kept in half precision counts as float32."""
+    """Return the table of leaves of one part. With `half`, float16 leaves count as float32."""
     of = {"float16": "float32"} if half else {}
     return {name: [shape, of.get(dtype, dtype)] for name, (shape, dtype) in entry["leaves"].items()}
 
@@ -272,15 +274,16 @@ def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path)
         there, here = saved.get(name, "nothing"), expected.get(name, "nothing")
         if there != here:
             raise CheckpointError(
-                f"checkpoint {directory} belongs to something else: {name} is {_say(there)} there, {_say(here)} here."
+                f"checkpoint {directory} belongs to something else: {name} is {_in_words(there)} there, "
+                f"{_in_words(here)} here."
             )
 
 
-def _say(entry: Any) -> str:
+def _in_words(entry: Any) -> str:
     return entry if isinstance(entry, str) else f"{entry[1]}{tuple(entry[0])}"
 
 
 def hash_of_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

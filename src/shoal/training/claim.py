@@ -1,4 +1,4 @@
-"""One writer in a run folder at a time: a lock that the operating system takes back however a process ends."""
+"""A lock on a run folder, so that only one run writes to it. The operating system frees it when the process ends."""
 
 import os
 import platform
@@ -9,23 +9,24 @@ from typing import Any
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody is kept out
+except ImportError:  # Windows: there is no lock
     fcntl = None
 
-LOCK = ".lock"  # stays behind: what counts is not the file but the lock on it
+LOCK = ".lock"  # the file stays after a run; only a lock on it says that a run is writing
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Keep every other run, of this process or another, out of a folder. Raises FileExistsError, saying who is in it.
+    """Hold the lock of a folder. Raises FileExistsError, naming the process, where another run holds it.
 
-    A process that is killed gives its lock back. File systems without locks keep nobody out.
+    The lock also works between runs of one process. It is freed when a process is killed. On file systems without
+    locks this does nothing.
     """
     lock = folder / LOCK
     if os.path.lexists(lock) and not lock.is_file():
         raise FileExistsError(f"{lock} is no file, and so cannot be locked: delete it.")
     with open(lock, "a+") as file:
-        if not _is_mine(file):
+        if not _is_locked_by_us(file):
             raise FileExistsError(
                 f"{folder} is being written by another run ({_holder(file)}): wait for it to end, or stop it; "
                 f"for a new run choose another --name."
@@ -36,7 +37,7 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def _is_mine(file: Any) -> bool:
+def _is_locked_by_us(file: Any) -> bool:
     if fcntl is None:
         return True
     try:

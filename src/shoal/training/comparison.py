@@ -1,4 +1,4 @@
-"""Compare two runs, over the settings and seeds that both have."""
+"""Compare the scores of two runs, paired over the settings and seeds that both have."""
 
 import math
 from pathlib import Path
@@ -10,17 +10,18 @@ from shoal.ops.statistics import bootstrap_interval, paired_difference_interval,
 from shoal.training.records import member_scores
 from shoal.training.result import Result
 
-UNKNOWN = (math.nan, math.nan)  # the interval of a single number
-ENOUGH_PAIRS = 6  # fewer differences of one sign are no proof: by chance that happens more often than once in twenty
+UNKNOWN = (math.nan, math.nan)  # the confidence interval of a single number
+ENOUGH_PAIRS = 6  # with fewer pairs, differences of equal sign are not significant: by chance p = 2 / 2**5 > 0.05
 
 
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
-    """How run `a` did against run `b`, over the seeds that both have: by the last evaluation, or the best.
+    """Compare run `a` with run `b` by the members' last or best evaluation (`metric` is "last" or "best").
 
-    Gives the difference of means with a paired 95 % bootstrap interval where settings and random numbers match (base
-    seed, generator and seed index), and the probability that a random member of `a` beats a random member of `b`. The
-    interval of a single member or pair is NaN, and one of fewer than six pairs says little.
-    Members without a finite score are left out: `dropped` says how many. Raises ValueError where no score is left.
+    Returns a dict with the mean scores and their 95 % bootstrap intervals; the probability that a random member of `a`
+    has a higher score than one of `b`; and, over the pairs of members with the same setting and the same random numbers
+    (base seed, generator and seed index), the mean difference with its paired interval. The interval of a single member
+    or pair is NaN; with fewer than six pairs it is not reliable. Members without a finite score are left out; `dropped`
+    is their number. Raises ValueError where no score is left.
     """
     if metric not in ("last", "best"):
         raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
@@ -46,12 +47,12 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
 
 
 def _scores(run: Result, metric: str) -> dict[str, float]:
-    """Return of every member that has a finite one, by setting and by what its random numbers derive from."""
+    """Return the finite scores of a run's members, by a text of generator, seed and setting."""
     values = member_scores(run.curves, metric)
     if np.isnan(values).all():
         raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
     if not np.isfinite(values).any():
         raise ValueError(f"{run.folder} has no finite score to compare.")
-    luck = f"{run.spec.prng} {run.spec.seed}"
-    names = [" ".join([luck, *(f"{k}={v}" for k, v in member.items())]) for member in run.members]
+    random_source = f"{run.spec.prng} {run.spec.seed}"
+    names = [" ".join([random_source, *(f"{k}={v}" for k, v in member.items())]) for member in run.members]
     return {name: float(value) for name, value in zip(names, values, strict=True) if np.isfinite(value)}

@@ -1,9 +1,9 @@
-"""Values as plain data, and back: environments in wrappers, networks, functions, arrays.
+"""Descriptions: environments, wrappers, networks, functions and arrays as plain data, and built again from it.
 
-`describe` writes down the class of a value and all its fields, defaults too, so that a later change of a default does
-not change what the description means. `build` makes the value again: it imports classes and functions by name and
-calls the constructors of structs, frozen dataclasses and flax modules, nothing else. It never unpickles, and takes
-nothing from Python's standard library. As JSON:
+`describe` returns the class of a value and all its fields, defaults too, so that a later change of a default does not
+change what a description means. `build` makes the value again: it imports classes and functions by name and calls the
+constructors of structs, frozen dataclasses and flax modules, and nothing else. It never unpickles, and never uses
+Python's standard library. As JSON:
 
     {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name
     {"class": "shoal.nn.torsos:MLP", "fields": {"hidden": [8], ...}}       any other class that can be imported
@@ -33,28 +33,28 @@ from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
 from shoal.core.registry import AGENTS, ENVS, USER_MODULE, Registry, import_file, import_module
 from shoal.core.struct import Struct
-from shoal.training.settings import is_filled_in, user_fields
+from shoal.training.settings import is_empty_static, user_fields
 
 PLAIN = (str, bool, int, float, type(None))
-ENDLESS = ("inf", "-inf", "nan")  # numbers that JSON has no word for
+NON_FINITE = ("inf", "-inf", "nan")  # numbers that JSON does not have; they are written as these strings
 KINDS = ("env", "agent", "class", "function", "array", "dtype", "dict", "only_in_python")
 REGISTRIES = {"env": ENVS, "agent": AGENTS}
 KIND_CLASSES = {"env": Env, "agent": Agent}
-LARGEST_ARRAY = 10_000  # numbers that a readable file holds
+LARGEST_ARRAY = 10_000  # numbers; a larger array is not described, so that files stay readable
 
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A value that is not plain itself: what kind it is, its name, and its fields by name, described too."""
+    """The description of a value that is no number, string or tuple: its kind, its name, and its described fields."""
 
     kind: str  # of KINDS
     name: str
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    value: Any = dataclasses.field(default=None, compare=False, repr=False)  # what only Python can hold, where it is
+    value: Any = dataclasses.field(default=None, compare=False, repr=False)  # for `only_in_python`: the value itself
 
 
 def describe(value: Any) -> Any:
-    """A value as numbers, strings, tuples and `Described`. What cannot be described becomes `only_in_python`."""
+    """Return a value as numbers, strings, tuples and `Described`. What cannot be described becomes `only_in_python`."""
     value = python_number(value)
     if isinstance(value, (Described, *PLAIN)):
         return value
@@ -75,7 +75,7 @@ def describe(value: Any) -> Any:
 
 
 def build(described: Any) -> Any:
-    """The value that was described. Raises ValueError or TypeError in one line for what cannot be built here."""
+    """Build the value of a description. Raises ValueError or TypeError for what cannot be built in this process."""
     if isinstance(described, tuple):
         return tuple(build(part) for part in described)
     if not isinstance(described, Described):
@@ -102,22 +102,22 @@ def build(described: Any) -> Any:
 
 
 def describe_fields(value: Any) -> dict[str, Any]:
-    """Every field of a struct, dataclass or flax module by name, described; without those that `bind` fills in."""
+    """Describe every field of a struct, dataclass or flax module, by name, without those that `bind` fills in."""
     described = {}
     for name, field in user_fields(value).items():
-        given = getattr(value, name)
-        if is_filled_in(field, given):
+        content = getattr(value, name)
+        if is_empty_static(field, content):
             continue
-        names = field.metadata.get("names")  # of a traced choice, which the value holds by its place
-        described[name] = names[int(given)] if names and np.ndim(given) == 0 else describe(given)
+        names = field.metadata.get("names")  # of a traced choice, of which the field holds the index
+        described[name] = names[int(content)] if names and np.ndim(content) == 0 else describe(content)
     return described
 
 
 def name_of(value: Any, registry: Registry) -> tuple[str, bool]:
-    """(the name under which a value's class is registered, True), or (the path that imports it, False).
+    """Return (the registered name of a value's class, True), or (the path that imports the class, False).
 
-    A class of a user's own file goes by its path: another process finds no name that only this file registers. A class
-    that no other process can import is `__main__:Name`.
+    For a class in a user's own file it is the path, because another process does not know names that only this file
+    registers. A class that no other process can import is `__main__:Name`.
     """
     if user_file(type(value)) is None:
         for name in registry:
@@ -128,7 +128,7 @@ def name_of(value: Any, registry: Registry) -> tuple[str, bool]:
 
 
 def path_of(found: Any) -> str:
-    """`module:name` or `file.py:name`, by which any process imports a class or function; empty where none can."""
+    """Return `module:name` or `file.py:name`, from which any process can import an object; empty if none can."""
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", getattr(found, "__name__", ""))
     if not module or module == "__main__" or "<" in name or "." in name:
         return ""
@@ -138,7 +138,7 @@ def path_of(found: Any) -> str:
 
 
 def user_file(found: Any) -> Path | None:
-    """The file of a user's own that a class or function comes from; None for one of an installed package."""
+    """Return the file of a class or function if it is a user's own file; None for one of an installed package."""
     module = sys.modules.get(getattr(found, "__module__", "") or "")
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__":
@@ -148,14 +148,14 @@ def user_file(found: Any) -> Path | None:
 
 
 def is_described_class(cls: type) -> bool:
-    """Whether values of a class are nothing but their fields: structs, frozen dataclasses and flax modules."""
+    """Return whether values of a class are described by their fields: structs, frozen dataclasses and flax modules."""
     if not dataclasses.is_dataclass(cls):
         return False
     return issubclass(cls, (Struct, nn.Module)) or cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
 def inside(described: Any, path: str = "") -> Iterator[tuple[str, Described]]:
-    """Every `Described` in a description, with the path to it, outer ones first."""
+    """Yield (path, `Described`) for every `Described` in a description, outer ones first."""
     if isinstance(described, Described):
         yield path, described
         parts: Any = described.fields.items()
@@ -166,13 +166,13 @@ def inside(described: Any, path: str = "") -> Iterator[tuple[str, Described]]:
 
 
 def in_words(described: Described) -> str:
-    """What a value is, with the environment inside it: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
+    """Return a short name of a value, with its inner environment: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
     name, within = described.name.rpartition(":")[2], described.fields.get("env")
     return f"{name}({in_words(within)})" if isinstance(within, Described) else name
 
 
 def to_json(described: Any) -> Any:
-    """A description as JSON can hold it: `inf`, which JSON lacks, as a string that `from_json` reads back."""
+    """Return a description as data for JSON; `inf` and `nan`, which JSON lacks, as strings that `from_json` reads."""
     if isinstance(described, Described):
         fields = {"fields": to_json(dict(described.fields))} if described.fields else {}
         return {described.kind: described.name, **fields}
@@ -184,7 +184,7 @@ def to_json(described: Any) -> Any:
 
 
 def from_json(data: Any) -> Any:
-    """The inverse of `to_json`; imports and builds nothing. Raises ValueError for what describes nothing."""
+    """Return the description of JSON data, the inverse of `to_json`. Imports and builds nothing. Raises ValueError."""
     if isinstance(data, list):
         return tuple(from_json(part) for part in data)
     if isinstance(data, Mapping):
@@ -193,11 +193,11 @@ def from_json(data: Any) -> Any:
         if kind is None or not isinstance(data[kind], str) or not isinstance(fields, Mapping):
             raise ValueError(f"{dict(data)!r} describes no value: it needs one of {', '.join(KINDS)}, and its fields.")
         return Described(kind, data[kind], {name: from_json(part) for name, part in fields.items()})
-    return float(data) if data in ENDLESS else data
+    return float(data) if data in NON_FINITE else data
 
 
 def python_number(value: Any) -> Any:
-    """A single number of NumPy or JAX as Python's own; anything else as it is."""
+    """Return a scalar of NumPy or JAX as a Python number; anything else as it is."""
     is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
     return np.asarray(value).item() if is_single and not is_key(value) else value
 
@@ -233,23 +233,23 @@ def _function(name: str) -> Any:
 
 
 def _find(path: str) -> Any:
-    """What a path of `path_of` leads to."""
-    place, _, name = path.rpartition(":")
-    if place.endswith(".py"):
-        module = import_file(Path(place))
-    elif not place or place.split(".")[0] in sys.stdlib_module_names:
+    """Import the class or function at a path of `path_of`."""
+    source, _, name = path.rpartition(":")
+    if source.endswith(".py"):
+        module = import_file(Path(source))
+    elif not source or source.split(".")[0] in sys.stdlib_module_names:
         raise ValueError(
-            f"{path!r} is no path of a class or function: write package.module:name of something installed."
+            f"{path!r} is no path of a class or function: write package.module:name of an installed package."
         )
     else:
-        module = import_module(place)
+        module = import_module(source)
     if not hasattr(module, name):
-        raise unknown_name("name", name, vars(module), f"It was looked for in {place}.")
+        raise unknown_name("name", name, vars(module), f"It was looked for in {source}.")
     return getattr(module, name)
 
 
 def _public_module(module: str, name: str, found: Any) -> str:
-    """The module of JAX's own under whose name a function stays from version to version."""
+    """Return JAX's public module for one of its functions: names in `jax._src` change between versions."""
     if module.startswith("jax._src"):
         for public in ("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax"):
             if getattr(importlib.import_module(public), name, None) is found:
@@ -272,8 +272,8 @@ def _is_small(array: Any) -> bool:
 
 
 def _is_installed(file: Path) -> bool:
-    places = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return any(file.is_relative_to(place) for place in places)
+    folders = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return any(file.is_relative_to(folder) for folder in folders)
 
 
 def _tuples(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Files that are still there, and whole, after a power loss."""
+"""Write files so that they are complete on disk even after a power loss."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def flush(path: Path) -> None:
-    """Return when the content of a file, or the list of files of a folder, is on the disk."""
+    """Wait until the content of a file, or the list of files of a folder, is on the disk (fsync)."""
     if sys.platform == "win32":
-        return  # flushes only what a file's writer holds open, and no folders
+        return  # Windows can flush only files that are open for writing, and no folders
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -20,7 +20,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def named_errors(target: Path) -> Iterator[None]:
-    """Errors of the disk, such as one that is full, say which file could not be written; Python's do not always."""
+    """Raise errors of the disk, such as a full one, with the name of the file, which Python's errors may lack."""
     try:
         yield
     except OSError as error:
@@ -28,17 +28,17 @@ def named_errors(target: Path) -> Iterator[None]:
 
 
 def replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, then move it there: a reader, and the next start, meet the old one or the new.
+    """Write a temporary file with `write(path)`, then rename it to `target`: readers see the old file or the new one.
 
-    Where it cannot be written, nothing new is left behind.
+    If it cannot be written, the temporary file is removed.
     """
-    beside = target.with_name(f".{target.name}.partial")
+    temporary = target.with_name(f".{target.name}.partial")
     try:
         with named_errors(target):
-            write(beside)
-            flush(beside)
-            os.replace(beside, target)
+            write(temporary)
+            flush(temporary)
+            os.replace(temporary, target)
             flush(target.parent)
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

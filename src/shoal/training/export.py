@@ -1,7 +1,7 @@
-"""One trained policy as a small folder of its own: what is shared, and what the zoo in the package holds.
+"""Export one trained policy to a small folder, to share it. The policies of the zoo are such folders.
 
-It reads like a run folder with one member (`shoal.load`, `shoal eval`, `shoal render`, `shoal play`): the spec, where
-it came from, its learning curve, and the weights that acting needs. Nothing in it is ever unpickled.
+It can be used like a run folder with one member (`shoal.load`, `shoal eval`, `shoal render`, `shoal play`). It holds
+the spec, the provenance, the learning curve, and the weights that acting needs. Nothing in it is ever unpickled.
 """
 
 import dataclasses
@@ -33,17 +33,17 @@ def export(
 ) -> Path:
     """Write one member's policy to the folder `out` and return it.
 
-    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half` its weights
-    are kept in half precision, in half the room: they then act almost, but not quite, as they did, and the scores in
-    the folder are those from before. `trust_source` is as in `shoal.load`. Raises FileExistsError
-    where there is a run already, FileNotFoundError for a run that is not finished, and ValueError for one with parts
-    that no file can hold.
+    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half`, weights are
+    kept in half precision, which needs half the space: actions may then differ a little, while the scores in the folder
+    are those of full precision. `trust_source` is as in `shoal.load`. Raises FileExistsError where `out` holds a run
+    already, FileNotFoundError for a run that is not finished, and ValueError for one with parts that no file can
+    describe.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec):
         raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
     if not RunFolder(run).has("summary.json"):
-        raise FileNotFoundError(f"{run} is not finished: `shoal train --resume {run}` ends it, then export it.")
+        raise FileNotFoundError(f"{run} is not finished: finish it with `shoal train --resume {run}`, then export it.")
     chosen = result.number_of(member, which)
     if not 0 <= chosen < len(result.members):
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
@@ -69,12 +69,12 @@ def export(
             np.savez_compressed(file, **curves)
 
     folder.replace("curves.npz", write_curves)
-    made = RunFolder(run).read_json("provenance.json")
-    argv = [*(Path(word).name for word in made["argv"][:1]), *made["argv"][1:]]  # what was called, not where it lay
-    folder.write_json("provenance.json", {**made, "argv": argv, "exported": about})
+    origin = RunFolder(run).read_json("provenance.json")
+    argv = [*(Path(word).name for word in origin["argv"][:1]), *origin["argv"][1:]]  # without the program's folder
+    folder.write_json("provenance.json", {**origin, "argv": argv, "exported": about})
     folder.write_json("summary.json", _summary_of(result, chosen))
     keep(folder.path, own)
-    folder.write_json("spec.json", spec)  # last: with it the folder holds a policy
+    folder.write_json("spec.json", spec)  # last, because a folder with this file is complete
     return folder.path
 
 
@@ -83,16 +83,16 @@ def _is_statistic(part: Any) -> bool:
 
 
 def _halved(part: Any) -> Any:
-    """In half precision, unless that cannot hold it, or observations are measured by it."""
+    """Return a float32 array in half precision; unchanged if it is too large for that, or an observation statistic."""
     if _is_statistic(part) or part.dtype != np.float32 or np.any(np.abs(part) > np.finfo(np.float16).max):
         return part
     return part.astype(np.float16)
 
 
 def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
-    """The spec of a run with this member's setting alone. Its seed index is in the provenance."""
+    """Return the spec of a run with only this member's setting. Its seed index is in the provenance."""
     spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
-    if plan.selector is not None:  # which changed it
+    if plan.selector is not None:  # it may have changed the hyperparameters
         own = Setting(policies[member].actor, policies[member].env)
         setting = {**setting, **{path: get(own, path) for path in plan.roster.hyperparameters}}
     fields, env_fields = split(setting)
@@ -116,7 +116,7 @@ def _summary_of(result: Result, member: int) -> dict[str, Any]:
     whole = result.summary
     one = {**whole["per_member"][member], "member": 0}
     score = _score(one["last"])
-    settings = whole["settings"]  # one for all where a selector changed them
+    settings = whole["settings"]  # only one entry for all members where a selector changed them
     setting = settings[member * len(settings) // whole["members"]]["setting"]
     kept = ("agent", "env", "steps_per_member", "episodes_per_evaluation")
     return {
@@ -130,5 +130,5 @@ def _summary_of(result: Result, member: int) -> dict[str, Any]:
 
 
 def _score(value: float | None) -> dict[str, Any]:
-    """The score of one member; null where it was never evaluated."""
+    """Return the score summary of one member; of none where it was never evaluated."""
     return {"members": 0} if value is None else {"members": 1, "mean": value, "min": value, "max": value}

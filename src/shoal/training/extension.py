@@ -1,4 +1,4 @@
-"""A run that goes on beyond the steps that it was begun with."""
+"""Extend a run: resume it with more steps than it was started with."""
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields
@@ -7,9 +7,9 @@ from shoal.training.spec import RunSpec
 
 
 def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:
-    """Write down that a run goes on, where `spec` has more steps than its folder says. Returns what to tell the user.
+    """Write the steps of `spec` to the folder if they are more than before. Returns a message, or an empty text.
 
-    The summary of the shorter run is removed first: a run without one is known to be unfinished.
+    The summary of the shorter run is removed first, because a run with a summary counts as complete.
     """
     data = folder.read_json("spec.json")
     before = data["steps"]
@@ -21,7 +21,7 @@ def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:
 
 
 def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
-    """Which schedules span the whole run, and so are another one now."""
+    """Return a message about the schedules that span the whole run, since they change; empty where there are none."""
     spanning = [
         name
         for name, field in hyper_fields(agent).items()
@@ -30,6 +30,6 @@ def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
     if not spanning:
         return ""
     return (
-        f"; {' and '.join(spanning)} was as long as the run, so what it schedules spans {spec.steps:,} steps from here "
-        f"on, not {before:,}: it goes back to where a run of that length would be"
+        f"; {' and '.join(spanning)} was as long as the run, so its schedule spans {spec.steps:,} steps from here on, "
+        f"not {before:,}: its value becomes that of a run of this length"
     )

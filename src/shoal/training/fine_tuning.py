@@ -1,4 +1,4 @@
-"""Begin a run with the policies of another: fine-tuning, or the same task in a changed world."""
+"""Begin a run with the policies of another run: fine-tuning, or training on in a changed environment."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,20 +18,21 @@ from shoal.training.result import Result
 
 
 def described_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
-    """Which policies a run begins with, for its spec: `{"run", "member", "which"}`, and the hash of that run's spec.
+    """Return the description of the first policies for a spec: `{"run", "member", "which", "spec"}`.
 
-    `init` is a run, which means its best member for everyone, or says more: `{"run": "runs/x", "member": 3}`, or
-    `"member": "all"` for member by member; `"which": "best"` for the weights at the best evaluation. Raises ValueError
-    for anything else, FileNotFoundError where there is no run.
+    `init` is a run, which means its best member for all members, or a dict: `{"run": "runs/x", "member": 3}`, with
+    `"member": "all"` for the policy of member m for member m, and `"which": "best"` for the weights of the best
+    evaluation. `spec` is the hash of that run's spec. Raises ValueError for anything else, FileNotFoundError where
+    there is no run.
     """
-    given: dict[str, Any] = dict(init) if isinstance(init, Mapping) else {"run": init}
-    if unknown := {*given} - {"run", "member", "which", "spec"}:
+    options: dict[str, Any] = dict(init) if isinstance(init, Mapping) else {"run": init}
+    if unknown := {*options} - {"run", "member", "which", "spec"}:
         raise ValueError(f"init has {', '.join(sorted(unknown))}, and takes run, member and which.")
-    if "run" not in given:
+    if "run" not in options:
         raise ValueError('init needs the run that it takes policies from: {"run": "runs/x"}.')
-    which, member = given.get("which", "last"), given.get("member", "best")
-    result = Result(given["run"])
-    run = str(given["run"])
+    which, member = options.get("which", "last"), options.get("member", "best")
+    result = Result(options["run"])
+    run = str(options["run"])
     return {
         "run": run if run.startswith(ZOO_PREFIX) else str(Path(run).resolve()),
         "member": "all" if member == "all" else result.number_of(member, which),
@@ -41,37 +42,37 @@ def described_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_policies(plan: Plan) -> Any:
-    """What acting reads, [M], of the members that a run begins with, as its spec says.
+    """Return the policy states [M, ...] that the members of a run begin with, by its spec.
 
-    Reads arrays alone: neither the agent nor the environment of that run is put together, so none of its code is run.
-    Raises ValueError where they do not fit: other shapes, another number of members, or another run by now.
+    Only arrays are read: the agent and the environment of the other run are not built, so none of its code is run.
+    Raises ValueError for other shapes, another number of members, or a run that was replaced in the meantime.
     """
     init = plan.spec.init
     folder = RunFolder(init["run"])
     if folder.spec_hash != init["spec"]:
         raise ValueError(f"{init['run']}, which this run begins with, is another run by now.")
-    place, is_exported = checkpoint_of(folder, init["which"]), folder.policy.is_dir()
-    there = checkpoint.table_of(place, checkpoint.POLICIES, half=is_exported)
+    path, is_exported = checkpoint_of(folder, init["which"]), folder.policy.is_dir()
+    there = checkpoint.table_of(path, checkpoint.POLICIES, half=is_exported)
     one = _policy_shapes(plan)
     _check_shapes(init["run"], there, checkpoint.leaf_table(one))
     count = next(iter(there.values()))[0][0]
     if init["member"] == "all" and count != plan.members:
         raise ValueError(
-            f"{init['run']} has {count} members and this run {plan.members}, so not everyone has a "
+            f"{init['run']} has {count} members and this run {plan.members}, so not every member has a "
             f'policy to begin with: give one member for all, {{"run": ..., "member": 0}}.'
         )
     if init["member"] != "all" and not -count <= init["member"] < count:
         raise ValueError(f"{init['run']} has members 0 to {count - 1}, so none can begin with {init['member']}.")
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), one)
-    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
+    weights = checkpoint.restore(path, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
     if init["member"] == "all":
         return weights
-    chosen = jax.tree.map(lambda x: x[init["member"]], weights)
-    return jax.tree.map(lambda x: np.broadcast_to(x, (plan.members, *np.shape(x))), chosen)
+    one_policy = jax.tree.map(lambda x: x[init["member"]], weights)
+    return jax.tree.map(lambda x: np.broadcast_to(x, (plan.members, *np.shape(x))), one_policy)
 
 
 def with_policies(plan: Plan, members: Any, weights: Any) -> Any:
-    """Fresh members [M] that begin with what these policies know."""
+    """Return new members [M] with the weights of these policies [M]."""
 
     def one(agent: Agent, member: Member, policy: Any) -> Member:
         return member.replace(state=agent.with_policy(member.state, policy))
@@ -80,7 +81,7 @@ def with_policies(plan: Plan, members: Any, weights: Any) -> Any:
 
 
 def _policy_shapes(plan: Plan) -> Any:
-    """Shapes of what acting reads of one member. Raises TypeError for an agent that cannot begin with a policy."""
+    """Return the shapes of one member's policy state. Raises TypeError for an agent that cannot begin with a policy."""
 
     def policy_of(agent: Any, env: Any) -> Any:
         state = begin(agent, env, jax.numpy.int32(0), make_key(0)).state
@@ -90,12 +91,12 @@ def _policy_shapes(plan: Plan) -> Any:
 
 
 def _check_shapes(run: str, there: dict[str, list], here: dict[str, list]) -> None:
-    """Raise ValueError at the first array of a policy in another shape; those `there` have an axis of members."""
+    """Raise ValueError for the first array whose shape differs. The arrays `there` have an axis of members in front."""
     there = {name: [shape[1:], dtype] for name, (shape, dtype) in there.items()}
     for name in (*here, *there):
         if here.get(name) != there.get(name):
-            said = [table[name][0] if name in table else "absent" for table in (there, here)]
+            shapes = [table[name][0] if name in table else "absent" for table in (there, here)]
             raise ValueError(
-                f"the policies of {run} do not fit: {name} is {said[0]} there and {said[1]} here. "
+                f"the policies of {run} do not fit: {name} is {shapes[0]} there and {shapes[1]} here. "
                 f"Give the agent the same network and normalize_observation, and an environment with the same spaces."
             )

@@ -1,9 +1,9 @@
-"""The run folder: what every run leaves behind, in plain files that anything can read.
+"""The run folder: the files of a run, in formats that many programs can read.
 
-spec.json          what was asked for            provenance.json   versions, device, command line, commit
-metrics.jsonl      a line per record             curves.npz        [records, M] per metric
+spec.json          the description of the run    provenance.json   versions, device, command line, commit
+metrics.jsonl      a line for each record        curves.npz        [records, M] for each metric
 summary.json       per-member and overall scores checkpoints/      the last states, and the best policies
-figures/ videos/   drawn from the above
+figures/ videos/   made from the other files
 """
 
 import hashlib
@@ -27,10 +27,11 @@ from shoal.training import reading
 from shoal.training.disk import replace
 from shoal.training.host import usable_cores
 from shoal.training.shapes import FILES, misfit_of_curves
-from shoal.training.spec import RunSpec, as_begun
+from shoal.training.spec import RunSpec, original_spec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
-# Parts of a provenance; the block size is in the spec. Threads and cores decide where networks read pictures.
+# Parts of a provenance that can change the last bits of a result. Threads and cores do so for networks that read
+# pictures. The block size, which does too, is in the spec.
 DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags", "threads", "cores")
 
 
@@ -38,27 +39,27 @@ ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
 
 
 class RunFolder:
-    """Paths and files of one run. Every file is replaced in one move, so a reader never meets half of one."""
+    """The paths and files of one run. A file is replaced by a rename, so readers see the old one or the new one."""
 
     def __init__(self, path: Path | str) -> None:
-        """Name a folder, or a policy that comes with shoal as `zoo:AGENT/ENV`; touches nothing."""
+        """Use the folder at `path`, or a policy that comes with shoal: `zoo:AGENT/ENV`. Nothing is read or written."""
         self.path = locate(path)
-        self.policy = self.path / "policy"  # of one member, in a folder that was exported
+        self.policy = self.path / "policy"  # only in an exported folder: the policy of one member
         self.checkpoints = self.path / "checkpoints"
         self.best = self.checkpoints / "best"
         self.figures = self.path / "figures"
         self.videos = self.path / "videos"
 
     def create(self, named_by: str = "--name", lies_in: str = "--root") -> None:
-        """Make the folder, which two options name and place.
+        """Make the folder. `named_by` and `lies_in` are the options that errors advise to change.
 
-        Raises FileExistsError if a run is in it, PermissionError if it cannot be written.
+        Raises FileExistsError if it holds a run, PermissionError if it cannot be written.
         """
         self.check_unused(named_by)
         self.check_writable(f"Choose another {lies_in}.")
 
     def check_unused(self, named_by: str = "--name") -> None:
-        """Raise FileExistsError where there is a run, an exported policy or a file already."""
+        """Raise FileExistsError where the folder holds a run or an exported policy, or is a file."""
         if self.policy.is_dir():
             raise FileExistsError(f"{self.path} already holds an exported policy: choose another {named_by}.")
         if (self.path / "spec.json").exists():
@@ -70,7 +71,7 @@ class RunFolder:
             raise FileExistsError(f"{self.path} is a file: choose another {named_by} for the folder.")
 
     def check_writable(self, advice: str = "") -> None:
-        """Make the folder where there is none. Raises PermissionError, with the advice, if it cannot be written."""
+        """Make the folder if it does not exist. Raises PermissionError, with the advice, if it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
@@ -85,9 +86,9 @@ class RunFolder:
         self.replace(name, lambda path: path.write_text(text + "\n"))
 
     def read_json(self, name: str) -> Any:
-        """Read one JSON file, of the shape that `shapes.FILES` has for it.
+        """Read one JSON file and check its structure (`shapes.FILES`).
 
-        Raises FileNotFoundError naming the run if there is none, DamagedError if it is not what was written.
+        Raises FileNotFoundError if it does not exist, DamagedError if it is damaged.
         """
         path = self.path / name
         try:
@@ -96,11 +97,11 @@ class RunFolder:
             raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.") from error
 
     def has(self, name: str) -> bool:
-        """Whether there is anything of a name, be it a file or not: reading it says what is wrong with it."""
+        """Return whether something of this name exists. It may be no file; reading it then says so."""
         return os.path.lexists(self.path / name)
 
     def read_spec(self) -> RunSpec:
-        """What was asked for."""
+        """Read the spec of the run."""
         data = self.read_json("spec.json")
         try:
             return RunSpec.from_json(data)
@@ -108,9 +109,9 @@ class RunFolder:
             raise reading.damaged(self.path / "spec.json", str(error), self._advice("spec.json")) from error
 
     def read_curves(self, members: int) -> dict[str, np.ndarray]:
-        """Every recorded quantity of M members: `env_steps` and `wall_seconds` [records], the rest [records, M].
+        """Read the curves of M members: `env_steps` and `wall_seconds` [records], all others [records, M].
 
-        Raises FileNotFoundError if nothing is recorded yet, DamagedError if the file is not what was written.
+        Raises FileNotFoundError if nothing is recorded yet, DamagedError if the file is damaged.
         """
         path, advice = self.path / "curves.npz", self._advice("curves.npz")
         try:
@@ -128,28 +129,30 @@ class RunFolder:
 
     @cached_property
     def spec_hash(self) -> str:
-        """What tells the checkpoints of this run from those of a run that was asked for something else.
+        """The SHA-256 of the spec. Checkpoints hold it too, so that those of another run are recognized.
 
-        A run that was made to go on keeps that of the run as it was begun.
+        It does not change when the run is extended to more steps.
         """
-        return hash_of(as_begun(self.read_json("spec.json")))
+        return hash_of(original_spec(self.read_json("spec.json")))
 
-    def made_otherwise(self, here: Mapping[str, Any]) -> list[str]:
-        """In what the run's provenance differs from one taken `here`, where it can change the last bits of a result."""
+    def provenance_changes(self, here: Mapping[str, Any]) -> list[str]:
+        """Return how a provenance differs from that of the run, in the parts that can change a result's bits."""
         there = self.read_json("provenance.json")
-        changed = []
-        for part in (part for part in DECIDES_BITS if part in there and part in here):  # older folders hold fewer
-            was, now = (p[part] if isinstance(p[part], dict) else {part: p[part]} for p in (there, here))
-            changed += [f"{name} {was.get(name)!r}, now {now[name]!r}" for name in now if was.get(name) != now[name]]
-        return changed
+        changes = []
+        for part in (part for part in DECIDES_BITS if part in there and part in here):  # older folders have fewer parts
+            before, now = (p[part] if isinstance(p[part], dict) else {part: p[part]} for p in (there, here))
+            changes += [
+                f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]
+            ]
+        return changes
 
     def replace(self, name: str, write: Callable[[Path], object]) -> None:
-        """Write a file beside its place, then move it there."""
+        """Write a file under a temporary name with `write(path)`, then rename it."""
         replace(self.path / name, write)
 
 
 def locate(path: Path | str) -> Path:
-    """A path as it is; for `zoo:AGENT/ENV`, that of a policy in the package. Raises ValueError for one that is not."""
+    """Return the path; for `zoo:AGENT/ENV`, that of the policy in the package. Raises ValueError for an unknown one."""
     if not str(path).startswith(ZOO_PREFIX):
         return Path(path)
     name = str(path).removeprefix(ZOO_PREFIX)
@@ -161,14 +164,14 @@ def locate(path: Path | str) -> Path:
 
 
 def zoo() -> list[str]:
-    """The policies that come with shoal, as AGENT/ENV."""
+    """Return the names of the policies that come with shoal, as AGENT/ENV."""
     return sorted(str(path.parent.relative_to(ZOO)) for path in ZOO.rglob("spec.json"))
 
 
 def new_path(root: Path, stem: str) -> Path:
-    """Make `root/stem`, or `root/stem-2`, ... : the first that does not exist, which no other process gets as well.
+    """Make and return the first of `root/stem`, `root/stem-2`, ... that does not exist.
 
-    Raises PermissionError if it cannot be made.
+    Two processes never get the same folder. Raises PermissionError if it cannot be made.
     """
     path, n = root / stem, 1
     while True:
@@ -183,7 +186,7 @@ def new_path(root: Path, stem: str) -> Path:
 
 
 def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
-    """Where and how a run was made."""
+    """Return the provenance of a run: time, command line, versions, devices, commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "argv": sys.argv,
@@ -202,12 +205,12 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
 
 
 def hash_of(data: Any) -> str:
-    """SHA-256 of data as JSON, in whatever order its parts are."""
+    """Return the SHA-256 of data as JSON. The order of names does not matter."""
     return hashlib.sha256(json.dumps(json_ready(data), sort_keys=True).encode()).hexdigest()
 
 
 def json_ready(data: Any) -> Any:
-    """Arrays as lists, NumPy numbers as Python's, NaN and infinities as null (JSON has none)."""
+    """Return data for JSON: arrays as lists, NumPy numbers as Python's, NaN and infinities as null."""
     if isinstance(data, Mapping):
         return {str(k): json_ready(v) for k, v in data.items()}
     if isinstance(data, (list, tuple)):

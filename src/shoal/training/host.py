@@ -1,7 +1,7 @@
-"""What must be decided before JAX starts: its thread pool, its small loops, and where compiled programs are kept.
+"""Settings that must be made before JAX starts: its thread pool, small loops, and the cache of compiled programs.
 
-Everything already set in the environment is honored. Only what comes later, `check_platform` and `keep_programs`,
-imports JAX.
+Variables that are already set in the process's environment are not changed. Only `check_platform` and `keep_programs`,
+which are called later, import JAX.
 """
 
 import math
@@ -11,22 +11,23 @@ from pathlib import Path
 
 from shoal.training.limits import memory_limit, processor_limit
 
-# A loop that touches at most this many bytes a turn becomes one kernel on a CPU: the steps of a few small environments
-# under a small policy, which as kernels of their own cost more to start than to run. In a larger loop the matrix
-# products matter more, and XLA computes those well only outside of such a kernel.
+# A loop that reads and writes at most this many bytes per iteration becomes one kernel on a CPU. It is meant for the
+# steps of a few small environments with a small policy: as separate kernels these take longer to start than to run. In
+# a larger loop the matrix products matter more, and XLA computes them fast only outside such a kernel.
 SMALL_LOOP = 100_000
-# Where no network is in the loop, as when environments are stepped with random actions, much larger ones gain.
+# In loops without a network, such as environment steps with random actions, the limit that is fastest is much larger.
 STEPPING_LOOP = 4_000_000
 
-UNKNOWN_MEMORY = 8 * 2**30  # taken to be there where nobody says; `--memory-limit-gb` does
+UNKNOWN_MEMORY = 8 * 2**30  # bytes that are assumed where the system does not say; see `--memory-limit-gb`
 
 
 def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
-    """Keep compiled programs, size the thread pool and make small loops fast. Call it before JAX is imported.
+    """Cache compiled programs on disk, set the size of the thread pool and make small loops fast.
 
-    `threads=0` is one for each core. Loops that touch up to `small_loop` bytes a turn become one kernel on a CPU. The
-    `shoal` command does all this on its own; a script or notebook that does it in its first lines starts faster the
-    next time. Raises RuntimeError when JAX has already been imported, because then part of it would be ignored.
+    Call it before JAX is imported. `threads=0` means one for each core. Loops that read and write up to `small_loop`
+    bytes per iteration become one kernel on a CPU. The `shoal` command does all this itself; a script or notebook that
+    does it in its first lines starts faster the next time. Raises RuntimeError when JAX has already been imported,
+    because JAX would then ignore part of it.
 
         import shoal
 
@@ -38,7 +39,7 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         os.environ["NPROC"] = str(threads)
     os.environ.setdefault("NPROC", str(usable_cores()))
     os.environ["XLA_FLAGS"] = with_small_loops(os.environ.get("XLA_FLAGS", ""), small_loop)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA's remarks on cached CPU programs are not for users
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # hide XLA's messages about cached CPU programs
     if cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -48,7 +49,7 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
 
 
 def check_platform() -> None:
-    """Raise ValueError where `JAX_PLATFORMS` names what is not here. Imports JAX, and starts its devices."""
+    """Raise ValueError where `JAX_PLATFORMS` names a platform that cannot start. Imports JAX and starts its devices."""
     wanted = os.environ.get("JAX_PLATFORMS", "")
     if wanted in ("", "cpu"):
         return
@@ -64,16 +65,16 @@ def check_platform() -> None:
 
 
 def with_small_loops(flags: str, size: int = SMALL_LOOP) -> str:
-    """`XLA_FLAGS` under which loops that touch up to `size` bytes a turn are one kernel, unless they say otherwise."""
+    """Return `XLA_FLAGS` with the limit `size` of small loops, in bytes per iteration, unless they set one."""
     if "xla_backend_extra_options" in flags:
         return flags
     return f"{flags} --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={size}".strip()
 
 
 def keep_programs() -> None:
-    """Keep compiled programs between runs from here on, in a process that has imported JAX without `prepare`.
+    """Cache compiled programs on disk from now on, in a process that has imported JAX without `prepare`.
 
-    Does nothing where JAX's cache has a directory already, or is turned off (`JAX_ENABLE_COMPILATION_CACHE=false`).
+    It does nothing where JAX's cache already has a directory, or is turned off (`JAX_ENABLE_COMPILATION_CACHE=false`).
     """
     import jax
 
@@ -85,21 +86,21 @@ def keep_programs() -> None:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on, or whose time its job may take."""
+    """Return the number of cores that this process may use: by CPU affinity and by the limits of its job."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return math.ceil(min(cores, processor_limit()))
 
 
 def host_bytes() -> int:
-    """Memory of this machine, or that its job may take; `UNKNOWN_MEMORY` on Windows, which does not say."""
+    """Return the bytes of memory of this machine, or the limit of this job if smaller; on Windows `UNKNOWN_MEMORY`."""
     if not hasattr(os, "sysconf"):
         return UNKNOWN_MEMORY
     return int(min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), memory_limit()))
 
 
 def cache_dir() -> Path:
-    """Where compiled programs are kept: of this user, shared by all runs."""
+    """Return the folder of the cache of compiled programs; all runs of a user share it."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:

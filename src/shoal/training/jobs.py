@@ -1,4 +1,4 @@
-"""Jobs: a run to be made, from what a user gives; a run to continue, from its folder."""
+"""Jobs: a new run from the arguments of `train`, a run made again from a spec, or a run to resume from its folder."""
 
 import dataclasses
 import math
@@ -15,27 +15,27 @@ from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_draws, from_members, from_settings
-from shoal.training.policy import check_complete, check_whole
+from shoal.training.policy import check_complete, check_opaque_parts
 from shoal.training.settings import join
 from shoal.training.sources import runnable, with_sources
 from shoal.training.spec import RunSpec, changes_of, differences, opaque_fields, resolved, spec_for, template
 
 
 class Job(NamedTuple):
-    """One run to be: what, and the values that only Python can hold."""
+    """A run that has not started: its spec, and the agent or environment if it was given as a value."""
 
     spec: RunSpec
     agent: Agent | None = None
     env: Env | None = None
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
-        """Everything the run needs to know. Raises ValueError or TypeError for what cannot work; compiles nothing."""
+        """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError where it cannot work."""
         if not math.isfinite(memory_limit_gb):
-            raise ValueError(f"the memory limit of {memory_limit_gb} GB is no size; 0 means all there is.")
+            raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
         if self.spec.init and not resume:
-            first_policies(plan)  # whether they fit
+            first_policies(plan)  # raises ValueError where they do not fit
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
             raise ValueError(
                 f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
@@ -60,14 +60,14 @@ def make_job(
     init: Path | str | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Job:
-    """The run that `train` would start with the same arguments."""
+    """Return the job of a new run. The parameters are those of `train`."""
     points = {"settings": settings, "random": random, "members": members}
     check_points(points, search)
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
-    agent = AGENTS[agent].name if isinstance(agent, str) else agent  # an unknown one is said before anything else
-    env = ENVS[env].name if isinstance(env, str) else env  # and not an alias
-    said = join({**fields, **sweep}, {**env_fields, **env_sweep})
+    agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
+    env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
+    already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
     if preset and not (isinstance(agent, str) and isinstance(env, str)):
         raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
     if isinstance(agent, str) and isinstance(env, str):
@@ -95,14 +95,14 @@ def make_job(
     if random is not None:
         for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
             own = changes_of(value, registry) if value is not None else ()
-            said |= {f"{prefix}{path}": None for part in own for path in part}
-        draws = from_draws(random, template(spec, *values), spec.seed, search, said)
-        spec = dataclasses.replace(spec, points=draws)
+            already_set |= {f"{prefix}{path}": None for part in own for path in part}
+        samples = from_draws(random, template(spec, *values), spec.seed, search, already_set)
+        spec = dataclasses.replace(spec, points=samples)
     return Job(with_sources(resolved(spec, *values)), *values)
 
 
 def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: Any) -> Job:
-    """The run that a `spec.json` describes, or that of a run folder, to be made again; `changes` are as in `RunSpec`.
+    """Return the job that makes the run of a `spec.json` or of a run folder again. `changes` are fields of `RunSpec`.
 
     Raises FileNotFoundError where there is no spec, ValueError for one that only Python can complete.
     """
@@ -110,7 +110,7 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
     name = "spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name
     spec = RunSpec.from_json(folder.read_json(name))
-    check_whole(spec, str(path))
+    check_opaque_parts(spec, str(path))
     spec = runnable(spec, folder.path, trust_source=trust_source)
     if "init" in changes:
         changes["init"] = described_init(changes["init"])
@@ -127,9 +127,9 @@ def check_points(points: Mapping[str, Any], search: Any = None) -> None:
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any], *, trust_source: bool = False) -> Job:
-    """The job in a folder. More `steps` than it has make it go on beyond its end.
+    """Return the job that resumes the run of a folder. `given` may have more `steps` than the run, which extends it.
 
-    Raises ValueError listing what else was given and differs from it.
+    Raises ValueError for other differences between `given` and the run, and lists them.
     """
     folder = RunFolder(path)
     if folder.policy.is_dir():
@@ -147,7 +147,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any],
 
 
 def _as_asked(old: RunSpec, agent: Any, env: Any, given: Mapping[str, Any]) -> RunSpec:
-    """The spec with what was given beside it, by name or in a value; defaults of a value say nothing."""
+    """Return the spec with the given changes. A given agent or env changes the fields that differ from its defaults."""
     new = {name: value for name, value in given.items() if name not in ("fields", "sweep", "env_fields", "env_sweep")}
     for kind, what, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
         fields, sweep = dict(given.get(f"{prefix}fields", {})), dict(given.get(f"{prefix}sweep", {}))
@@ -171,7 +171,7 @@ def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
 
 
 def refuse_on_resume(path: Path | str, **given: Any) -> None:
-    """Raise ValueError for the first option that has a value although it makes sense for a new run alone."""
+    """Raise ValueError for the first option that is not None: all of them are options of new runs only."""
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name}={str(value)!r} is for a new run; resume continues {path} as it is. Leave it out.")

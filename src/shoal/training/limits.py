@@ -1,7 +1,7 @@
-"""What a job may use of its machine: the memory and processor time of its Linux control groups.
+"""The limits on memory and processor time of this process, from its Linux control groups.
 
-Batch systems and containers give a part of a machine that way, and nothing else says so: a process that takes more
-memory is killed, one with more threads waits. Source: Linux, Documentation/admin-guide/cgroup-v2.rst (memory.max,
+Batch systems and containers limit a job this way. A process that uses more memory is killed, and one that runs more
+threads must wait. Source: Linux, Documentation/admin-guide/cgroup-v2.rst (memory.max,
 cpu.max) and cgroup-v1/memory.rst and scheduler/sched-bwc.rst (memory.limit_in_bytes, cpu.cfs_quota_us).
 """
 
@@ -14,34 +14,34 @@ MEMORY_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
 def memory_limit(root: Path = ROOT) -> float:
-    """The least memory, in bytes, that a control group of this process is held to; infinite where none is."""
+    """Return the smallest memory limit, in bytes, of this process's control groups; infinite without limits."""
     numbers = [_words(group / name) for group in _groups("memory", root) for name in MEMORY_FILES]
     return min((int(words[0]) for words in numbers if words and words[0].isdigit()), default=math.inf)
 
 
 def processor_limit(root: Path = ROOT) -> float:
-    """How many processors' time this process may take; infinite where nothing limits it."""
+    """Return how many processors this process may use at a time, a float; infinite without limits."""
     quotas = []
     for group in _groups("cpu", root):
         quotas.append(_words(group / "cpu.max"))
         quotas.append(_words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us"))
-    limited = [words for words in quotas if len(words) == 2 and words[0].isdigit()]  # else `max`, or -1
+    limited = [words for words in quotas if len(words) == 2 and words[0].isdigit()]  # without a limit it is `max` or -1
     return min((int(quota) / int(period) for quota, period in limited), default=math.inf)
 
 
 def _groups(controller: str, root: Path) -> Iterator[Path]:
-    """The folders of this process's groups and of all that they lie in, for a limit on any of them counts.
+    """Yield the folders of this process's control groups and of all outer groups: the limits of each apply.
 
-    A container sees its own group as the outermost, whatever its path is outside.
+    In a container, its own group is the outermost one, whatever its path is outside.
     """
     mounted = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        place = mounted / controller if controllers else mounted  # version 1 has one tree for each controller
+        tree = mounted / controller if controllers else mounted  # version 1 has one tree for each controller
         inner = PurePosixPath(path.lstrip("/"))
-        yield from (place / part for part in (inner, *inner.parents))
+        yield from (tree / part for part in (inner, *inner.parents))
 
 
 def _words(file: Path) -> list[str]:

@@ -1,7 +1,7 @@
-"""The loop of a run: compile once, then chunk by chunk train, evaluate, record, select, save.
+"""The loop of a run: compile once, then for each chunk train, evaluate, record, select, save.
 
-Between chunks the host does everything that has effects; inside a chunk nothing leaves the device. A run that stops
-anywhere goes on from its last chunk, and ends with the same bits as one that was not.
+A chunk is one call of the compiled program. Files, messages and decisions happen on the host, between chunks. A run
+that was stopped can be resumed from its newest checkpoint, and then ends with the same bits as a run without a stop.
 """
 
 import time
@@ -35,10 +35,10 @@ from shoal.training.stopping import Stopped, stop_requests
 
 
 class Run:
-    """One run in memory: a population, its records and its state, with the folder that they are written to."""
+    """One run: its plan, population, records and state in memory, and the folder where they are written."""
 
     def __init__(self, plan: Plan, folder: RunFolder, sinks: Sequence[Sink] = ()) -> None:
-        """Set up; nothing is compiled or written yet."""
+        """Set up the run in memory. Nothing is compiled or written. `sinks` receive the events of the run."""
         self.plan = plan
         self.folder = folder
         self.sinks = Sinks([JsonLines(folder.path / "metrics.jsonl"), *sinks])
@@ -46,26 +46,27 @@ class Run:
         self.population = Population(plan, self.key)
         self.records = Records(plan.members)
         self.state = RunState.first(plan.roster)
-        self.best_policy: Any = None  # [M], of each occupant at its best evaluation
-        self.last_policy: Any = None  # [M], as evaluated last
+        self.best_policy: Any = None  # [M], the policy of each occupant at its best evaluation
+        self.last_policy: Any = None  # [M], the policies that were evaluated last
         self.compile_seconds = 0.0
-        self._known_dead: set[int] = set()
+        self._reported_stopped: set[int] = set()  # occupants that are no longer trained, and were reported
         self._warned_of_reuse = False
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
-        """Train to the end and return the summary. Raises Stopped when asked to stop, with everything saved.
+        """Train to the end and return the summary.
 
-        Raises FileExistsError where another run is at work in the folder, or a new one would be the second in it.
+        Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once the chunk is saved. Raises FileExistsError where
+        another process writes to the folder, or where the run is new and the folder holds another run.
         """
         try:
             with claimed(self.folder.path):
                 if not resume:
-                    self.folder.check_unused()  # again: one may have come and gone since the folder was made
-                return self._to_the_end(resume)
+                    self.folder.check_unused()  # again: another process may have finished a run here in the meantime
+                return self._train(resume)
         finally:
-            self.sinks.hear(Closed())
+            self.sinks.receive(Closed())
 
-    def _to_the_end(self, resume: bool) -> dict[str, Any]:
+    def _train(self, resume: bool) -> dict[str, Any]:
         self.open(resume=resume)
         with stop_requests(self.sinks.say) as stop:
             while self.step():
@@ -73,51 +74,52 @@ class Run:
                     raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}", stop.signal)
             summary = self.summary()
             self.folder.write_json("summary.json", summary)
-            if stop.is_set():  # others may be waiting behind this run
+            if stop.is_set():  # raised even though the run is complete: more runs may be waiting in this process
                 again = f"shoal train --resume {self.folder.path}"
-                raise Stopped(f"stopped when all was trained. To draw it: {again}", stop.signal)
-        self.sinks.hear(Finished(summary))
+                raise Stopped(f"stopped after training was complete. To draw the figures: {again}", stop.signal)
+        self.sinks.receive(Finished(summary))
         return summary
 
     def open(self, *, resume: bool = False) -> None:
-        """Compile, and begin the members or restore them from the newest checkpoint."""
+        """Compile; then begin the members, or with `resume` restore them from the newest checkpoint."""
         started = time.perf_counter()
         plan = self.plan
-        self.sinks.hear(Opened(plan.spec.agent, plan.spec.env_name, plan.members, plan.steps, plan.updates, plan.notes))
+        spec = plan.spec
+        self.sinks.receive(Opened(spec.agent, spec.env_name, plan.members, plan.steps, plan.updates, plan.notes))
         self.compile_seconds = self.population.compile()
-        self.sinks.hear(Compiled(self.compile_seconds))
+        self.sinks.receive(Compiled(self.compile_seconds))
         if resume:
             self._restore()
             self._report_revision()
-            if more := extend(self.folder, plan.spec, plan.agent):
+            if more := extend(self.folder, spec, plan.agent):
                 self.sinks.say(more)
-            if changed := self.folder.made_otherwise(self._provenance()):
-                self.sinks.say(f"resumed elsewhere, so last bits may differ: {'; '.join(changed)}")
+            if changed := self.folder.provenance_changes(self._provenance()):
+                self.sinks.say(f"resumed on another system, so last digits may differ: {'; '.join(changed)}")
         else:
             self._begin()
             self.folder.write_json("provenance.json", self._provenance())
-            keep(self.folder.path, self.plan.spec)
-            self.folder.write_json("spec.json", self.plan.spec.to_json())  # last: with it the folder holds a run
+            keep(self.folder.path, spec)
+            self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
         self.started = started - (self._recorded_seconds() if resume else 0.0)
 
     @property
     def is_over(self) -> bool:
-        """Whether all chunks are done."""
+        """Whether all updates are done, or the selector has ended the run."""
         return self.state.finished or self.plan.updates is not None and self.state.updates >= self.plan.updates
 
     def step(self) -> bool:
-        """One chunk: train, evaluate, record, select, save, report. Returns False where there is none left to do."""
+        """Do one chunk: train, evaluate, record, select, save, report. Return False where the run was over already."""
         if self.is_over:
             return False
-        record, done = len(self.records), self.state.updates
-        until = self.plan.boundary(record)
-        begun = time.perf_counter()
-        metrics, alive = self.population.advance(done, until - done)
-        took = time.perf_counter() - begun
-        self.state = self.state.replace(updates=until, train_seconds=self.state.train_seconds + took)
+        record, first = len(self.records), self.state.updates
+        last = self.plan.boundary(record)
+        started = time.perf_counter()
+        metrics, alive = self.population.advance(first, last - first)
+        seconds = time.perf_counter() - started
+        self.state = self.state.replace(updates=last, train_seconds=self.state.train_seconds + seconds)
         evaluation = self._evaluate(record) if self.plan.evaluates(record) else None
         line = self.records.append(
-            until * self.plan.agent.steps_per_update,
+            last * self.plan.agent.steps_per_update,
             time.perf_counter() - self.started,
             metrics,
             alive,
@@ -125,19 +127,19 @@ class Run:
             self._slots(),
         )
         self.records.save(self.folder)
-        self._report_dead(alive)
-        self._report_reuse(metrics, until - done)
+        self._report_stopped(alive)
+        self._report_reuse(metrics, last - first)
         turned = self._select(record, alive)
         self._save()
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
-        rate = (until - done) * self.plan.agent.steps_per_update * busy / took
-        self.sinks.hear(Recorded(until, line, rate, self._seconds_left()))
+        rate = (last - first) * self.plan.agent.steps_per_update * busy / seconds
+        self.sinks.receive(Recorded(last, line, rate, self._seconds_left()))
         if turned is not None:
-            self.sinks.hear(turned)
+            self.sinks.receive(turned)
         return True
 
     def summary(self) -> dict[str, Any]:
-        """Scores of the last weights and of the best, overall, per setting and per member, and the time it took."""
+        """Return scores of the last and the best evaluation (overall, per setting, per member) and the times in s."""
         curves = self.records.arrays()
         last = member_scores(curves)
         names, best = self.plan.names(self.state.roster), self.state.best_return
@@ -162,7 +164,7 @@ class Run:
         }
 
     def _scores_of_settings(self, scores: np.ndarray) -> list[dict[str, Any]]:
-        """Scores [M] of each setting; of all members together where a selector has changed their settings."""
+        """Summarize scores [M] for each setting; for all members together where a selector changes their settings."""
         if self.plan.selector is not None:
             return [{"setting": {}, **score_summary(scores)}]
         groups = np.split(scores, len(self.plan.settings))  # setting-major
@@ -170,22 +172,22 @@ class Run:
         return [{"setting": plain(setting), **score_summary(group)} for setting, group in pairs]
 
     def policies(self) -> Any:
-        """The policies of all members as they are now, on the host; evaluated or not."""
+        """Return the policies of all members as they are now: NumPy leaves [M, ...]."""
         return self.population.policies() if self.last_policy is None else self.last_policy
 
     def states(self) -> Any:
-        """The learners of all members as they are now, on the host, with their environments."""
+        """Return the agent states of all members as they are now: NumPy leaves [M, ...]."""
         return self.population.to_host().state
 
     # Parts of a chunk, in order.
 
     def _evaluate(self, record: int) -> Evaluation:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         key = jax.random.fold_in(stream(self.key, "evaluate"), record)
         evaluation, self.last_policy = self.population.evaluate(key)
         self._keep_best(evaluation, self.last_policy)
-        spent = self.state.eval_seconds + time.perf_counter() - begun
-        self.state = self.state.replace(eval_seconds=spent)
+        eval_seconds = self.state.eval_seconds + time.perf_counter() - started
+        self.state = self.state.replace(eval_seconds=eval_seconds)
         return evaluation
 
     def _keep_best(self, evaluation: Evaluation, policy: Any) -> None:
@@ -199,27 +201,27 @@ class Run:
         checkpoint.save(self.folder.best, {checkpoint.POLICIES: self.best_policy}, self.folder.spec_hash, about)
 
     def _slots(self) -> dict[str, np.ndarray]:
-        """What a record says of each slot where a selector changes it: occupant, parent, changing hyperparameters."""
+        """Return the columns [M] of a record that only runs with a selector have: occupant, parent, hyperparameters."""
         if self.plan.selector is None:
             return {}
         roster = self.state.roster
-        numbers = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
-        return {"occupant": roster.occupant, "parent": roster.parent, **numbers}
+        values = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
+        return {"occupant": roster.occupant, "parent": roster.parent, **values}
 
-    def _report_dead(self, alive: np.ndarray) -> None:
+    def _report_stopped(self, alive: np.ndarray) -> None:
         roster = self.state.roster
         names = self.plan.names(roster)
         for m in np.flatnonzero(~alive & ~roster.is_idle):
             occupant = int(roster.occupant[m])
-            if occupant not in self._known_dead:
-                self._known_dead.add(occupant)
+            if occupant not in self._reported_stopped:
+                self._reported_stopped.add(occupant)
                 self.sinks.say(
-                    f"member {m} ({names[m]}) stopped: its numbers are not finite. Its last good weights are kept; "
-                    f"the others go on."
+                    f"member {m} ({names[m]}) stopped: its losses or weights are not finite. Its last finite weights "
+                    f"are kept; the other members go on."
                 )
 
     def _report_reuse(self, metrics: Metrics, updates: int) -> None:
-        """Say once where many episodes began in a state of the reset bank that had been used before."""
+        """Warn once where many episodes began in a state of the reset bank that was used before."""
         rollout, episodes = self.plan.agent.rollout, metrics.episodes
         if self._warned_of_reuse or rollout is None:
             return
@@ -228,7 +230,7 @@ class Run:
             self.sinks.say(warning)
 
     def _select(self, record: int, alive: np.ndarray) -> Turned | None:
-        """Let the selector change the population, where there is one and it is its turn."""
+        """Let the selector change the population every `selector.every` records. Return the event, or None."""
         selector = self.plan.selector
         if selector is None or (record + 1) % selector.every or self.is_over:
             return None
@@ -242,14 +244,14 @@ class Run:
             alive=alive & ~roster.is_idle,
         )
         key = jax.random.fold_in(stream(self.key, "select"), record)
-        memory, turnover = selector.select(self.state.selector, standing, key)
+        selector_state, turnover = selector.select(self.state.selector, standing, key)
         check_turnover(turnover, standing)
-        self.state = self.state.after(turnover).replace(selector=memory)
+        self.state = self.state.after(turnover).replace(selector=selector_state)
         self.population.apply(np.asarray(turnover.source), self.state.roster)
         if np.any(turnover.source != np.arange(self.plan.members)):
-            self.last_policy = None  # of members that have gone
-        now = self.state.roster
-        return Turned(self.state.updates, now.occupant.tolist(), now.parent.tolist(), turnover.notes)
+            self.last_policy = None  # it holds policies of members that were replaced
+        new = self.state.roster
+        return Turned(self.state.updates, new.occupant.tolist(), new.parent.tolist(), turnover.notes)
 
     def _save(self) -> None:
         members = self.population.to_host()
@@ -284,10 +286,10 @@ class Run:
 
     def _report_revision(self) -> None:
         now = self.plan.env.revision
-        if (was := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
+        if (before := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
             self.sinks.say(
-                f"{self.plan.spec.env_name} is in revision {now} and was in revision {was} when this run began: what "
-                f"it does has changed, and the curves go on with the change"
+                f"{self.plan.spec.env_name} is in revision {now} and was in revision {before} when this run began: its "
+                f"behaviour has changed, and the curves from here on show the new one"
             )
 
     # Beginning and resuming.
@@ -295,9 +297,9 @@ class Run:
     def _begin(self) -> None:
         selector, roster = self.plan.selector, self.plan.roster
         if selector is not None:
-            memory, changes = selector.begin(roster, stream(self.key, "selector"))
+            selector_state, changes = selector.begin(roster, stream(self.key, "selector"))
             roster = roster._replace(hyperparameters={**roster.hyperparameters, **changes})
-            self.state = RunState.first(roster).replace(selector=memory)
+            self.state = RunState.first(roster).replace(selector=selector_state)
             self.population.apply(np.arange(self.plan.members), roster)
         self.population.begin()
         if self.plan.spec.init:
@@ -305,14 +307,14 @@ class Run:
             self.population.load(members, self.state.roster)
 
     def _restore(self) -> None:
-        """Go on from the newest checkpoint that is whole, or from the start where there was none yet."""
+        """Restore the newest checkpoint that is not damaged; where none was saved yet, begin."""
         checkpoint.tidy(self.folder.checkpoints)
-        kept = checkpoint.saved(self.folder.checkpoints)
-        for number, found in enumerate(kept):
+        saved = checkpoint.saved(self.folder.checkpoints)
+        for number, path in enumerate(saved):
             try:
-                self._restore_from(found)
+                self._restore_from(path)
             except DamagedError as error:
-                if found == kept[-1]:
+                if path == saved[-1]:
                     raise
                 self.sinks.say(f"{error} Going on from the checkpoint before it")
             else:
@@ -321,37 +323,37 @@ class Run:
         self._begin()
         self.records = Records.load(self.folder, self.plan.members, 0, {})
 
-    def _restore_from(self, found: Path) -> None:
-        about, spec = checkpoint.read_about(found), self.folder.spec_hash
+    def _restore_from(self, path: Path) -> None:
+        about, spec = checkpoint.read_about(path), self.folder.spec_hash
         self._begin_state()
-        members = checkpoint.restore(found, checkpoint.LEARNERS, self.population.shapes(), spec)
-        arrays = checkpoint.restore(found, checkpoint.RUN, self.state.arrays(), spec)
+        members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
+        arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
         self.population.load(members, self.state.roster)
         self._restore_best(members)
 
     def _begin_state(self) -> None:
-        """The state of a run that begins: what a restored one has the structure of."""
+        """Set the state of a run that begins. A checkpoint is restored into its structure."""
         selector, roster = self.plan.selector, self.plan.roster
-        memory = None if selector is None else selector.begin(roster, stream(self.key, "selector"))[0]
-        self.state = RunState.first(roster).replace(selector=memory)
+        selector_state = None if selector is None else selector.begin(roster, stream(self.key, "selector"))[0]
+        self.state = RunState.first(roster).replace(selector=selector_state)
 
     def _restore_best(self, members: Any) -> None:
         if not any(self.plan.evaluates(record) for record in range(len(self.records))):
-            return  # none was evaluated yet
+            return  # there was no evaluation yet
         like = jax.eval_shape(self.population.policies_of, members)
         try:
             self.best_policy = checkpoint.restore(self.folder.best, checkpoint.POLICIES, like, self.folder.spec_hash)
         except CheckpointError as error:
             self.state = self.state.replace(best_return=np.full(self.plan.members, -np.inf))
-            self.sinks.say(f"{error} The best policies so far are lost; they are collected anew from here")
+            self.sinks.say(f"{error} The best policies so far are lost; the best ones from here on are kept")
 
     def _provenance(self) -> dict[str, Any]:
-        place = self.plan.placement
-        devices = list(place.mesh.devices.flat) if place.mesh else jax.local_devices()[:1]
-        made = provenance(place.block, place.workers, devices)
-        return {**made, "env_revision": self.plan.env.revision}
+        placement = self.plan.placement
+        devices = list(placement.mesh.devices.flat) if placement.mesh else jax.local_devices()[:1]
+        origin = provenance(placement.block, placement.workers, devices)
+        return {**origin, "env_revision": self.plan.env.revision}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

@@ -1,14 +1,14 @@
-"""Where members run, so that every core or accelerator is busy and a member's numbers are its own.
+"""How members are spread over the cores of a CPU or over accelerators.
 
-On a CPU a population is trained block by block, each block one call of the same compiled program; as many calls run at
-a time as there are cores. A block is one member: its weights, optimizer and minibatch stay in the core's cache, and
-small matrix products run as fast alone as in a batch (docs/how-it-is-fast.md). Because everyone runs the same program,
-a member's bits do not depend on how many others there are. Nor do they on the number of cores or threads, over which
-no kernel is split, unless the network reads pictures (docs/correctness.md). An agent whose update is next to nothing
-may ask for larger blocks (`members_per_call`), and must see to it that its bits do not depend on them.
+On a CPU, each call of the compiled program trains one block of members, and there is one call at a time on each core.
+A block is mostly one member: its weights, optimizer and minibatch then stay in the core's cache, and small matrix
+products are as fast alone as in a batch (docs/how-it-is-fast.md). All members run the same program, so the results of
+a member are bitwise the same for any number of members. They are also the same for any number of cores or threads,
+because no kernel is split over threads, unless the network reads pictures (docs/correctness.md). An agent whose update
+is very short may declare larger blocks (`members_per_call`); its results must not depend on them.
 
-On accelerators, where only wide kernels are fast, all members run in one call: side by side on each device, and sharded
-over devices, which exchange nothing while they train; between chunks a turnover may copy members from one to another.
+On accelerators, where only wide kernels are fast, one call trains all members: batched on each device, and sharded over
+devices. Devices exchange nothing while they train; between chunks a turnover may copy members to another device.
 """
 
 import math
@@ -26,42 +26,45 @@ from shoal.training.host import SMALL_LOOP, usable_cores
 
 MEMBERS = PartitionSpec("members")
 SAME = PartitionSpec()
-SMALLEST_BLOCK = 32
-# One call must not split its small kernels over the threads that other members run on: the pieces wait.
-# How it splits them follows from the number of threads, and decides in which order numbers are summed.
-ONE_CORE_A_CALL = {"xla_cpu_multi_thread_eigen": False, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
-BY_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
-# Small products belong to XLA's own code, not to a library, or a short loop around them cannot be one kernel
-# (`host.SMALL_LOOP`). Sums stay with the library.
-CPU_OPTIONS = {**ONE_CORE_A_CALL, BY_LIBRARY: "LIBRARY_FUSION_TYPE_REDUCE"}
-# Where no loop can be one kernel, the library computes whole layers at once: product, bias and activation.
-CPU_OPTIONS_OF_LARGE_LOOPS = {**ONE_CORE_A_CALL, BY_LIBRARY: "LIBRARY_FUSION_TYPE_DOT"}
+SMALLEST_BLOCK = 32  # members; smaller blocks are not faster than one member at a time
+# XLA must not split the small kernels of a call over threads: the threads train other members, and the parts would
+# wait. Also, the number of threads would decide how kernels are split, and so in which order numbers are summed.
+ONE_CORE_PER_CALL = {"xla_cpu_multi_thread_eigen": False, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
+LIBRARY_FUSIONS = "xla_cpu_experimental_ynn_fusion_type"  # which operations a library computes instead of XLA's code
+# XLA's own code computes matrix products: with library calls in it a short loop cannot become one kernel
+# (`host.SMALL_LOOP`). The library computes sums.
+CPU_OPTIONS = {**ONE_CORE_PER_CALL, LIBRARY_FUSIONS: "LIBRARY_FUSION_TYPE_REDUCE"}
+# Where loops are too large to become one kernel, the library computes whole layers: product, bias and activation.
+CPU_OPTIONS_OF_LARGE_LOOPS = {**ONE_CORE_PER_CALL, LIBRARY_FUSIONS: "LIBRARY_FUSION_TYPE_DOT"}
 
 
 class Placement(NamedTuple):
-    """M members in blocks of `block`, `workers` calls at a time; or, on a mesh of accelerators, one call for all."""
+    """M members in blocks of `block`, with `workers` calls at a time; or one call for all on a mesh of accelerators.
+
+    Trees of members are kept as `parts`: a list with the argument of each call (`spread`).
+    """
 
     members: int
     block: int
     workers: int
-    mesh: Mesh | None = None
-    has_large_loops: bool = False  # on a CPU
+    mesh: Mesh | None = None  # None on a CPU
+    has_large_loops: bool = False  # whether the CPU options for large loops are used
 
     @property
     def padded(self) -> int:
-        """Members including those that fill the last block or the mesh up; they repeat the last one and are dropped."""
+        """M rounded up to whole blocks, or to a multiple of the mesh. Copies of the last member fill the rest."""
         step = self.mesh.size if self.mesh else self.block
         return math.ceil(self.members / step) * step
 
     @property
     def compiler_options(self) -> dict[str, Any] | None:
-        """What the compiler needs to know."""
+        """The options for XLA's compiler; None on accelerators."""
         if self.mesh:
             return None
         return CPU_OPTIONS_OF_LARGE_LOOPS if self.has_large_loops else CPU_OPTIONS
 
     def describe(self) -> str:
-        """`2 CPU cores, one member at a time on each`."""
+        """Return a text such as `2 CPU cores, one member at a time on each`."""
         if self.mesh:
             device = self.mesh.devices.flat[0]
             return f"{self.mesh.size} x {device.device_kind}, all members at a time"
@@ -71,28 +74,31 @@ class Placement(NamedTuple):
         return f"{cores}, {'one member' if self.block == 1 else f'{self.block} members'} at a time on each"
 
     def spread(self, tree: Any, count: int = 0) -> list[Any]:
-        """Leaves [M] as the arguments of each call. `count` is M, for a tree without any (a world of no numbers)."""
+        """Split a tree with leaves [M, ...] into the arguments of each call.
+
+        `count` is M; it is used for a tree without leaves, such as an environment without constants.
+        """
         leaves, structure = jax.tree.flatten(tree)
         impls = [jax.random.key_impl(x) if is_key(x) else None for x in leaves]
         arrays = [key_words(x) for x in leaves]
 
         def part(rows: Any) -> Any:
-            chosen = [
+            selected = [
                 a[rows] if impl is None else _as_keys(a[rows], impl) for a, impl in zip(arrays, impls, strict=True)
             ]
-            return jax.tree.unflatten(structure, chosen)
+            return jax.tree.unflatten(structure, selected)
 
         last = (len(arrays[0]) if arrays else count) - 1
         if self.mesh:
-            everyone = part(np.minimum(np.arange(self.padded), last))
-            return [jax.device_put(everyone, self._sharding)]
+            all_members = part(np.minimum(np.arange(self.padded), last))
+            return [jax.device_put(all_members, self._sharding)]
         if self.block == 1:
             return [part(m) for m in range(last + 1)]
         starts = range(0, last + 1, self.block)
         return [part(np.minimum(np.arange(start, start + self.block), last)) for start in starts]
 
     def gather(self, parts: Sequence[Any], count: int) -> Any:
-        """The results of all calls on the host, leaves [count]; typed keys stay keys."""
+        """Join the results of all calls to one tree on the host, with leaves [count, ...]. Keys stay typed keys."""
         join = np.stack if self.block == 1 and not self.mesh else np.concatenate
 
         def one(*leaves: Any) -> Any:
@@ -102,9 +108,9 @@ class Placement(NamedTuple):
         return jax.tree.map(one, *parts)
 
     def exchange(self, parts: Sequence[Any], source: np.ndarray) -> list[Any]:
-        """The parts after every member m was replaced by a copy of member `source[m]`; m itself stays where it is.
+        """Return the parts with every member m replaced by a copy of member `source[m]`, where that is another one.
 
-        On a mesh members travel between devices, and never by way of the host.
+        On a mesh, members are copied directly between devices, not through the host.
         """
         count = len(source)
         if self.mesh:
@@ -116,7 +122,7 @@ class Placement(NamedTuple):
         return self.spread(jax.tree.map(lambda x: x[source], self.gather(parts, count)))
 
     def merge(self, parts: Sequence[Any], new: Sequence[Any], is_new: np.ndarray) -> list[Any]:
-        """The parts with the members `is_new` [M] taken from `new`, and all others as they are."""
+        """Return the parts with the members where `is_new` [M] is true taken from `new`, and all others unchanged."""
         if self.block == 1 and not self.mesh:
             return [after if flag else before for before, after, flag in zip(parts, new, is_new, strict=True)]
         padded = np.concatenate([is_new, np.full(self.padded - len(is_new), is_new[-1])])
@@ -124,7 +130,7 @@ class Placement(NamedTuple):
         return [_choose(flag, after, before) for flag, before, after in zip(flags, parts, new, strict=True)]
 
     def shapes(self, part: Any) -> Any:
-        """Shapes of the argument of a call, with the sharding that a compiled program is to expect of it."""
+        """Return the shapes of an argument of a call, on a mesh with the sharding that it will have."""
         if not self.mesh:
             return part
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding), part)
@@ -135,36 +141,38 @@ class Placement(NamedTuple):
         return NamedSharding(self.mesh, MEMBERS)
 
     def over_members(self, function: Callable, per_member: int) -> Callable:
-        """A function of one member as the function that one call runs; its first `per_member` arguments are its own.
+        """Return the batched version of a function of one member, which a call runs.
 
-        The same function each time it is asked for, so that JAX compiles it once a process.
+        The first `per_member` arguments have a member axis; the others are shared. Equal arguments give the same
+        function, so that JAX compiles it once in a process.
         """
         if self.block == 1 and not self.mesh:
             return function
         return _over_members(function, per_member, self.mesh)
 
     def call(
-        self, program: Any, mine: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
+        self, program: Any, per_call: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
     ) -> list[Any]:
-        """Run a compiled program for everyone: `mine` are lists from `spread`, `shared` is the same for all.
+        """Run a compiled program for all members and return the result of each call.
 
-        `in_threads` leaves the caller's thread free for Ctrl-C, even where there is a single call to make.
+        `per_call` are lists from `spread`; `shared` are arguments that are the same for all calls. With `in_threads`
+        the caller's thread never runs the program, so it can react to Ctrl-C, even if there is only one call.
         """
 
         def one(args: tuple) -> Any:
             return jax.block_until_ready(program(*args, *shared))
 
-        calls = list(zip(*mine, strict=True))
+        calls = list(zip(*per_call, strict=True))
         if not in_threads and (self.workers == 1 or len(calls) == 1):
             return [one(args) for args in calls]
         pool = ThreadPoolExecutor(self.workers)
         try:
             return list(pool.map(one, calls))
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # all is done, or the user will not wait
+            pool.shutdown(wait=False, cancel_futures=True)  # all calls are done, or the user interrupted them
 
 
-def place(
+def make_placement(
     members: int,
     block: int = 0,
     devices: int = 0,
@@ -172,38 +180,38 @@ def place(
     members_per_call: int = 1,
     weights_per_step: int = 0,
 ) -> Placement:
-    """A placement for M members.
+    """Return a placement for M members.
 
-    `block=0` is one member on a CPU, or up to `members_per_call` where the share of every core is `SMALLEST_BLOCK` or
-    more (below, one at a time is as fast); accelerators take all at once. `devices=0` is every core or accelerator
-    there is. `weights_per_step`: see `Agent`.
-    `on_mesh` forces one way or the other; by default CPUs run blocks. Raises ValueError for more devices than exist.
+    `block=0` means one member on a CPU, or up to `members_per_call` where every core has at least `SMALLEST_BLOCK`
+    members; accelerators always train all members in one call. `devices=0` means all cores or accelerators.
+    `weights_per_step`: see `Agent`. `on_mesh` chooses between a mesh and blocks; by default CPUs use blocks.
+    Raises ValueError for more devices than exist.
     """
-    seen = jax.local_devices()
+    local = jax.local_devices()
     if on_mesh is None:
-        on_mesh = seen[0].platform != "cpu"
-    available = len(seen) if on_mesh else usable_cores()
+        on_mesh = local[0].platform != "cpu"
+    available = len(local) if on_mesh else usable_cores()
     if devices > available:
-        raise ValueError(f"devices={devices} were asked for, but JAX sees {available} ({seen[0].platform}).")
+        raise ValueError(f"devices={devices} were asked for, but JAX sees {available} ({local[0].platform}).")
     count = devices or available
     if not on_mesh:
-        share = math.ceil(members / count)
-        together = min(members_per_call, share)
+        members_per_core = math.ceil(members / count)
+        together = min(members_per_call, members_per_core)
         block = block or (together if together >= SMALLEST_BLOCK else 1)
         has_large_loops = 4 * weights_per_step > SMALL_LOOP
         return Placement(members, block, min(count, math.ceil(members / block)), has_large_loops=has_large_loops)
-    mesh = Mesh(np.asarray(seen[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
+    mesh = Mesh(np.asarray(local[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
     return Placement(members, members, 1, mesh)
 
 
 def accelerators(devices: int = 0) -> int:
-    """How many devices with memory of their own a run spreads over; 1 on CPUs, whose cores share theirs."""
-    seen = jax.local_devices()
-    return 1 if seen[0].platform == "cpu" else min(devices or len(seen), len(seen))
+    """Return how many devices with a memory of their own a run uses; 1 on a CPU, where cores share the memory."""
+    local = jax.local_devices()
+    return 1 if local[0].platform == "cpu" else min(devices or len(local), len(local))
 
 
 def key_words(x: Any) -> np.ndarray:
-    """An array on the host; typed keys as their words, for NumPy cannot hold them."""
+    """Return an array on the host; typed keys, which NumPy cannot hold, as their 32-bit words."""
     return np.asarray(jax.random.key_data(x)) if is_key(x) else np.asarray(x)
 
 
@@ -213,15 +221,15 @@ def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
 
 @lru_cache(maxsize=64)
 def _over_members(function: Callable, per_member: int, mesh: Mesh | None) -> Callable:
-    def together(*args: Any) -> Any:
-        mine, shared = args[:per_member], args[per_member:]
-        return jax.vmap(lambda *one: function(*one, *shared))(*mine)
+    def batched(*args: Any) -> Any:
+        batched_args, shared = args[:per_member], args[per_member:]
+        return jax.vmap(lambda *one: function(*one, *shared))(*batched_args)
 
-    def everywhere(*args: Any) -> Any:
+    def sharded(*args: Any) -> Any:
         specs = tuple(MEMBERS if i < per_member else SAME for i in range(len(args)))
-        return jax.shard_map(together, mesh=mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
+        return jax.shard_map(batched, mesh=mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
 
-    return everywhere if mesh and mesh.size > 1 else together
+    return sharded if mesh and mesh.size > 1 else batched
 
 
 @lru_cache(maxsize=8)

@@ -1,6 +1,6 @@
-"""From a spec to everything a run needs to know before it compiles: members, sizes, memory, schedule.
+"""The plan of a run: all that follows from its spec before anything compiles. Members, sizes, memory, records.
 
-Every mistake a user can make is found here, in seconds, and said in their words.
+Mistakes in a spec are found here, within seconds, with clear messages.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
-from shoal.training.placement import Placement, accelerators, place
+from shoal.training.placement import Placement, accelerators, make_placement
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
@@ -31,56 +31,59 @@ from shoal.training.selector import Selector
 from shoal.training.settings import Setting, apply, get, in_numpy, is_of_env, is_static, join, populate, user_fields
 from shoal.training.spec import RunSpec, template
 
-DEFAULT_HORIZON = 1_000
-COUNTED = 2**31  # what 32 bits with a sign count below
+DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
+COUNTED = 2**31  # an int32 counts to one less than this
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The program of a run, ready to compile: what is trained, how much, where, and when it is recorded.
+    """The program of a run, ready to compile: what is trained, how long, where, and when it is recorded.
 
-    Nothing here leads with a member axis but `roster`, the members that the run begins with.
+    Only `roster`, the members that the run begins with, has a member axis.
     """
 
     spec: RunSpec
     agent: Agent  # bound; traced fields as in the first setting
-    env: Env
+    env: Env  # of the first setting
     roster: Roster
     settings: list[dict[str, Any]]  # one per setting; member m begins with settings[m // seeds]
     selector: Selector | None
-    updates_per_member: int  # that schedules run over, and that a member without a selector is trained for
-    first_updates: int  # as many, or fewer where the run was made to go on beyond them
-    records: int  # in these first updates
-    eval_records: list[int]  # which of these evaluate
-    horizon: int  # of an evaluation episode
-    member_bytes: int
+    updates_per_member: int  # schedules span this many; a member is trained for it, unless a selector decides
+    first_updates: int  # the updates that the run had when it was started; fewer where it was extended since
+    records: int  # in the first updates
+    eval_records: list[int]  # the indices of the records among these at which members are evaluated
+    horizon: int  # the largest number of steps of an evaluation episode
+    member_bytes: int  # memory that the training of one member needs
     waves: list[slice]  # members that are on the device at the same time
     placement: Placement  # of the largest wave
 
     @property
     def members(self) -> int:
-        """Slots of the population: settings times seeds."""
+        """The number M of slots: settings times seeds."""
         return len(self.roster.seed_index)
 
     @property
     def updates(self) -> int | None:
-        """Updates of the whole run; None where a selector decides when it ends."""
-        ends_itself = self.selector is not None and self.selector.ends_run
-        return None if ends_itself else self.updates_per_member
+        """The number of updates of the whole run; None where a selector decides when it ends."""
+        selector_ends_run = self.selector is not None and self.selector.ends_run
+        return None if selector_ends_run else self.updates_per_member
 
     @property
     def steps(self) -> int:
-        """Environment steps of each member, whole updates."""
+        """The number of environment steps of each member: whole updates."""
         return self.updates_per_member * self.agent.steps_per_update
 
     def boundary(self, record: int) -> int:
-        """Updates that are done at the end of a record. Beyond the planned ones, records go on at the same spacing."""
+        """Return how many updates are done at the end of the record with this index.
+
+        After the planned records more follow at the same spacing, if the run was extended or a selector ends it.
+        """
         rounds, rest = divmod(record + 1, self.records)
-        until = rounds * self.first_updates + round(self.first_updates * rest / self.records)
-        return until if self.updates is None else min(until, self.updates)
+        updates = rounds * self.first_updates + round(self.first_updates * rest / self.records)
+        return updates if self.updates is None else min(updates, self.updates)
 
     def evaluates(self, record: int) -> bool:
-        """Whether the members are evaluated at the end of a record."""
+        """Return whether the members are evaluated at the end of the record with this index."""
         return record % self.records in self.eval_records or self._is_last(record)
 
     def _is_last(self, record: int) -> bool:
@@ -88,44 +91,47 @@ class Plan:
         return is_longer and bool(self.eval_records) and self.boundary(record) == self.updates
 
     def batched(self, roster: Roster | None = None) -> Setting:
-        """Agent and environment of every slot of a roster, by default the first: leaves lead with [M]."""
+        """Return agent and environment of every slot of a roster (default: the first one), with leaves [M, ...]."""
         roster = self.roster if roster is None else roster
         return populate(Setting(self.agent, self.env), roster.hyperparameters, self.members)
 
     @property
     def warning(self) -> str:
-        """What to add to a description where members will not learn, since their run ends before; empty otherwise."""
+        """A warning about members whose run ends before their first gradient step; empty where there are none."""
         starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
-        idle = starts[starts >= self.steps]
-        if not idle.size:
+        too_late = starts[starts >= self.steps]
+        if not too_late.size:
             return ""
-        first = f"{int(idle.min()):,}{' or more' * bool(idle.min() < idle.max())}"
-        return f"; {idle.size} will not learn: the first gradient step of {self.spec.agent} comes after {first} steps"
+        first = f"{int(too_late.min()):,}{' or more' * bool(too_late.min() < too_late.max())}"
+        return (
+            f"; {too_late.size} will not learn: the first gradient step of {self.spec.agent} comes after {first} steps"
+        )
 
     @property
     def notes(self) -> str:
-        """Where a run takes place, and what was rounded or split up: the end of its headline."""
+        """The end of a run's headline: on which devices it runs, and what was rounded or split."""
         waves = f", {len(self.waves)} parts one after another to fit into memory" if len(self.waves) > 1 else ""
         rounded = f" ({self.spec.steps:,} asked for, rounded up to whole updates)" * (self.steps != self.spec.steps)
-        asked, made = self.spec.evaluations, len(self.eval_records)
-        evaluated = f", {made} evaluation{'s' * (made > 1)} (not {asked}: one a record)" if asked > made else ""
+        asked, planned = self.spec.evaluations, len(self.eval_records)
+        plural = "s" * (planned > 1)
+        evaluated = f", {planned} evaluation{plural} (not {asked}: one per record)" if asked > planned else ""
         return f"{rounded} on {self.placement.describe()}{waves}{evaluated}{self.warning}"
 
     def names(self, roster: Roster) -> list[str]:
-        """`learning_rate=0.001 seed=3` for every slot; with a selector, occupants and their present numbers."""
+        """Return names of slots: `learning_rate=0.001 seed=3`; with a selector `occupant=5 learning_rate=0.001`."""
         if self.selector is None:
             return self.member_names()
-        numbers = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
+        values = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
         return [
-            " ".join([f"occupant={roster.occupant[m]}", *(f"{path}={v[m]:g}" for path, v in numbers.items())])
+            " ".join([f"occupant={roster.occupant[m]}", *(f"{path}={v[m]:g}" for path, v in values.items())])
             for m in range(self.members)
         ]
 
     def member_names(self) -> list[str]:
-        """`learning_rate=0.001 seed=3` for every member that the run begins with."""
-        words = [_in_words(setting) for setting in self.settings]
+        """Return `learning_rate=0.001 seed=3` for every member that the run begins with."""
+        texts = [_in_words(setting) for setting in self.settings]
         seeds = self.spec.seeds
-        return [f"{words[m // seeds]} seed={self.roster.seed_index[m]}".strip() for m in range(self.members)]
+        return [f"{texts[m // seeds]} seed={self.roster.seed_index[m]}".strip() for m in range(self.members)]
 
 
 def make_plan(
@@ -137,10 +143,10 @@ def make_plan(
     devices: int = 0,
     memory_limit: int = 0,
 ) -> Plan:
-    """Check a spec and work out its sizes. Compiles nothing.
+    """Check a spec and compute the plan of its run. Nothing is compiled.
 
-    `agent` and `env` stand in for those named in the spec when they hold what only Python can (a network, a class of
-    a notebook). `memory_limit` in bytes; 0 asks the device. Raises ValueError or TypeError in the user's words.
+    `agent` and `env` replace those that the spec names; they are needed where it cannot describe them (a lambda, a
+    class of a notebook). `memory_limit` is in bytes; 0 means what the device has. Raises ValueError or TypeError.
     """
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
@@ -151,18 +157,20 @@ def make_plan(
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     pairs = [apply(common, setting) for setting in settings]
-    reached = [{path: span[end] for path, span in ranges.items()} for end in (0, 1) if ranges]
-    ends = [apply(pairs[0], setting) for setting in reached]
-    _check_spaces([env for _, env in [*pairs, *ends]], [*settings, *reached])
-    bound = _bound([*pairs, *ends], varying, spec)  # sizes hold for whatever a selector may set
+    # The sizes of a plan must also hold for the hyperparameters that a selector may set: the two ends of its ranges.
+    extremes = [{path: bounds[end] for path, bounds in ranges.items()} for end in (0, 1) if ranges]
+    extreme_pairs = [apply(pairs[0], setting) for setting in extremes]
+    envs = [pair.env for pair in [*pairs, *extreme_pairs]]
+    _check_spaces(envs, [*settings, *extremes])
+    bound = _bound([*pairs, *extreme_pairs], varying, spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
-    fixed = {name: getattr(bound, name) for name in static_fields(bound)}
-    pairs = [Setting(_spanning(a.replace(**fixed), updates * bound.steps_per_update), env) for a, env in pairs]
+    statics = {name: getattr(bound, name) for name in static_fields(bound)}
+    pairs = [Setting(_spanning(a.replace(**statics), updates * bound.steps_per_update), e) for a, e in pairs]
     one = in_numpy(pairs[0])
-    state = state_bytes(*one)
-    given = _bytes(one)  # demonstrations may be large
-    member_bytes = 2 * state + given + rollout_bytes(*one)  # its state before and after an update
-    _check_host(len(settings) * spec.seeds, state)  # first: the waves of members beyond number take long to list
+    member_state_bytes = state_bytes(*one)
+    # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
+    member_bytes = 2 * member_state_bytes + _bytes(one) + rollout_bytes(*one)
+    _check_host(len(settings) * spec.seeds, member_state_bytes)  # before `_waves`, which is slow for too many members
     waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
@@ -178,10 +186,10 @@ def make_plan(
         first_updates=first_updates,
         records=records,
         eval_records=_eval_records(records, spec.evaluations),
-        horizon=spec.eval_max_steps or default_horizon([env for _, env in [*pairs, *ends]]),
+        horizon=spec.eval_max_steps or default_horizon(envs),
         member_bytes=member_bytes,
         waves=waves,
-        placement=place(
+        placement=make_placement(
             max(w.stop - w.start for w in waves),
             spec.block,
             devices,
@@ -192,41 +200,44 @@ def make_plan(
 
 
 def rollout_bytes(agent: Agent, env: Env) -> int:
-    """Memory that an update of one member takes beside its state, estimated: six copies of a rollout's records."""
+    """Estimate the bytes that an update of one member needs beside its state: six copies of its rollout."""
     obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
     return 6 * agent.steps_per_update * step_bytes
 
 
 def state_bytes(agent: Agent, env: Env) -> int:
-    """Memory of one member between two updates, which is also what a checkpoint holds of it."""
+    """Return the bytes of one member between two updates. A checkpoint needs as many."""
     shapes: Member = jax.eval_shape(lambda a, e: begin(a, e, jnp.int32(0), make_key(0)), agent, env)
     return _bytes(shapes)
 
 
 def available_bytes() -> int:
-    """Memory that a run may plan with on a device, or on the whole host where that is a CPU: 80 % of what is there."""
+    """Return the bytes that a run may use: 80 % of the memory of a device, or of the whole host on a CPU."""
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
     return int(0.8 * (stats["bytes_limit"] if stats else host_bytes()))
 
 
-def default_horizon(worlds: Sequence[Env]) -> int:
-    """Steps after which an evaluation ends an episode: the longest that one may last, or 1,000 where nobody says."""
-    limits = [limit for world in worlds if (limit := episode_limit(world)) is not None]
+def default_horizon(envs: Sequence[Env]) -> int:
+    """Return the steps after which an evaluation ends an episode: the longest limit, or 1,000 where there is none."""
+    limits = [limit for env in envs if (limit := episode_limit(env)) is not None]
     return max(limits, default=DEFAULT_HORIZON)
 
 
 def _with_files(setting: Setting) -> Setting:
-    """The setting with the files that its agent names read."""
+    """Return the setting with every path of a file in a `from_file` field replaced by the content of the file."""
     agent = setting.agent
-    files = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.metadata.get("file")}  # type: ignore[arg-type]  # a struct
-    named = {name: load_demonstrations(given) for name, given in files.items() if isinstance(given, (str, Path))}
-    return apply(setting, named)
+    contents = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.metadata.get("file")}  # type: ignore[arg-type]  # a struct
+    loaded = {name: load_demonstrations(path) for name, path in contents.items() if isinstance(path, (str, Path))}
+    return apply(setting, loaded)
 
 
 def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent:
-    """The agent of the first setting, bound with the numbers of all settings in sight: sizes must hold for each."""
+    """Return the agent of the first setting, bound with the varying hyperparameters of all settings [S, ...].
+
+    Sizes that depend on a hyperparameter then hold for every setting.
+    """
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
     paths = [path for path in varying if not is_of_env(path)]
     columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
@@ -234,29 +245,29 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
 
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
-    """The members of a run that begins: every setting with every seed, setting-major."""
-    in_rows = [in_numpy(pair) for pair in pairs]
-    columns = {path: np.stack([get(row, path) for row in in_rows]) for path in varying}
+    """Return the members that a run begins with: every setting with every seed, setting-major."""
+    rows = [in_numpy(pair) for pair in pairs]
+    columns = {path: np.stack([get(row, path) for row in rows]) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
     return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
 
 
-def _bind(agent: Agent, world: Env, spec: RunSpec) -> Agent:
+def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
     try:
-        return agent.bind(world)
+        return agent.bind(env)
     except Unsuited as error:
-        able = [name for name in AGENTS if _can_play(name, world)]
-        who = (
-            f"Agents that can play {spec.env_name}: {', '.join(able)}."
-            if able
+        suited = [name for name in AGENTS if _is_suited(name, env)]
+        advice = (
+            f"Agents that can play {spec.env_name}: {', '.join(suited)}."
+            if suited
             else f"No agent can play {spec.env_name}."
         )
-        raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {who}") from None
+        raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {advice}") from None
 
 
-def _can_play(name: str, world: Env) -> bool:
+def _is_suited(name: str, env: Env) -> bool:
     try:
-        AGENTS[name].build().bind(world)
+        AGENTS[name].build().bind(env)
     except Unsuited:
         return False
     except ValueError:
@@ -265,7 +276,7 @@ def _can_play(name: str, world: Env) -> bool:
 
 
 def _spanning(agent: Agent, steps: int) -> Agent:
-    """The agent with every field that may span the run, and is 0, set to the steps of the run."""
+    """Return the agent with `steps`, the length of the run, in every `spans_run` field that is 0."""
     spanning = (name for name, field in hyper_fields(agent).items() if field.metadata["spans_run"])
     return agent.replace(**{name: float(getattr(agent, name) or steps) for name in spanning})
 
@@ -278,14 +289,14 @@ def _check_traced(common: Setting, spec: RunSpec) -> None:
             raise ValueError(f"{path} has no values to sweep over.")
 
 
-def _check_spaces(worlds: list[Env], settings: list[dict[str, Any]]) -> None:
-    # One agent is bound for all. It knows bounds of actions, but of real numbers that it observes it knows none.
-    def known(world: Env) -> dict[str, Space]:
-        return {"action": world.action_space, "observation": without_real_bounds(world.observation_space)}
+def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:
+    # All members share one bound agent. It depends on the bounds of actions, but not on those of float observations.
+    def spaces(env: Env) -> dict[str, Space]:
+        return {"action": env.action_space, "observation": without_real_bounds(env.observation_space)}
 
-    first = known(worlds[0])
-    for world, setting in zip(worlds[1:], settings[1:], strict=True):
-        for kind, space in known(world).items():
+    first = spaces(envs[0])
+    for env, setting in zip(envs[1:], settings[1:], strict=True):
+        for kind, space in spaces(env).items():
             if space != first[kind]:
                 one, other = ({k: v for k, v in s.items() if is_of_env(k)} for s in (settings[0], setting))
                 raise ValueError(
@@ -298,17 +309,17 @@ def _in_words(setting: dict[str, Any]) -> str:
     return " ".join(f"{k}={v}" for k, v in setting.items())
 
 
-def _with_all_limits(worlds: list[Env]) -> Env:
-    # Sizes that depend on how long an episode lasts must hold for the shortest limit and for the longest.
-    longest = max(worlds, key=lambda world: world.longest_episode or 0)
-    limits = np.asarray([world.max_steps for world in worlds if world.max_steps is not None])
+def _with_all_limits(envs: list[Env]) -> Env:
+    # Sizes that depend on the length of episodes must hold for the shortest time limit and for the longest.
+    longest = max(envs, key=lambda env: env.longest_episode or 0)
+    limits = np.asarray([env.max_steps for env in envs if env.max_steps is not None])
     return _with_limits(longest, limits) if len(np.unique(limits)) > 1 else longest
 
 
-def _with_limits(world: Env, limits: np.ndarray) -> Env:
-    if isinstance(world, Wrapper) and "max_steps" not in user_fields(world):
-        return world.replace(env=_with_limits(world.env, limits))
-    return world.replace(max_steps=limits)
+def _with_limits(env: Env, limits: np.ndarray) -> Env:
+    if isinstance(env, Wrapper) and "max_steps" not in user_fields(env):
+        return env.replace(env=_with_limits(env.env, limits))
+    return env.replace(max_steps=limits)
 
 
 def _check_count(updates: int, steps_per_update: int) -> None:
@@ -320,9 +331,7 @@ def _check_count(updates: int, steps_per_update: int) -> None:
 
 
 def _records(updates: int, records: int, steps_per_update: int) -> int:
-    """How many records these updates have: more than asked for where a member's counters, of 32 bits, would not hold
-    the steps between two.
-    """
+    """Return the number of records: at most one per update, and so many that an int32 counts the steps of a chunk."""
     return min(max(records, updates * steps_per_update // COUNTED + 1), updates)
 
 
@@ -332,26 +341,27 @@ def _eval_records(records: int, evaluations: int) -> list[int]:
 
 
 def _waves(members: int, member_bytes: int, limit: int, devices: int) -> list[slice]:
-    """Whole members on each of the devices, or no more than a given limit holds on all of them together."""
+    """Split M members into slices that fit in memory: `limit` bytes in all, or what is available on each device."""
     fitting = limit // member_bytes if limit else available_bytes() // member_bytes * devices
     if fitting < 1:
         raise ValueError(
             f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the "
-            f"{(limit or available_bytes()) / 2**20:.0f} MiB at hand: use fewer environments or steps per update."
+            f"{(limit or available_bytes()) / 2**20:.0f} MiB available: use fewer environments or steps per update."
         )
     count = math.ceil(members / fitting)
     size = math.ceil(members / count)
     return [slice(i, min(i + size, members)) for i in range(0, members, size)]
 
 
-def _check_host(members: int, each: int) -> None:
-    # However the device gets them, the host holds all members, and a copy of them while a checkpoint is written.
-    fitting = host_bytes() // (2 * each)
+def _check_host(members: int, member_state_bytes: int) -> None:
+    # The host holds the states of all members, and a copy of them while a checkpoint is written.
+    fitting = host_bytes() // (2 * member_state_bytes)
     if members > fitting:
         raise ValueError(
-            f"{members:,} members of {each / 2**20:.3g} MiB each and a copy for the checkpoint need "
-            f"{2 * members * each / 2**30:.1f} GiB, and this host has {host_bytes() / 2**30:.1f}: {fitting:,} members "
-            "fit. Train fewer at a time, or keep less in each (a smaller buffer, fewer environments)."
+            f"{members:,} members of {member_state_bytes / 2**20:.3g} MiB each and a copy for the checkpoint need "
+            f"{2 * members * member_state_bytes / 2**30:.1f} GiB, and this host has {host_bytes() / 2**30:.1f}: "
+            f"{fitting:,} members fit. Train fewer at a time, or keep less in each (a smaller buffer, fewer "
+            "environments)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Let trained policies play: evaluations, rollouts, and recorded demonstrations."""
+"""Run trained policies in environments: `evaluate`, `rollout`, and `record` for demonstrations."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -45,24 +45,24 @@ def evaluate(
     max_steps: int = 0,
     env_fields: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """The first episode of each of N fresh environments, with NumPy leaves: [N] for a policy, [M, N] for a population.
+    """Play N episodes. Returns their returns and lengths as NumPy arrays: [N] for a policy, [M, N] for a population.
 
-    `policy` may be a run folder, which means all its members. `env` (or some `env_fields` of the one it was trained
-    in) tries it in another world. `max_steps` ends episodes there; by default the time limit or the world itself does,
-    or 1,000 steps where neither will.
+    Each episode is the first one of an environment of its own. `policy` may be a run folder, which means all its
+    members. With `env`, or with some `env_fields` changed, the policy acts in another environment than in training.
+    `max_steps` bounds the length of episodes; 0 means the environment's limit, or 1,000 where it has none.
     """
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1.")
     if max_steps < 0:
-        raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the world's time limit.")
+        raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the environment's time limit.")
     if isinstance(policy, (str, Path)):
         policy = load_policies(policy)[1]
-    many = isinstance(policy, Policies)
-    world = _world(policy, env, env_fields or {})
-    horizon = max_steps or default_horizon([world])
+    is_population = isinstance(policy, Policies)
+    played_env = _env_to_play(policy, env, env_fields or {})
+    horizon = max_steps or default_horizon([played_env])
     key = stream(make_key(seed), "evaluate")
-    run = _evaluate_many if many else _evaluate_one
-    result = run(policy.actor, policy.weights, world, key, episodes, horizon, greedy)
+    run = _evaluate_many if is_population else _evaluate_one
+    result = run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy)
     return jax.tree.map(np.asarray, result)
 
 
@@ -76,12 +76,12 @@ def rollout(
     keep: Sequence[str] = ("reward", "terminated", "truncated"),
     greedy: bool = False,
 ) -> dict[str, Any]:
-    """Play on, with automatic resets: single, batch or population, writing only what is asked for.
+    """Step environments `num_steps` times with automatic resets. Returns the parts of the trajectory named in `keep`.
 
     `policy` is a `Policy`, a population of them (`result.policies`), a pure function `(observation, key) -> action`,
-    or "random". Leaves of the answer are [T] for one environment, [T, E] with `num_envs`, and lead with [M] for a
-    population. `keep` names parts: obs, mask, action, reward, terminated, truncated, is_first, episode_return (so far),
-    episode_length. `episodes`, sums over the episodes that ended, is always there.
+    or "random". Arrays are [T, ...] for one environment and [T, E, ...] with `num_envs`; for a population they begin
+    with an axis [M]. Parts: obs, mask, action, reward, terminated, truncated, is_first, episode_return (so far),
+    episode_length. The result always has `episodes`: sums over the episodes that ended.
     """
     unknown = [part for part in keep if part not in ROLLOUT_PARTS]
     if unknown:
@@ -89,21 +89,21 @@ def rollout(
             f"keep names {unknown[0]!r}, which a rollout does not have. It has: {', '.join(ROLLOUT_PARTS)}."
         )
     if not isinstance(policy, (Policy, Policies)):
-        policy = _stand_in(policy, env)
-    world = _world(policy, env, {})
+        policy = _as_policy(policy, env)
+    played_env = _env_to_play(policy, env, {})
     key = make_key(key) if isinstance(key, int) else key
-    sizes = _rollout_sizes(world, num_envs or 1, num_steps, isinstance(policy, Policies))
+    sizes = _rollout_sizes(played_env, num_envs or 1, num_steps, isinstance(policy, Policies))
     run = _rollout_many if isinstance(policy, Policies) else _rollout_one
-    return run(policy.actor, policy.weights, world, key, sizes, tuple(keep), greedy, num_envs is None)
+    return run(policy.actor, policy.weights, played_env, key, sizes, tuple(keep), greedy, num_envs is None)
 
 
 def record(
     policy: Policy | Path | str, steps: int = 10_000, *, num_envs: int = 16, greedy: bool = True, seed: int = 0
 ) -> Demonstrations:
-    """What a policy sees and does in `steps` steps of its world, for `BC` to imitate. A run folder means its best.
+    """Record observations and actions of a policy in `steps` steps of its environment, for `BC` to imitate.
 
-    `save_demonstrations(path, ...)` of `shoal.training.recording` keeps it, as `shoal record` does. Raises ValueError
-    for less than one step.
+    `policy` may be a run folder, which means its best member. `shoal.save_demonstrations` writes the result to a file,
+    as `shoal record` does. Raises ValueError for less than one step.
     """
     if steps < 1 or num_envs < 1:
         raise ValueError(f"steps={steps} and num_envs={num_envs} must both be at least 1.")
@@ -111,8 +111,8 @@ def record(
         policy = load(policy)
     keep = ("obs", "mask", "action")
     num_envs = min(num_envs, steps)
-    told = rollout(policy, key=seed, num_steps=-(-steps // num_envs), num_envs=num_envs, keep=keep, greedy=greedy)
-    flat = [jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:steps], told[name]) for name in keep]
+    parts = rollout(policy, key=seed, num_steps=-(-steps // num_envs), num_envs=num_envs, keep=keep, greedy=greedy)
+    flat = [jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:steps], parts[name]) for name in keep]
     return Demonstrations(obs=flat[0], mask=flat[1], action=flat[2])
 
 
@@ -132,20 +132,20 @@ def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, 
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _rollout_one(
-    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
 ) -> dict[str, Any]:
-    return _roll(actor, weights, env, key, sizes, keep, greedy, alone)
+    return _roll(actor, weights, env, key, sizes, keep, greedy, squeeze)
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _rollout_many(
-    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
 ) -> dict[str, Any]:
-    return jax.vmap(lambda a, w, e: _roll(a, w, e, key, sizes, keep, greedy, alone))(actor, weights, env)
+    return jax.vmap(lambda a, w, e: _roll(a, w, e, key, sizes, keep, greedy, squeeze))(actor, weights, env)
 
 
 def _roll(
-    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, alone: bool
+    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
 ) -> dict[str, Any]:
     k_init, k_act, k_env = jax.random.split(key, 3)
 
@@ -159,25 +159,25 @@ def _roll(
     keys = jax.random.split(k_act, (sizes.num_steps, sizes.num_envs))
     _, trajectory, _ = sizes.collect(env, sizes.init(env, k_init), behave, keys, k_env, start, first_carry=start)
     parts = {name: getattr(trajectory, name) for name in keep}
-    if alone:
+    if squeeze:
         parts = jax.tree.map(lambda x: x[:, 0], parts)
     return {**parts, "episodes": trajectory.episodes()}
 
 
-def _rollout_sizes(world: Env, num_envs: int, num_steps: int, many: bool) -> Rollout:
-    return Rollout.for_env(jax.tree.map(lambda x: x[0], world) if many else world, num_envs, num_steps)
+def _rollout_sizes(env: Env, num_envs: int, num_steps: int, is_population: bool) -> Rollout:
+    return Rollout.for_env(jax.tree.map(lambda x: x[0], env) if is_population else env, num_envs, num_steps)
 
 
-def _stand_in(policy: Any, env: str | Env | None) -> Policy:
+def _as_policy(policy: Any, env: str | Env | None) -> Policy:
     if env is None:
-        raise TypeError("rollout needs env= with a policy that was not trained here.")
-    world = _env_value(env)
+        raise TypeError("rollout needs env= unless policy is a trained policy, which has its environment.")
+    built_env = _env_value(env)
     if policy is None or policy == "random":
-        return Policy(RandomPolicy(world.action_space), None, world, "random")
+        return Policy(RandomPolicy(built_env.action_space), None, built_env, "random")
     if callable(policy):
-        return Policy(Function(policy), None, world)
+        return Policy(Function(policy), None, built_env)
     raise TypeError(
-        f"policy={policy!r} is none: give a policy, result.policies, a function of (obs, key), or 'random'."
+        f"policy={policy!r} is not a policy: give a Policy, result.policies, a function of (obs, key), or 'random'."
     )
 
 
@@ -185,36 +185,36 @@ def _env_value(env: str | Env) -> Env:
     return make(env) if isinstance(env, str) else env
 
 
-def _world(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str, Any]) -> Env:
-    """The world to play in; for a population every leaf leads with [M]."""
+def _env_to_play(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str, Any]) -> Env:
+    """Return `env`, or the environment of training, with these fields; for a population with leaves [M, ...]."""
     members = len(policy) if isinstance(policy, Policies) else 0
     if env is None and not fields:
         return to_arrays(policy.env)
     if env is not None:
-        world = replaced(_env_value(env), fields, "env.")
-        _check_same_spaces(policy, world)
-        return to_arrays(_for_all(world, members) if members else world)
-    world = replaced(_one_world(policy), fields, "env.")
-    _check_same_spaces(policy, world)
+        changed = replaced(_env_value(env), fields, "env.")
+        _check_same_spaces(policy, changed)
+        return to_arrays(_for_all(changed, members) if members else changed)
+    changed = replaced(_training_env(policy), fields, "env.")
+    _check_same_spaces(policy, changed)
     if not members:
-        return to_arrays(world)
-    parts = {path: part(world, path) for path in fields}
-    everywhere = {k: v if is_static_part(world, k) else _for_all(v, members) for k, v in parts.items()}
-    return to_arrays(replaced(policy.env, everywhere))
+        return to_arrays(changed)
+    parts = {path: part(changed, path) for path in fields}
+    for_all = {k: v if is_static_part(changed, k) else _for_all(v, members) for k, v in parts.items()}
+    return to_arrays(replaced(policy.env, for_all))
 
 
 def _for_all(value: Any, members: int) -> Any:
     return jax.tree.map(lambda x: np.broadcast_to(x, (members, *np.shape(x))), value)
 
 
-def _one_world(policy: Policy | Policies) -> Env:
-    """The world a policy was trained in; of a population, that of its first member."""
+def _training_env(policy: Policy | Policies) -> Env:
+    """Return the environment that a policy was trained in; for a population, that of its first member."""
     return jax.tree.map(lambda x: x[0], policy.env) if isinstance(policy, Policies) else policy.env
 
 
-def _check_same_spaces(policy: Policy | Policies, world: Env) -> None:
-    trained = _one_world(policy)
+def _check_same_spaces(policy: Policy | Policies, env: Env) -> None:
+    trained = _training_env(policy)
     for kind in ("observation_space", "action_space"):
-        there, here = getattr(trained, kind), getattr(world, kind)
+        there, here = getattr(trained, kind), getattr(env, kind)
         if not alike(there, here):
-            raise ValueError(f"the policy was trained with {kind} {there}; {type(world).__name__} has {here}.")
+            raise ValueError(f"the policy was trained with {kind} {there}; {type(env).__name__} has {here}.")

@@ -1,4 +1,4 @@
-"""Trained policies, ready to act: one, or a whole population of them."""
+"""Trained policies: one (`Policy`) or those of a population (`Policies`), and how they are loaded."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,17 +27,17 @@ from shoal.training.spec import RunSpec, opaque_fields
 
 
 class Policy:
-    """What one member learned. Call it with one observation or a batch of them; it answers in NumPy.
+    """The policy of one member. Call it with one observation or a batch of them; it returns NumPy actions.
 
-    `actor` is what knows how to act (a bound agent, or anything with its `act` and `initial_carry`), `weights` what
-    it reads. A policy with memory remembers between calls until `reset`.
+    `actor` is a bound agent, or another object with its methods `act` and `initial_carry`; `weights` is the policy
+    state that `act` reads. A recurrent policy keeps its carry between calls, until `reset`.
 
         policy = shoal.load("runs/ppo-CartPole-v1")
         action = policy(observation)
     """
 
     def __init__(self, actor: Any, weights: Any, env: Env, name: str = "") -> None:
-        """Put the parts together; `env` is the world it was trained in."""
+        """Make a policy. `env` is the environment it was trained in."""
         self.actor, self.weights, self.env, self.name = actor, weights, env, name
         self._carry: Any = None
 
@@ -45,15 +45,15 @@ class Policy:
         return f"<{type(self.actor).__name__} policy for {type(self.env).__name__}{', ' * bool(self.name)}{self.name}>"
 
     def __call__(self, obs: Any, mask: Any = None) -> Any:
-        """The best action it knows, for one observation or a batch. Raises ValueError for what does not fit."""
+        """Return the greedy action for an observation or a batch. Raises ValueError for another shape or dtype."""
         return self._act(obs, mask, make_key(0), greedy=True)
 
     def sample(self, obs: Any, key: Key | int, mask: Any = None) -> Any:
-        """An action drawn as in training. `key` is a key (consumed) or an integer seed."""
+        """Return an action sampled as in training. `key` is a key (consumed) or an integer seed."""
         return self._act(obs, mask, make_key(key) if isinstance(key, int) else key, greedy=False)
 
     def reset(self) -> None:
-        """Forget what was seen: a new episode begins."""
+        """Reset the recurrent carry; call it at the start of an episode."""
         self._carry = None
 
     def _act(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
@@ -82,17 +82,17 @@ class Policy:
 
 
 class Policies:
-    """The policies of a population: a sequence of `Policy`, and one value for `evaluate` and `rollout` to vmap over."""
+    """The policies of a population: a sequence of `Policy`. `evaluate` and `rollout` take all of them at once."""
 
     def __init__(self, actor: Any, weights: Any, env: Env, names: list[str]) -> None:
-        """Every leaf of `actor`, `weights` and `env` leads with the member axis."""
+        """Make the policies of M members. Every leaf of `actor`, `weights` and `env` is [M, ...]."""
         self.actor, self.weights, self.env, self.names = actor, weights, env, names
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, member: int) -> Policy:
-        """The policy of one member; negative numbers count from the end. Raises IndexError beyond the population."""
+        """Return the policy of one member; negative numbers count from the end. Raises IndexError for other numbers."""
         if not -len(self) <= member < len(self):
             raise IndexError(f"member {member} does not exist: the population has members 0 to {len(self) - 1}.")
         actor, weights, env = jax.tree.map(lambda x: x[member], (self.actor, self.weights, self.env))
@@ -107,24 +107,24 @@ class Policies:
 
 @struct
 class RandomPolicy(Actor):
-    """Acts at random, within the mask where there is one: what a policy is compared with before it has learned."""
+    """Samples actions uniformly, of those that the mask allows: the baseline for trained policies."""
 
     space: Space = static()
 
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
-        """A uniform action. `key` is consumed."""
+        """Return a uniform action and the carry unchanged. `key` is consumed."""
         del state, obs, greedy
         return random_action(self.space, mask, key), carry
 
 
 @struct
 class Function(Actor):
-    """Acts by a pure function of your own, `function(observation, key) -> action`."""
+    """Acts with a pure function of the user's own, `function(observation, key) -> action`."""
 
     function: Callable = static()
 
     def act(self, state: Any, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None) -> tuple[Any, Any]:
-        """What the function says."""
+        """Return the function's action and the carry unchanged."""
         del state, greedy, mask
         return self.function(obs, key), carry
 
@@ -137,10 +137,10 @@ def load_policies(
     *,
     trust_source: bool = False,
 ) -> tuple[Plan, Policies]:
-    """The plan of a run and the policies of all its members: the last weights, or the best that an evaluation saw.
+    """Return the plan of a run and the policies of all members: the last ones, or those of the best evaluation.
 
     Raises FileNotFoundError where there is no run, CheckpointError where its checkpoint is missing or damaged, and
-    ValueError for a run that needs `agent=` or `env=` to be put together again.
+    ValueError for a run that needs `agent=` or `env=`, because no file can describe them.
     """
     folder, plan = open_run(path, agent, env, trust_source=trust_source)
     if which not in ("last", "best"):
@@ -149,28 +149,28 @@ def load_policies(
 
 
 def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
-    """The policies of all members of a run, as `load_policies` gives them."""
-    place, is_exported = checkpoint_of(folder, which), folder.policy.is_dir()
+    """Return the policies of all members of a run, as `load_policies` does."""
+    path, is_exported = checkpoint_of(folder, which), folder.policy.is_dir()
     roster = _roster(plan, folder)
     agents, envs = plan.batched(roster)
     members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
     like = jax.eval_shape(_policy_states, agents, members.state)
-    weights = checkpoint.restore(place, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
+    weights = checkpoint.restore(path, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
     return Policies(agents, weights, envs, plan.names(roster))
 
 
 def _roster(plan: Plan, folder: RunFolder) -> Roster:
-    """Who is in each slot now; without a selector those that the run began with."""
+    """Return the roster at the last checkpoint. Without a selector it is always the first one."""
     if plan.selector is None:
         return plan.roster
-    memory = plan.selector.begin(plan.roster, make_key(0))[0]
-    like = RunState.first(plan.roster).replace(selector=memory).arrays()
-    found = checkpoint_of(folder, "last")
-    return Roster(**checkpoint.restore(found, checkpoint.RUN, like, folder.spec_hash)["roster"])
+    selector_state = plan.selector.begin(plan.roster, make_key(0))[0]
+    like = RunState.first(plan.roster).replace(selector=selector_state).arrays()
+    path = checkpoint_of(folder, "last")
+    return Roster(**checkpoint.restore(path, checkpoint.RUN, like, folder.spec_hash)["roster"])
 
 
 def checkpoint_of(folder: RunFolder, which: str) -> Path:
-    """Where the policies lie. An exported policy has one checkpoint, whichever is asked for."""
+    """Return the path of the checkpoint with the "last" or "best" policies. An exported policy has only one."""
     if folder.policy.is_dir():
         return folder.policy
     if which == "best":
@@ -184,7 +184,7 @@ def checkpoint_of(folder: RunFolder, which: str) -> Path:
 def open_run(
     path: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
 ) -> tuple[RunFolder, Plan]:
-    """A run's folder, and its plan made again. Raises ValueError naming what only Python can provide."""
+    """Return the folder of a run and its plan. Raises ValueError where the run needs `agent=` or `env=` from Python."""
     folder = RunFolder(path)
     return folder, make_plan(check_complete(folder, agent, env, trust_source=trust_source), agent, env)
 
@@ -192,21 +192,21 @@ def open_run(
 def check_complete(
     folder: RunFolder, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
 ) -> RunSpec:
-    """The spec of a run whose parts are all at hand; runs none of their code.
+    """Return the spec of a run after checking that all its parts are available. None of their code is run.
 
-    Raises ValueError where it has what only Python can provide and no value brings it, or where a file of the user's
+    Raises ValueError where no file can describe a part and `agent` or `env` is missing, or where a file of the user's
     own is gone or has changed and `trust_source` does not allow its copy in the folder.
     """
     spec = folder.read_spec()
-    check_whole(spec, str(folder.path), agent, env)
+    check_opaque_parts(spec, str(folder.path), agent, env)
     return runnable(spec, folder.path, agent, env, trust_source=trust_source)
 
 
-def check_whole(spec: RunSpec, where: str, agent: Agent | None = None, env: Env | None = None) -> None:
-    """Raise ValueError where a spec has what only Python can provide, and no value that brings it."""
-    for kind, given, prefixed in (("agent", agent, False), ("env", env, True)):
+def check_opaque_parts(spec: RunSpec, where: str, agent: Agent | None = None, env: Env | None = None) -> None:
+    """Raise ValueError where no file can describe a part of a spec, and the agent or env that has it is missing."""
+    for kind, value, prefixed in (("agent", agent, False), ("env", env, True)):
         opaque = [name for name in opaque_fields(spec) if (name.split(".")[0] == "env") == prefixed]
-        if opaque and given is None:
+        if opaque and value is None:
             raise ValueError(
                 f"{where} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
                 f"give {kind}= as it was given to train."
@@ -214,9 +214,9 @@ def check_whole(spec: RunSpec, where: str, agent: Agent | None = None, env: Env 
 
 
 def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
-    """An observation in the dtypes of its space, and the size of its batch (0: it is a single one).
+    """Return (an observation in the dtypes of its space, the size of its batch, or 0 for a single observation).
 
-    Numbers may come in another width (NumPy's float64); nothing else is bent. Raises ValueError for what does not fit.
+    Numbers of another width, such as NumPy's float64, are converted. Raises ValueError for other shapes or kinds.
     """
     one = jax.eval_shape(space.sample, make_key(0))
     if jax.tree.structure(one) != jax.tree.structure(obs) and not hasattr(one, "shape"):

@@ -1,4 +1,7 @@
-"""The compiled programs of a run: begin, train a chunk, evaluate. Pure functions of one member, placed on everyone."""
+"""The functions that a run compiles: begin, train a chunk, evaluate. Each is a pure function of one member.
+
+`placement` batches them over members.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,69 +20,73 @@ from shoal.rollouts.evaluate import Evaluation, evaluate
 
 @struct
 class Member(Struct):
-    """One member of a population: its learner, and whether its numbers are still finite."""
+    """One member of a population."""
 
     state: AgentState
-    alive: Bool[Array, ""]
+    alive: Bool[Array, ""]  # False: a loss or a weight was not finite, or its slot is idle; it is not trained any more
 
 
 def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> Member:
-    """A new member. Its key depends on the run and on its seed index, on nothing else."""
+    """Return a new member. Its key depends only on the run key and its seed index."""
     return Member(agent.init(member_key(run_key, seed_index), env), jnp.asarray(True))
 
 
 def reseed(member: Member, agent: Agent, occupant: Int[Array, ""], key: Key) -> Member:
-    """A copied member with random numbers of its own, which follow from its occupant's number. `key` is shared."""
+    """Return a copied member with another random key, made from the shared `key` and its occupant number."""
     return member.replace(state=agent.reseed(member.state, jax.random.fold_in(key, occupant)))
 
 
 def rest(member: Member) -> Member:
-    """A member that is trained no more."""
+    """Return the member marked as no longer trained, for an idle slot."""
     return member.replace(alive=jnp.asarray(False))
 
 
 def train_chunk(
     member: Member, agent: Agent, env: Env, clock: Int[Array, ""], updates: Int[Array, ""]
 ) -> tuple[Member, Metrics]:
-    """`updates` updates of one member: (member, episodes summed and losses averaged over them; NaN: nothing learned).
+    """Do `updates` updates of one member. Returns (member, metrics of these updates).
 
-    An update is undone where its losses or the policy that it leaves are not finite, and the member rests from then on:
-    its state stays the last good one, and nothing more is counted. `updates` is traced, so that chunks of any length
-    share one program.
+    Episode statistics are summed and losses averaged; losses are NaN where there was no gradient step.
+
+    If the losses or the new policy of an update are not finite, the update is undone and the member is not trained any
+    more: it keeps its last finite state, and later updates do not count. `updates` is traced, so that chunks of any
+    length share one program.
     """
-    update = jax.jit(type(agent).update)  # traced once, for its shapes and for the loop
+    update = jax.jit(type(agent).update)  # `jit`, so that it is traced once for both the shapes and the loop
     shapes = jax.eval_shape(update, agent, member.state, env, clock)[1]
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    nothing = nothing.replace(episodes=type(nothing.episodes).zero())
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    zero = zero.replace(episodes=type(zero.episodes).zero())
 
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
         state, metrics = update(agent, member.state, env, clock + i)
-        # Losses are those of before the last gradient step: only the policy shows what that one did.
+        # The losses were computed before the last gradient step; only the policy shows whether that step was finite.
         alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
         losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
-        with_this = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
-        return Member(_where(alive, state, member.state), alive), _where(alive, with_this, total)
+        new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
+        return Member(_where(alive, state, member.state), alive), _where(alive, new_total, total)
 
-    member, total = jax.lax.fori_loop(0, updates, one_update, (member, nothing))
+    member, total = jax.lax.fori_loop(0, updates, one_update, (member, zero))
     return member, total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
 
 
 def _where(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
-    """The new values of a member that lives. Buffers are always the new ones: a choice would copy them, and a member
-    that rests never reads them again."""
+    """Return the new tree where `alive`, otherwise the old one; of buffers always the new ones.
 
-    def choose(new: Any, old: Any) -> Any:
+    Selecting would copy a buffer, and a member that is no longer trained never reads it.
+    """
+
+    def select(new: Any, old: Any) -> Any:
         return new if isinstance(new, Buffer) else jnp.where(alive, new, old)
 
-    return jax.tree.map(choose, new, old, is_leaf=lambda x: isinstance(x, Buffer))
+    return jax.tree.map(select, new, old, is_leaf=lambda x: isinstance(x, Buffer))
 
 
 @lru_cache(maxsize=64)
 def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[Evaluation, Any]]:
-    """An evaluation of one member under its own stream of random numbers, which training never touches.
+    """Return a function that evaluates one member with random numbers that depend on its seed index.
 
-    The same function for the same settings, so that JAX compiles it once a process.
+    Equal arguments give the same function, so that JAX compiles it once in a process.
     """
 
     def run(member: Member, agent: Agent, env: Env, seed_index: Int[Array, ""], key: Key) -> tuple[Evaluation, Any]:
@@ -90,6 +97,6 @@ def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:
-    """Whether every number is finite."""
+    """Return whether all floats in a tree are finite."""
     numbers = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(x)) for x in numbers], bool))

@@ -1,7 +1,7 @@
-"""Read files that anybody may have written or damaged: regular files only, sizes before contents, no pickles.
+"""Read files that may be damaged or come from anybody: only regular files, sizes checked first, no pickles.
 
-Every file of a run folder is read here. A pipe or a device is never opened, an archive is not unpacked before its
-declared size is known, and whatever is wrong with a file is one `DamagedError` that names the file.
+Every file of a run folder is read with these functions. A pipe or a device is never opened, an archive is not unpacked
+before its declared size is checked, and all errors in a file become one `DamagedError` that names the file.
 """
 
 import json
@@ -21,14 +21,14 @@ from shoal.core.errors import DamagedError
 from shoal.training.host import host_bytes
 from shoal.training.shapes import misfit
 
-MOST_JSON = 256 * 2**20  # bytes; the summary of a million members has about 150 MB
-MOST_UNPACKED = 64 * 2**20  # bytes that a small, compressed archive may hold
+MOST_JSON = 256 * 2**20  # bytes of a JSON file; the summary of a million members has about 150 MB
+MOST_UNPACKED = 64 * 2**20  # bytes that a compressed archive may unpack to by default
 
 
 def read_json(path: Path, shape: Any = object, advice: str = "") -> Any:
-    """The data in a JSON file of a given shape (see `shapes.misfit`).
+    """Return the data of a JSON file, which must have this structure (see `shapes.misfit`).
 
-    Raises FileNotFoundError where there is none, DamagedError, ending in the advice, for anything but such a file.
+    Raises FileNotFoundError where there is none, and DamagedError, ending in the advice, for any other content.
     """
     with opened(path, advice) as file:
         if (size := size_of(file)) > MOST_JSON:
@@ -44,16 +44,16 @@ def read_json(path: Path, shape: Any = object, advice: str = "") -> Any:
 
 
 def read_arrays(path: Path, most: int = MOST_UNPACKED, advice: str = "") -> dict[str, np.ndarray]:
-    """The arrays of an .npz by name. A compressed one may hold up to `most` bytes.
+    """Return the arrays of an .npz file by name. A compressed one may unpack to at most `most` bytes.
 
-    Raises FileNotFoundError where there is none, DamagedError, ending in the advice, for anything but such a file.
+    Raises FileNotFoundError where there is none, and DamagedError, ending in the advice, for any other content.
     """
     with opened(path, advice) as file:
         return arrays_in(file, path, most, advice)
 
 
 def arrays_in(file: BufferedReader, path: Path, most: int = MOST_UNPACKED, advice: str = "") -> dict[str, np.ndarray]:
-    """The arrays of an open .npz, which `path` names in errors."""
+    """Return the arrays of an open .npz file by name. `path` is for error messages."""
     size = size_of(file)
     most = min(max(most, size), host_bytes())
     try:
@@ -64,13 +64,13 @@ def arrays_in(file: BufferedReader, path: Path, most: int = MOST_UNPACKED, advic
             if (declared := sum(member.file_size for member in members)) > most:
                 raise ValueError(f"it would unpack to {declared:,} bytes, more than the {most:,} that it may")
             return {_name(member): _read_array(archive, member) for member in members}
-    except Exception as error:  # zipfile and NumPy raise a dozen kinds for bytes that are no archive of arrays
+    except Exception as error:  # zipfile and NumPy raise many kinds of errors for bytes that are no archive of arrays
         raise damaged(path, str(error), advice) from error
 
 
 @contextmanager
 def opened(path: Path, advice: str = "") -> Iterator[BufferedReader]:
-    """A regular file, opened for reading.
+    """Open a regular file for reading.
 
     Raises FileNotFoundError where there is none, PermissionError where it may not be read, and DamagedError for a
     folder, a pipe or a device, which is not opened.
@@ -92,12 +92,12 @@ def opened(path: Path, advice: str = "") -> Iterator[BufferedReader]:
 
 
 def size_of(file: BufferedReader) -> int:
-    """The size of an open file in bytes."""
+    """Return the size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def damaged(path: Path, reason: str, advice: str = "") -> DamagedError:
-    """The error for a file that is not what was written."""
+    """Return the error for a damaged file."""
     return DamagedError(f"{path} is damaged or was not written by shoal: {reason.rstrip('.')}. {advice}".strip())
 
 
@@ -118,7 +118,7 @@ def _name(member: zipfile.ZipInfo) -> str:
 
 
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """One array, whose header must agree with the member's size before memory is taken for it."""
+    """Read one array. Its header is compared with the size of its entry before memory is allocated."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)

@@ -1,4 +1,4 @@
-"""Demonstrations as files: arrays by name, nothing that is unpickled."""
+"""Save and load demonstrations as .npz files of named arrays. Loading never unpickles."""
 
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,18 @@ from shoal.training.reading import read_arrays
 PARTS = ("obs", "action", "mask")
 
 
-def save_demonstrations(path: Path | str, given: Demonstrations) -> Path:
-    """Write an .npz with a name for every part, such as `obs/image`, or `obs/[0]` for the first of a tuple.
+def save_demonstrations(path: Path | str, demonstrations: Demonstrations) -> Path:
+    """Write demonstrations to an .npz file and return its path.
 
-    Raises ValueError for another ending.
+    Arrays have names such as `obs/image`, or `obs/[0]` for the first part of a tuple. Raises ValueError for a path
+    that does not end in .npz.
     """
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"{path} must end in .npz.")
     arrays: dict[str, Any] = {}
     for part in PARTS:
-        for keys, leaf in jax.tree_util.tree_flatten_with_path(getattr(given, part))[0]:
+        for keys, leaf in jax.tree_util.tree_flatten_with_path(getattr(demonstrations, part))[0]:
             arrays["/".join([part, *map(_name, keys)])] = np.asarray(leaf)
     path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -38,7 +39,7 @@ def save_demonstrations(path: Path | str, given: Demonstrations) -> Path:
 
 
 def load_demonstrations(path: Path | str) -> Demonstrations:
-    """Read what `save_demonstrations` wrote. Raises FileNotFoundError, and ValueError for another kind of file."""
+    """Read a file of `save_demonstrations`. Raises FileNotFoundError, or ValueError for another kind of file."""
     parts: dict[str, Any] = dict.fromkeys(PARTS)
     try:
         for name, array in read_arrays(Path(path), host_bytes()).items():
@@ -59,9 +60,9 @@ def _name(key: Any) -> str:
 def _with_tuples(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
-    places = [f"[{i}]" for i in range(len(tree))]
-    if set(tree) == set(places):
-        return tuple(_with_tuples(tree[place]) for place in places)
+    indices = [f"[{i}]" for i in range(len(tree))]
+    if set(tree) == set(indices):
+        return tuple(_with_tuples(tree[index]) for index in indices)
     return {name: _with_tuples(part) for name, part in tree.items()}
 
 

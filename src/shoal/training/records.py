@@ -1,4 +1,4 @@
-"""Records: the curves of a run, kept in memory as [records, M] and on disk after every chunk."""
+"""The records of a run: its learning curves, in memory and, after every chunk, in the file `curves.npz`."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from shoal.tracking.jsonl import as_line
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.reading import damaged
 
-WHO = ("occupant", "parent")  # columns that name members, of which a mean says nothing
+IDENTITY_COLUMNS = ("occupant", "parent")  # columns with numbers of members, whose mean has no meaning
 
 
 class Records:
-    """Columns of a run, a row per record. `env_steps` and `wall_seconds` are [records], the rest [records, M]."""
+    """The columns of a run, with a row for each record: `env_steps`, `wall_seconds` [records], others [records, M]."""
 
     def __init__(self, members: int) -> None:
-        """No records yet."""
+        """Begin without records, for M members."""
         self.members = members
         self.columns: dict[str, list[np.ndarray]] = {}
 
@@ -37,9 +37,9 @@ class Records:
         evaluation: Evaluation | None,
         slots: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:
-        """Take in one record, of host arrays [M], and return it as a line for `metrics.jsonl`.
+        """Append one record of NumPy arrays [M], and return it as data for a line of `metrics.jsonl`.
 
-        `slots` says who was in each slot and with which hyperparameters, where that changes in a run.
+        `slots`: with a selector, the columns for occupant, parent and hyperparameters of each slot.
         """
         row = {"env_steps": np.asarray(env_steps, np.int64), "wall_seconds": np.asarray(wall_seconds, np.float64)}
         row |= _episode_columns(metrics.episodes)
@@ -52,20 +52,20 @@ class Records:
         return _line(row)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Every column stacked."""
+        """Return every column as one array: [records] or [records, M]."""
         return {name: np.stack(rows) for name, rows in self.columns.items()}
 
     def newest_scores(self) -> np.ndarray:
-        """[M]: mean returns of the newest record, of its evaluation if it has one, otherwise of training."""
+        """Return the mean returns [M] of the newest record: of its evaluation if it has one, otherwise of training."""
         evaluated, trained = self.columns["eval_return"][-1], self.columns["train_return"][-1]
         return np.where(np.isnan(evaluated), trained, evaluated)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint says of the curves that belong to it: dtype of each column, and SHA-256 of them all."""
+        """Return what a checkpoint keeps to recognize its curves: the dtype of each column, and the SHA-256 of all."""
         return _fingerprint(self.arrays())
 
     def save(self, folder: RunFolder) -> None:
-        """Write the curves."""
+        """Write the columns to `curves.npz`."""
 
         columns: dict[str, Any] = self.arrays()
 
@@ -77,9 +77,9 @@ class Records:
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> "Records":
-        """The first `records` rows of a run, for resuming; `metrics.jsonl` is written anew from them.
+        """Read the first `records` rows of a run to resume it, and write `metrics.jsonl` anew from them.
 
-        Raises DamagedError for curves that cannot be read, or are not those of the `fingerprint`.
+        Raises DamagedError for curves that cannot be read or do not have this `fingerprint`.
         """
         self = cls(members)
         if records:
@@ -92,7 +92,7 @@ class Records:
 
 
 def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndarray:
-    """[M]: what each member had at the last evaluation, or the best of all (`which="best"`); NaN where it has none."""
+    """Return the mean return [M] of each member's last or, with `which="best"`, best evaluation; NaN without any."""
     returns = curves["eval_return"]
     evaluated = returns[~np.isnan(returns).all(axis=1)]
     if not len(evaluated):
@@ -101,14 +101,16 @@ def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndar
 
 
 def score_summary(scores: np.ndarray) -> dict[str, float]:
-    """Mean, 5th percentile, extremes and interquartile mean with its 95 % bootstrap interval, of one score a member.
+    """Summarize scores [M]: mean, minimum, 5th percentile, maximum, interquartile mean and its 95 % bootstrap interval.
 
-    The interval of a single member is NaN.
+    Scores that are not finite are left out. The interval of a single member is NaN.
     """
     finite = scores[np.isfinite(scores)]
     if finite.size == 0:
         return {"members": 0}
-    low, high = bootstrap_interval(finite, iqm) if finite.size > 1 else (np.nan, np.nan)  # one has no spread
+    low, high = (
+        bootstrap_interval(finite, iqm) if finite.size > 1 else (np.nan, np.nan)
+    )  # a single score has no interval
     return {
         "members": int(finite.size),
         "mean": float(finite.mean()),
@@ -156,7 +158,7 @@ def _read_columns(folder: RunFolder, members: int, records: int, fingerprint: di
     if (rows := len(found["env_steps"])) < records:
         raise DamagedError(f"{path} has {rows} records, and its run's checkpoint was made after {records}.")
     columns = {name: column[:records] for name, column in found.items()}
-    if rows > records:  # a later row without an evaluation widens that column
+    if rows > records:  # a later row without an evaluation holds float64 NaN, which widens the column's dtype
         for name, dtype in fingerprint["dtypes"].items():
             if name in columns and np.dtype(dtype).kind == columns[name].dtype.kind == "f":
                 columns[name] = columns[name].astype(dtype)
@@ -175,14 +177,14 @@ def _fingerprint(columns: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:
-    """A record as plain data: numbers over the members as mean and quantiles."""
+    """Return a record as data for JSON: of a column [M] its mean and quantiles over members."""
     line: dict[str, Any] = {}
     for name, value in row.items():
         if value.ndim == 0:
             line[name] = value.item()
         elif name == "alive":
             line["alive"] = int(value.sum())
-        elif name not in WHO and not np.all(np.isnan(value)):
+        elif name not in IDENTITY_COLUMNS and not np.all(np.isnan(value)):
             low, middle, high = quantiles(value, (0.05, 0.5, 0.95))
             line[name] = {"mean": np.nanmean(value), "p05": low, "p50": middle, "p95": high}
     return json_ready(line)

@@ -1,4 +1,4 @@
-"""What a finished run has to show, read from its folder."""
+"""The result of a run, read from its folder: scores, curves, members and policies."""
 
 import operator
 from functools import cached_property, partial
@@ -18,15 +18,15 @@ from shoal.training.spec import RunSpec
 
 
 class Result:
-    """A run: its curves, its members, its policies. Reads the run folder, and nothing before it is asked for."""
+    """The result of a run. Each part is read from the run folder when it is first used."""
 
     def __init__(
         self, folder: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
     ) -> None:
-        """Open a run. `agent` and `env` are needed again when they hold what no file can.
+        """Open a run. `agent` and `env` are needed where no file can describe them (a lambda, a class of a notebook).
 
-        `trust_source` allows the copy of a file of the user's own that lies in the folder to be run, where the file
-        itself is gone or has changed.
+        `trust_source` allows running the folder's copy of a Python file of your own where the file itself is gone or
+        has changed.
         """
         self._files = RunFolder(folder)
         self._load = partial(load_policies, agent=agent, env=env, trust_source=trust_source)
@@ -34,37 +34,37 @@ class Result:
 
     @property
     def folder(self) -> Path:
-        """Where everything lies."""
+        """The path of the run folder."""
         return self._files.path
 
     @property
     def summary(self) -> dict[str, Any]:
-        """`summary.json`: scores overall, per setting and per member, and the time it took."""
+        """The data of `summary.json`: scores overall, per setting and per member, and the times in seconds."""
         summary = self._files.read_json("summary.json")
         members = len(self.settings) * self.spec.seeds
         if (len(summary["settings"]), len(summary["per_member"])) != (len(self.settings), members):
-            reason = f"it is not of the {len(self.settings)} settings and {members} members of spec.json"
+            reason = f"it does not have the {len(self.settings)} settings and {members} members of spec.json"
             raise damaged(self.folder / "summary.json", reason)
         return summary
 
     @cached_property
     def curves(self) -> dict[str, np.ndarray]:
-        """Every recorded quantity: `env_steps` and `wall_seconds` [records], the rest [records, M]."""
+        """The learning curves by name: `env_steps` and `wall_seconds` [records], all others [records, M]."""
         return self._files.read_curves(len(self.settings) * self.spec.seeds)
 
     @property
     def exported(self) -> dict[str, Any]:
-        """Where an exported policy comes from: run, member, and which weights; nothing for a run."""
+        """The origin of an exported policy (run, member, which weights); empty for a run."""
         return self._files.read_json("provenance.json").get("exported", {}) if self._files.policy.is_dir() else {}
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """The combinations of swept values, in order; `[{}]` where nothing was swept."""
+        """The varying values of each setting, in order; `[{}]` where nothing varies."""
         return self.spec.settings()
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        """Setting and seed of every member, in order."""
+        """The varying values and the seed index of every member, in order."""
         return [{**setting, "seed": seed} for setting in self.settings for seed in range(self.spec.seeds)]
 
     @cached_property
@@ -73,9 +73,10 @@ class Result:
         return self._load(self.folder, "last")[1]
 
     def policy(self, member: SupportsIndex | str = "best", which: str = "last") -> Policy:
-        """One member's policy: the best member's by default, in its last weights or (`which="best"`) its best.
+        """Return one member's policy, by default the best member's: the last one, or that of its best evaluation.
 
-        Raises IndexError for a member that does not exist, ValueError for the best of several never evaluated.
+        `which` is "last" or "best". Raises IndexError for a member that does not exist, and ValueError for
+        `member="best"` where several members were never evaluated.
         """
         number = self.number_of(member, which)
         return (self.policies if which == "last" else self.best_policies)[number]
@@ -86,15 +87,15 @@ class Result:
         return self._load(self.folder, "best")[1]
 
     def ranking(self, which: str = "last") -> list[int]:
-        """Members from best to worst, by their last evaluation or by their best; those never evaluated come last."""
+        """Return the members from best to worst, by their last or best evaluation; those without one come last."""
         _check_which(which)
         score = member_scores(self.curves, which)
         return np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable").tolist()
 
     def number_of(self, member: Any, which: str = "last") -> int:
-        """A member's number: the best one's, or the one given.
+        """Return the number of a member: of the best one for "best", otherwise `member` as an integer.
 
-        Raises ValueError for anything else, and for the best of several that were never evaluated.
+        Raises ValueError for another text, and for "best" where several members were never evaluated.
         """
         if not isinstance(member, str):
             _check_which(which)
@@ -107,17 +108,17 @@ class Result:
         return ranking[0]
 
     def to_frame(self) -> Any:
-        """Curves as a pandas table in long form, a row for each record and member. ImportError without pandas."""
+        """Return the curves as a pandas table, a row for each record and member. Raises ImportError without pandas."""
         pandas = need("pandas", "frames", "to_frame()")
         rows, members = self.curves["eval_return"].shape
         table = {
             name: np.repeat(values, members) if values.ndim == 1 else values.reshape(-1)
             for name, values in self.curves.items()
         }
-        who = {"member": np.tile(np.arange(members), rows)}
+        identity = {"member": np.tile(np.arange(members), rows)}
         for name in self.members[0]:
-            who[name] = np.tile(np.asarray([member[name] for member in self.members]), rows)
-        return pandas.DataFrame({**who, **table})
+            identity[name] = np.tile(np.asarray([member[name] for member in self.members]), rows)
+        return pandas.DataFrame({**identity, **table})
 
     def __repr__(self) -> str:
         return f"<Result {self.headline()}>"
@@ -134,7 +135,7 @@ class Result:
         return f"<p>{self.headline()}</p><table>{head}{rows}</table>"
 
     def headline(self) -> str:
-        """One line: what was trained, how well it did, where it lies."""
+        """Return one line: agent, environment, mean return, number of members, folder."""
         what = f"{self.spec.agent} on {self.spec.env_name}"
         if not self._files.has("summary.json"):
             return f"{what}: not finished, in {self.folder}"
@@ -153,11 +154,11 @@ def load(
     env: Env | None = None,
     trust_source: bool = False,
 ) -> Policy:
-    """A trained policy that acts on observations: `policy(obs)`.
+    """Return a trained policy; `policy(obs)` is its action.
 
     `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
-    FileNotFoundError where there is no run, CheckpointError for a damaged one, and ValueError where a file of your own
-    that it was made with is gone or has changed: `trust_source=True` then runs the copy in the folder.
+    FileNotFoundError where there is no run, CheckpointError for a damaged one, and ValueError where a Python file of
+    your own that the run needs is gone or has changed; `trust_source=True` then runs the copy in the folder.
     """
     return Result(folder, agent, env, trust_source=trust_source).policy(member, which)
 
@@ -165,7 +166,7 @@ def load(
 def load_result(
     folder: Path | str, agent: Agent | None = None, env: Env | None = None, trust_source: bool = False
 ) -> Result:
-    """The result of a run that was made before. For the parameters see `Result`."""
+    """Return the result of a run that was made before. The parameters are those of `Result`."""
     return Result(folder, agent, env, trust_source=trust_source)
 
 

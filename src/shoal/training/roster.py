@@ -1,7 +1,7 @@
-"""Who sits in each slot of a population: hyperparameters, seed index, and where the occupant comes from.
+"""The roster of a population: hyperparameters, seed index, occupant and parent of every slot.
 
-A population has M slots, and at most one member in each: its occupant. A selector may replace the occupant of a slot
-by a fresh member or by a copy of another one, or leave the slot idle. Occupants have numbers that are never used again.
+A population has M slots. Each holds at most one member, its occupant. A selector may replace the occupant of a slot by
+a new member or by a copy of another one, or leave the slot idle. Every occupant has a number, never used again.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NOBODY = -1  # the occupant of an idle slot; the parent of a member that is no copy
+NOBODY = -1  # as occupant: the slot is idle; as parent: the member is not a copy
 
 
 class Roster(NamedTuple):
-    """One row for each slot; NumPy, [M]."""
+    """NumPy arrays [M], one row for each slot."""
 
     hyperparameters: dict[str, Any]  # path (`learning_rate`, `env.gravity`) -> array [M, ...] or a tree of such
     seed_index: np.ndarray
-    occupant: np.ndarray  # NOBODY: the slot is idle
-    parent: np.ndarray  # the occupant that this one was copied from; NOBODY: it began anew
-    born: np.ndarray  # updates that the run had done when the occupant came into its slot
+    occupant: np.ndarray  # the number of the member in the slot; NOBODY: the slot is idle
+    parent: np.ndarray  # the occupant that this one was copied from; NOBODY: it is not a copy
+    born: np.ndarray  # the number of updates of the run before the occupant came into its slot
 
     @property
     def is_idle(self) -> np.ndarray:
@@ -28,7 +28,7 @@ class Roster(NamedTuple):
 
 
 def first_roster(hyperparameters: Mapping[str, Any], seed_index: np.ndarray) -> Roster:
-    """The members that a run begins with: one in each slot."""
+    """Return the roster that a run begins with: one member in each slot, with occupant numbers 0 to M - 1."""
     members = len(seed_index)
     return Roster(
         hyperparameters=dict(hyperparameters),

@@ -1,4 +1,4 @@
-"""Where a run is, beside its members: what a checkpoint holds so that it goes on as if it had never stopped."""
+"""The state of a run beside its members. Checkpoints hold it, so that a resumed run continues with the same bits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ from shoal.training.selector import FRESH, REST, Turnover
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """One value, saved and restored as a whole. Scores belong to an occupant: a new one begins without."""
+    """Roster, scores, counters and times of a run; saved and restored together."""
 
     roster: Roster
-    best_return: np.ndarray  # [M], the best evaluation of each occupant; -inf before the first
-    next_occupant: int  # the number of the next new member
-    selector: Any = None  # the selector's own state: a tree of arrays
-    updates: int = 0  # that are done
+    best_return: np.ndarray  # [M], the mean return of each occupant's best evaluation; -inf before the first
+    next_occupant: int  # the number of the next new occupant
+    selector: Any = None  # the selector's state: a tree of arrays
+    updates: int = 0  # the number of updates that are done
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     finished: bool = False  # whether the selector ended the run
 
     @classmethod
     def first(cls, roster: Roster) -> "RunState":
-        """The state of a run that begins with this roster."""
+        """Return the state of a run that begins with this roster."""
         members = len(roster.seed_index)
         return cls(roster, np.full(members, -np.inf), next_occupant=members)
 
@@ -34,7 +34,7 @@ class RunState:
         return dataclasses.replace(self, **changes)
 
     def after(self, turnover: Turnover) -> "RunState":
-        """The state after a turnover: new occupants get numbers of their own, and begin without a best score."""
+        """Return the state after a turnover. New occupants get new numbers and have no best score yet."""
         source, old = np.asarray(turnover.source), self.roster
         slots = np.arange(len(source))
         is_new = (source != slots) & (source != REST)
@@ -59,11 +59,11 @@ class RunState:
         )
 
     def arrays(self) -> dict[str, Any]:
-        """What a checkpoint keeps as arrays; the numbers are in its manifest."""
+        """Return the parts that a checkpoint keeps as arrays; all others are in its manifest."""
         return {"roster": self.roster._asdict(), "selector": self.selector}
 
     def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
-        """The state that a checkpoint holds; this one, of a run that begins, gives the structure."""
+        """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays."""
         return self.replace(
             roster=Roster(**arrays["roster"]),
             selector=arrays["selector"],

@@ -1,8 +1,8 @@
-"""Selectors: what may happen to a population between two chunks of training.
+"""Selectors: objects that may change a population between two chunks of training, as in population-based training.
 
-A selector sees how every member does (`Standing`) and says who is trained next (`Turnover`): each slot keeps its
-member, takes a copy of another slot's, begins a fresh one, or rests. Hyperparameters may change with it. Nothing is
-compiled again, since agents, environments and seeds are inputs of the compiled program.
+A selector gets the scores of all members (`Standing`) and decides what each slot trains next (`Turnover`): its present
+member, a copy of another slot's member, a new member, or none. It may also change hyperparameters. Nothing compiles
+again, because agents, environments and seeds are inputs of the compiled program.
 """
 
 import abc
@@ -16,69 +16,70 @@ from shoal.core.env import Env, Key
 from shoal.core.struct import Struct
 from shoal.training.roster import Roster
 
-FRESH = -1  # as the source of a slot: a new member, with new weights
+# Values of `Turnover.source` for slots that do not get a copy of another slot's member:
+FRESH = -1  # a new member, with new weights
 REST = -2  # no member: the slot is idle until it gets one
 
 Range = tuple[float, float]
 
 
 class Standing(NamedTuple):
-    """How the population does at the end of a record. NumPy, one row for each slot."""
+    """The ages and scores of a population at the end of a record. NumPy arrays [M], one row for each slot."""
 
-    record: int  # how many records there are before this one
+    record: int  # the index of this record, from 0
     updates: int  # of the run, so far
     roster: Roster
-    age: np.ndarray  # updates that each member was trained for, those of the members it was copied from included
+    age: np.ndarray  # updates that each member was trained for, including those of the members it was copied from
     score: np.ndarray  # mean return: of the evaluation if this record has one, else of the episodes that ended in it
-    alive: np.ndarray  # False: a number was not finite, so the member is trained no more; or the slot is idle
+    alive: np.ndarray  # False: a loss or weight was not finite, so the member is not trained any more; or an idle slot
 
 
 class Turnover(NamedTuple):
-    """Who is trained next. NumPy, one row for each slot."""
+    """What each slot trains next. NumPy arrays [M], one row for each slot."""
 
-    source: np.ndarray  # m itself: slot m keeps its member | j: it gets a copy of slot j's member | FRESH | REST
-    hyperparameters: dict[str, Any]  # path -> [M, ...]: those that change, of every slot; others stay as they are
-    seed_index: np.ndarray  # [M]; only that of a fresh member matters
+    source: np.ndarray  # for slot m: m keeps its member | j copies the member of slot j | FRESH | REST
+    hyperparameters: dict[str, Any]  # path -> [M, ...]: new values for all slots; those of other paths do not change
+    seed_index: np.ndarray  # [M]; used only for new members
     notes: tuple[str, ...] = ()  # lines for the log
-    finished: bool = False  # whether the run ends here
+    finished: bool = False  # whether the run ends now
 
     @classmethod
     def none(cls, standing: Standing) -> "Turnover":
-        """Nothing changes."""
+        """Return the turnover that changes nothing."""
         return cls(np.arange(len(standing.age)), {}, standing.roster.seed_index)
 
 
 class Selector(Struct, abc.ABC):
-    """Decides between chunks who is trained on. A value, kept in `spec.json`; its own state is kept in checkpoints."""
+    """The base class of selectors. A selector is a struct, described in `spec.json`; checkpoints hold its state."""
 
-    every: int  # records between two visits; a static field of each selector
+    every: int  # records between two calls of `select`; a static field of each selector
 
     @property
     def ends_run(self) -> bool:
-        """Whether the run has no fixed end, and goes on until a turnover says `finished`."""
+        """Whether the run has no fixed length, and ends when a turnover has `finished=True`."""
         return False
 
     @abc.abstractmethod
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
-        """The hyperparameters that may change, by path, with the lowest and the highest value that they may get.
+        """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.
 
-        Sizes that depend on them (batches, reset banks) are planned for both ends.
+        The sizes of the run (batches, reset banks) are planned so that they hold for both values.
         """
 
     @abc.abstractmethod
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
-        """(its state at the start: any tree of arrays; hyperparameters to begin with, as in `Turnover`).
+        """Return (the selector's first state: a tree of arrays, the first hyperparameters as in `Turnover`).
 
         `key` is consumed.
         """
 
     @abc.abstractmethod
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
-        """(its next state, who is trained next). `key` is consumed."""
+        """Return (the selector's next state, the turnover). `key` is consumed."""
 
 
 def check_turnover(turnover: Turnover, standing: Standing) -> None:
-    """Raise ValueError for a turnover that cannot be carried out, naming the slot."""
+    """Raise ValueError for a turnover that cannot be carried out. The message names the slot."""
     members, roster = len(standing.age), standing.roster
     source = np.asarray(turnover.source)
     if source.shape != (members,) or not np.issubdtype(source.dtype, np.integer):

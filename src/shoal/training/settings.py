@@ -1,8 +1,8 @@
-"""A setting: the agent and the environment that a member trains, and the paths that name their hyperparameters.
+"""Settings (an agent and an environment), and the paths that name their fields.
 
-A path names a field: `learning_rate` is one of the agent, `env.gravity` one of the environment. A field of a value
-inside another follows after a dot: `env.env.gravity` where a wrapper holds the environment, `network.width` where an
-agent holds a network, `parts.0` where a field is a tuple.
+`learning_rate` is a field of the agent, `env.gravity` one of the environment. A dot leads into a field's value:
+`env.env.gravity` where a wrapper holds the environment, `network.width` where an agent holds a network, `parts.0` where
+a field is a tuple.
 """
 
 import dataclasses
@@ -22,27 +22,27 @@ ENV = "env"  # the first word of a path that leads into the environment
 
 
 class Setting(NamedTuple):
-    """An agent and an environment: one member's, or with leaves [M] those of a population."""
+    """An agent and an environment: those of one member, or with leaves [M, ...] those of a population."""
 
     agent: Agent
     env: Env
 
 
 class Hyperparameter(NamedTuple):
-    """One field that a path leads to."""
+    """A field that a path names."""
 
     value: Any
     field: dataclasses.Field
-    static: bool  # changing it compiles a new program
+    static: bool  # whether changing it compiles a new program
 
     @property
     def search(self) -> Range | None:
-        """Where a study looks; None where the field does not say."""
+        """The range that a search samples from; None where the field declares none."""
         return self.field.metadata.get("search")
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values by path as (those of the agent, those of the environment), each by a path from there on.
+    """Split values by path into (those of the agent, those of the environment); the latter lose the prefix `env.`.
 
     >>> split({"clip": 0.1, "env.gravity": 5.0})
     ({'clip': 0.1}, {'gravity': 5.0})
@@ -54,28 +54,28 @@ def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def join(agent: Mapping[str, Any], env: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `split`."""
+    """Join values by path of the agent and of the environment. The inverse of `split`."""
     return {**agent, **{f"{ENV}.{path}": value for path, value in env.items()}}
 
 
 def is_of_env(path: str) -> bool:
-    """Whether a path leads into the environment."""
+    """Return whether a path names a field of the environment."""
     return path.startswith(f"{ENV}.")
 
 
 def apply(setting: Setting, values: Mapping[str, Any]) -> Setting:
-    """The setting with other values, by path. Raises TypeError, naming the nearest paths, for one that does not exist.
+    """Return the setting with changed values, by path. Raises TypeError, with the nearest paths, for an unknown path.
 
-    A value may lead with a member axis [M], or be a tree whose leaves do: the field then holds it as it is.
+    A value may be an array [M, ...], or a tree of such arrays: the field then holds it as it is.
     """
     agent, env = split(values)
     return Setting(replaced(setting.agent, agent), replaced(setting.env, env, f"{ENV}."))
 
 
 def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
-    """A struct, dataclass, flax module, tuple or dict with other values, by path; every value inside is built once.
+    """Return a struct, dataclass, flax module, tuple or dict with changed values, by path.
 
-    `prefix` is what stands before these paths in messages. Raises TypeError for a path that does not exist.
+    `prefix` is put before paths in error messages. Raises TypeError for a path that does not exist.
     """
     if not changes:
         return value
@@ -98,14 +98,14 @@ def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
 
 def get(setting: Setting, path: str) -> Any:
-    """The value at a path. Raises TypeError, naming the nearest paths, where there is none."""
+    """Return the value at a path. Raises TypeError, with the nearest paths, for a path that does not exist."""
     if path == ENV or path.startswith(f"{ENV}."):
         return part(setting.env, path.removeprefix(ENV).removeprefix("."), f"{ENV}.")
     return part(setting.agent, path)
 
 
 def part(value: Any, path: str, prefix: str = "") -> Any:
-    """What a path leads to from a value. Raises TypeError, naming the nearest paths, where there is nothing."""
+    """Return what is at a path inside a value. Raises TypeError, with the nearest paths, for an unknown path."""
     for name in path.split(".") if path else ():
         parts = _parts(value)
         if name not in parts:
@@ -115,22 +115,23 @@ def part(value: Any, path: str, prefix: str = "") -> Any:
 
 
 def hyperparameters(setting: Setting) -> dict[str, Hyperparameter]:
-    """Every field by its path, those of values inside others too, the agent's first.
+    """Return every field of a setting by its path, the agent's first.
 
-    A field that holds such a value is left out: its own fields stand for it. So is what `bind` fills in.
+    A field that holds another struct is not listed; the fields of that struct are. Fields that `bind` fills in are
+    not listed.
     """
     return dict([*_walk(setting.agent), *_walk(setting.env, f"{ENV}.")])
 
 
 def hyperparameters_of(value: Any) -> dict[str, Hyperparameter]:
-    """Those of an agent or an environment alone, by paths from there on."""
+    """Return every field of an agent or an environment by its path inside it."""
     return dict(_walk(value))
 
 
 def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The traced fields of an agent or an environment, with the paths that lead to them from there.
+    """Yield (path, value) of the traced fields of an agent or an environment.
 
-    Of values inside it those that are declared as numbers: arrays of another kind, such as recorded steps, are data.
+    Inside other structs, only fields that are declared as numbers count: demonstrations, for example, do not.
     """
     for path, found in _walk(value):
         if not found.static and ("." not in path or found.field.type in NUMBERS):
@@ -138,23 +139,23 @@ def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_static(setting: Setting, path: str) -> bool:
-    """Whether a path leads to, or through, a field that shapes the program. Raises TypeError where there is none."""
+    """Return whether a path names, or leads through, a static field. Raises TypeError for an unknown path."""
     get(setting, path)
     agent, env = split({path: None})
     return is_static_part(setting.env, next(iter(env))) if env else is_static_part(setting.agent, path)
 
 
 def is_static_part(value: Any, path: str) -> bool:
-    """Whether a path from a value leads to, or through, a field that shapes the program."""
+    """Return whether a path inside a value names, or leads through, a static field."""
     name, _, rest = path.partition(".")
     return _is_static(value, name) or bool(rest and is_static_part(_parts(value)[name], rest))
 
 
 def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setting:
-    """The population of a setting in which some values vary: `values` by path, their leaves [M, ...].
+    """Return the setting of a population: `values` by path vary between members and have leaves [M, ...].
 
-    Every leaf of the result leads with [M], in NumPy and in JAX's default widths; what does not vary is stored once.
-    Raises TypeError for a path that does not exist, ValueError for one of another length.
+    All leaves of the result are NumPy arrays [M, ...] of JAX's default widths; those that do not vary are broadcast.
+    Raises TypeError for a path that does not exist, ValueError for values of another length.
     """
 
     def member_axis(path: tuple, array: np.ndarray) -> np.ndarray:
@@ -169,7 +170,7 @@ def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setti
 
 
 def in_numpy(setting: Setting) -> Setting:
-    """A setting whose leaves are NumPy arrays of the widths that JAX gives them: no device is used for it."""
+    """Return a setting whose leaves are NumPy arrays of the dtypes that JAX gives them. No device is used."""
 
     def cast(leaf: Any, dtype: Any) -> np.ndarray:
         return np.asarray(leaf).astype(dtype, copy=False)
@@ -178,30 +179,30 @@ def in_numpy(setting: Setting) -> Setting:
 
 
 def _dotted(path: tuple) -> str:
-    """A path of JAX through a setting as a path of ours."""
+    """Return the path of this module for a path of `jax.tree_util` through a setting."""
     words = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
     return ".".join(words[1:] if words[0] == "agent" else words)
 
 
 def _walk(value: Any, prefix: str = "", static: bool = False) -> Iterator[tuple[str, Hyperparameter]]:
     for name, field in user_fields(value).items():
-        given = getattr(value, name)
-        if is_filled_in(field, given) or field.metadata.get("stacked"):
-            continue  # a stack of values holds several of each number, which is no sweep
-        shapes = static or _is_static(value, name)
-        if user_fields(given):
-            yield from _walk(given, f"{prefix}{name}.", shapes)
+        content = getattr(value, name)
+        if is_empty_static(field, content) or field.metadata.get("stacked"):
+            continue  # in a stack of structs every leaf has an axis, which does not mean a sweep
+        is_static_here = static or _is_static(value, name)
+        if user_fields(content):
+            yield from _walk(content, f"{prefix}{name}.", is_static_here)
         else:
-            yield f"{prefix}{name}", Hyperparameter(given, field, shapes)
+            yield f"{prefix}{name}", Hyperparameter(content, field, is_static_here)
 
 
-def is_filled_in(field: dataclasses.Field, given: Any) -> bool:
-    """Whether a field is one that `bind` fills in, and has not yet, or an option that was left out."""
-    return bool(field.metadata.get("static")) and given is None and field.default is None
+def is_empty_static(field: dataclasses.Field, content: Any) -> bool:
+    """Return whether a static field is None by default and still is: `bind` will fill it in, or it is not used."""
+    return bool(field.metadata.get("static")) and content is None and field.default is None
 
 
 def user_fields(value: Any) -> dict[str, dataclasses.Field]:
-    """The fields of a value that a user gives, by name; none for what is no value with fields."""
+    """Return the fields of a struct, dataclass or flax module that a user sets, by name; none for other objects."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return {}
     of_flax = ("parent", "name") if isinstance(value, nn.Module) else ()
@@ -209,7 +210,7 @@ def user_fields(value: Any) -> dict[str, dataclasses.Field]:
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """What is inside a value, by name; nothing for a number."""
+    """Return the fields or items of a value by name; none for a number."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     if isinstance(value, tuple):
@@ -228,14 +229,14 @@ def _with_parts(value: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _is_static(value: Any, name: str) -> bool:
-    """Whether a part of a value shapes the program: only a struct's fields can be traced."""
+    """Return whether a part of a value is static: all but traced fields of structs and items of tuples and dicts."""
     if isinstance(value, (tuple, Mapping)):
         return False
     return not isinstance(value, Struct) or bool(user_fields(value)[name].metadata.get("static"))
 
 
 def _unknown(value: Any, name: str, prefix: str) -> TypeError:
-    """`FrameStack has no field 'gravity'. Did you mean env.env.gravity? ...`, with paths as the user writes them."""
+    """Return the error `FrameStack has no field 'gravity'. Did you mean env.env.gravity? ...`, with whole paths."""
     known = list(_parts(value))
     deeper = [path for path, _ in _walk(value, prefix) if path.rpartition(".")[2] == name]
     near = f" Did you mean {' or '.join(deeper)}?" if deeper else did_you_mean(name, known)

@@ -1,9 +1,9 @@
-"""The shapes of the JSON files in a run folder: which names they must have, and of which types.
+"""The structure of the JSON files in a run folder: which names they must have, and values of which types.
 
-A shape is a type or a union of types; a dict of shapes by name, where other names may be present too; a list with one
-shape for all its items; a tuple with a shape for each item of a list; or one of
+A structure is called a shape here. It is a type or a union of types; a dict of shapes by name (data may have more
+names); a list with one shape for all items; a tuple with a shape for each item of a list; or one of
 
-    Each(shape)    a dict with any names
+    Each(shape)    a dict with any names, and values of this shape
     Maybe(shape)   a value of a dict that may be absent
 """
 
@@ -20,15 +20,15 @@ class Each(NamedTuple):
 
 
 class Maybe(NamedTuple):
-    """A name that a dict may lack."""
+    """A value of a dict that may be absent."""
 
     shape: Any
 
 
 def misfit(data: Any, shape: Any, at: str = "") -> str | None:
-    """The first part of JSON data that has not its shape, as in `settings[0].members is a string, not an integer`.
+    """Return the first difference of JSON data to a shape, as in `settings[0].members is a string, not an integer`.
 
-    None where all has.
+    None where there is none. `at` is the path of the data, for messages.
     """
     if isinstance(shape, (type, UnionType)):
         is_one = isinstance(data, shape) and (type(data) is not bool or shape in (bool, object))
@@ -46,9 +46,9 @@ def misfit(data: Any, shape: Any, at: str = "") -> str | None:
 
 
 def misfit_of_curves(curves: dict[str, np.ndarray], members: int) -> str | None:
-    """What is wrong with the curves of a run of M members; None where nothing is.
+    """Return what is wrong with the curves of a run of M members; None where nothing is.
 
-    `env_steps` and `wall_seconds` are [records], the rest [records, M]; all are numbers.
+    `env_steps` and `wall_seconds` must be [records], all others [records, M]; all must be numbers.
     """
     for name, kinds in CURVES.items():
         if name not in curves:
@@ -99,7 +99,7 @@ WORDS: dict[Any, str] = {
     type(None): "null",
 }
 
-# The files, by name.
+# The shapes of the files, by name.
 
 NUMBER = int | float
 UNKNOWN = int | float | None  # numbers that are not finite are null

@@ -1,7 +1,7 @@
-"""Files of a user's own that a run is made of: hashed in its spec, and kept in its folder as `source/NAME.py`.
+"""The user's own Python files that a run needs. The spec has their hashes, the run folder copies: `source/NAME.py`.
 
-A run is opened with the file itself where it is still what it was. Where it is gone or has changed, the copy can stand
-in for it; since that runs the code of a folder that may come from anyone, it is done only where the user says so.
+To open a run, the file itself is used if it has not changed. If it is gone or has changed, the copy can replace it.
+This runs code from a folder that anybody may have written, so it needs the user's consent (`trust_source`).
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from shoal.training.spec import RunSpec
 
 
 def with_sources(spec: RunSpec) -> RunSpec:
-    """The spec with the SHA-256 of every file that it names."""
+    """Return the spec with the SHA-256 of every file that it names."""
     return dataclasses.replace(spec, sources={path: _hash(Path(path)) for path in _files(spec)})
 
 
@@ -28,7 +28,7 @@ def keep(folder: Path, spec: RunSpec) -> None:
     for path, name in _copies(spec).items():
         (folder / name).parent.mkdir(exist_ok=True)
         code = Path(path).read_bytes()
-        replace(folder / name, lambda place, code=code: place.write_bytes(code))
+        replace(folder / name, lambda target, code=code: target.write_bytes(code))
 
 
 def runnable(
@@ -39,10 +39,10 @@ def runnable(
     *,
     trust_source: bool = False,
 ) -> RunSpec:
-    """The spec of a folder, with paths of files that may be run: the user's own that are what they were, or copies.
+    """Return the spec with paths of files that may be run: unchanged files of the user's own, or copies in the folder.
 
-    Files of an `agent` or an `env` that is given are not needed. Raises ValueError, before anything is run, for a file
-    that is gone or has changed unless `trust_source` allows its copy.
+    Files of an `agent` or an `env` that is passed in are not needed. Raises ValueError, before any code is run, for a
+    file that is gone or has changed, unless `trust_source` allows its copy.
     """
     moved = {}
     for path in _files(spec, without=[kind for kind, value in (("agent", agent), ("env", env)) if value is not None]):
@@ -52,7 +52,7 @@ def runnable(
         copy = (folder / _copies(spec).get(path, "source")).resolve()
         if not trust_source:
             raise ValueError(
-                f"{folder} was made with {path}, which {reason}. To run the copy in {copy.parent}, which is code, say "
+                f"{folder} was made with {path}, which {reason}. To run the copy in {copy.parent}, which is code, use "
                 f"--trust-source, or trust_source=True in Python."
             )
         if not copy.is_file() or _hash(copy) != spec.sources[path]:
@@ -62,10 +62,12 @@ def runnable(
 
 
 def _refusal(file: Path, expected: str | None, folder: Path) -> str:
-    """Why a file is not run without being asked; empty for the user's own that is what it was."""
+    """Return why a file must not be run without consent; empty for an unchanged file of the user's own."""
     if expected is None:
         return "is not in its list of sources"
-    foreign = folder if (folder / "spec.json").is_file() else folder / "source"  # beside a spec alone lies the user's
+    foreign = (
+        folder if (folder / "spec.json").is_file() else folder / "source"
+    )  # a folder without spec.json is not a run: its files are the user's
     if not file.is_absolute() or file.resolve().is_relative_to(foreign.resolve()):
         return "is no file of your own"
     if not file.is_file():
@@ -74,18 +76,18 @@ def _refusal(file: Path, expected: str | None, folder: Path) -> str:
 
 
 def _files(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
-    """Paths of the files that the classes and functions of a spec come from."""
+    """Return the paths of the user's files that the classes and functions of a spec come from."""
     names = [getattr(spec, kind) for kind in ("agent", "env") if kind not in without]
     for path, part in spec.parts():
         kind = "env" if is_of_env(path) else "agent"
         if kind not in without and part.kind in ("class", "function"):
             names.append(part.name)
-    places = [name.rpartition(":")[0] for name in names]
-    return list(dict.fromkeys(place for place in places if place.endswith(".py")))
+    modules = [name.rpartition(":")[0] for name in names]
+    return list(dict.fromkeys(module for module in modules if module.endswith(".py")))
 
 
 def _copies(spec: RunSpec) -> dict[str, str]:
-    """Where the copy of each file lies in the run folder."""
+    """Return the name of each file's copy, relative to the run folder."""
     copies: dict[str, str] = {}
     for path in spec.sources:
         stem, n = Path(path).stem, 1
@@ -97,8 +99,8 @@ def _copies(spec: RunSpec) -> dict[str, str]:
 
 def _moved(spec: RunSpec, moved: dict[str, str]) -> RunSpec:
     def name_of(name: str) -> str:
-        place, _, attribute = name.rpartition(":")
-        return f"{moved[place]}:{attribute}" if place in moved else name
+        module, _, attribute = name.rpartition(":")
+        return f"{moved[module]}:{attribute}" if module in moved else name
 
     def part_of(part: Any) -> Any:
         if isinstance(part, tuple):

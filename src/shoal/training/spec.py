@@ -1,4 +1,4 @@
-"""What a run is, as plain data: enough to start it again on another machine and get the same numbers."""
+"""The spec of a run: its description as plain data, complete enough to repeat the run on another machine."""
 
 import dataclasses
 import itertools
@@ -28,28 +28,22 @@ from shoal.training.describe import (
 from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
-MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # what lists and counters hold
-OPTIONAL = (
-    "selector",
-    "points",
-    "first_steps",
-    "init",
-    "sources",
-)  # parts that the file leaves out where they are empty
+MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
+OPTIONAL = ("selector", "points", "first_steps", "init", "sources")  # fields that the file omits where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSpec:
-    """One run: an agent, an environment, their fields, which of them vary, and how long to train.
+    """The description of one run: an agent, an environment, their fields, what varies, and how long to train.
 
     Values of `fields` and `env_fields` are numbers, strings, tuples, or descriptions of anything else
-    (`training.describe`); what cannot be described (a lambda, a class of a notebook) is held as it is, and appears in
-    the file by name alone.
+    (`training.describe`). What cannot be described (a lambda, a class of a notebook) is kept as it is in memory, and
+    the file has only its name.
 
-    `sweep` and `env_sweep` map traced fields to lists of values: every combination is a setting. `points` maps paths
-    (`learning_rate`, `env.gravity`) to lists of equal length, whose n-th values together are the n-th setting; with a
-    sweep beside it, every combination is trained at every point. Each setting is trained with every seed, all in one
-    program. Nothing here changes results except what says so.
+    `sweep` and `env_sweep` map traced fields to lists of values; every combination is a setting. `points` maps paths
+    (`learning_rate`, `env.gravity`) to lists of equal length; the n-th values of all lists are the n-th setting. With
+    sweeps and points, every combination of the sweeps is trained at every point. Each setting is trained with every
+    seed, all in one program.
     """
 
     agent: str
@@ -59,35 +53,35 @@ class RunSpec:
     sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # lists of values, or arrays
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    selector: Any = None  # what may change the population between chunks (`training.selector`), or its description
+    selector: Any = None  # a `training.selector.Selector` that may change the population, or its description
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
-    first_steps: int = 0  # of a run that was made to go on: the steps that it was begun with
+    first_steps: int = 0  # of a run that was extended: its steps before that; otherwise 0
     seeds: int = 1  # members per setting
-    seed: int = 0  # the base that every random number of the run derives from
+    seed: int = 0  # all random numbers of the run derive from it
     records: int = 20  # points on the curves; a checkpoint is written at each
-    evaluations: int = 5  # spread over the records, the last at the end
-    eval_episodes: int = 100
-    eval_max_steps: int = 0  # horizon of an evaluation episode; 0: the longest one, or 1,000 where nobody says
+    evaluations: int = 5  # spread evenly over the records, the last one at the end
+    eval_episodes: int = 100  # episodes of an evaluation of one member
+    eval_max_steps: int = 0  # steps after which an evaluation episode ends; 0: the environment's limit, or 1,000
     prng: str = "mix32"
-    block: int = 0  # members that run together; 0: mostly 1 on CPU, as many as fit elsewhere. Changes the last digits.
+    block: int = 0  # members that a call on a CPU trains together; 0: mostly 1. It changes the last digits of results.
     init: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run, member and weights that members begin with
     sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            given = getattr(self, field.name)
+            content = getattr(self, field.name)
             if field.type is int:
-                object.__setattr__(self, field.name, _whole(field.name, given))
+                object.__setattr__(self, field.name, _whole_number(field.name, content))
             elif field.name in ("sweep", "env_sweep", "points"):
-                object.__setattr__(self, field.name, {name: _python(values) for name, values in given.items()})
+                object.__setattr__(self, field.name, {name: _as_python(values) for name, values in content.items()})
             elif field.name in ("fields", "env_fields"):
-                object.__setattr__(self, field.name, {name: describe(value) for name, value in given.items()})
+                object.__setattr__(self, field.name, {name: describe(value) for name, value in content.items()})
         object.__setattr__(self, "selector", describe(self.selector))
         for name in ("steps", "seeds", "records", "eval_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.steps > MOST_STEPS:
-            raise ValueError(f"steps must be at most {MOST_STEPS:,}, which no run gets near.")
+            raise ValueError(f"steps must be at most {MOST_STEPS:,}.")
         for name, most in MOST.items():
             if getattr(self, name) > most:
                 raise ValueError(f"{name}={getattr(self, name)} must be at most {most:,}.")
@@ -99,17 +93,17 @@ class RunSpec:
             raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
         lengths = {name: len(values) for name, values in self.points.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"every setting needs a value of each: {told} are not equally many.")
+            counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"every setting needs a value of each hyperparameter, but their numbers differ: {counts}.")
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; what only Python can hold (lambdas, classes of a notebook) appears by name alone."""
-        whole = {field.name: to_json(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        return {name: part for name, part in whole.items() if part or name not in OPTIONAL}
+        """Return the spec as data for JSON. It has only the name of what cannot be described (lambdas, for example)."""
+        data = {field.name: to_json(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {name: part for name, part in data.items() if part or name not in OPTIONAL}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":
-        """The inverse of `to_json`. Raises TypeError for fields this version does not know."""
+        """Return the spec of JSON data, the inverse of `to_json`. Raises TypeError for unknown fields."""
         known = {f.name for f in dataclasses.fields(cls)}
         for name in data:
             if name not in known:
@@ -120,11 +114,11 @@ class RunSpec:
         return cls(**{**data, **nested, **swept, "selector": from_json(data.get("selector"))})
 
     def longer(self, steps: int) -> "RunSpec":
-        """The spec of this run, made to go on to more steps."""
+        """Return the spec of this run extended to more `steps`."""
         return dataclasses.replace(self, steps=steps, first_steps=self.first_steps or self.steps)
 
     def settings(self) -> list[dict[str, Any]]:
-        """The values that every setting has of its own, by path: every combination of the sweeps at every point."""
+        """Return the varying values of every setting, by path: every combination of the sweeps at every point."""
         axes = join(self.sweep, self.env_sweep)
         grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
         points = [dict(zip(self.points, values, strict=True)) for values in zip(*self.points.values(), strict=True)]
@@ -132,45 +126,46 @@ class RunSpec:
 
     @property
     def varying(self) -> list[str]:
-        """Paths of what differs between settings."""
+        """The paths of the hyperparameters that differ between settings."""
         return [*join(self.sweep, self.env_sweep), *self.points]
 
     @property
     def env_name(self) -> str:
-        """The environment in a few words: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
+        """A short name of the environment: `CartPole-v1`, `FrameStack(CartPole-v1)`, `MyEnv`."""
         return in_words(Described("class", self.env, self.env_fields))
 
     @property
     def stem(self) -> str:
-        """A folder name that says what the run is: `ppo-CartPole-v1`, `ppo-FrameStack-CartPole-v1`."""
+        """The default folder name of the run: `ppo-CartPole-v1`, `ppo-FrameStack-CartPole-v1`."""
         return run_name(self.agent, self.env_name)
 
     def parts(self) -> Iterator[tuple[str, Described]]:
-        """Every description in it with its path, such as `network` or `env.env`."""
+        """Yield (path, description) for every description in the spec; paths are such as `network` or `env.env`."""
         for path, described in {**join(self.fields, self.env_fields), "selector": self.selector}.items():
             yield from inside(described, path)
 
 
 def run_name(*parts: str) -> str:
-    """A folder name that says what a run is, from agents, worlds and suites; of a file or module, its class alone."""
+    """Join names of agents, environments and suites to a folder name. Of `file.py:Class` it takes only the class."""
     return file_name("-".join(part.rpartition(":")[2] for part in parts))
 
 
 def file_name(words: str) -> str:
-    """The name of a run without what a file's name should not hold: `bsuite-catch-0`, `FrameStack-CartPole-v1`."""
+    """Replace characters that a file name should not have: `bsuite-catch-0`, `FrameStack-CartPole-v1`."""
     return words.replace("(", "-").replace(")", "").replace("/", "-")
 
 
-def as_begun(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec as JSON as it was when the run began, which a run that was made to go on keeps as its identity."""
-    begun = {name: part for name, part in data.items() if name != "first_steps"}
-    return {**begun, "steps": data["first_steps"]} if data.get("first_steps") else begun
+def original_spec(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON data of a spec as it was before the run was extended to more steps."""
+    original = {name: part for name, part in data.items() if name != "first_steps"}
+    return {**original, "steps": data["first_steps"]} if data.get("first_steps") else original
 
 
 def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> Setting:
-    """The values that a spec describes, with what every setting has in common; files that it names stay names.
+    """Build the agent and the environment of a spec, without the values that vary. Paths of files stay paths.
 
-    `agent` and `env` bring what only Python can hold. Raises ValueError or TypeError where a part cannot be built.
+    `agent` and `env` are needed where the spec cannot describe them. Raises ValueError or TypeError where a part cannot
+    be built.
     """
     return Setting(
         _built(AGENTS, spec.agent, spec.fields, agent),
@@ -179,9 +174,9 @@ def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
 
 
 def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> RunSpec:
-    """The spec with every field of both values, defaults too: a later change of a default does not change it.
+    """Return the spec with every field of agent and environment, defaults too, so that later defaults cannot change it.
 
-    What varies is left to the sweeps. Parameters and errors as those of `template`.
+    Fields that vary are left out. Parameters and errors are as those of `template`.
     """
     first = (spec.settings() or [{}])[0]
     made = apply(template(spec, agent, env), first)
@@ -191,7 +186,7 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
-    """What changed between two specs: `steps: 256 -> 512`, `env.gravity: 9.8 -> 5.0`."""
+    """Return the differences of two specs: `steps: 256 -> 512`, `env.gravity: 9.8 -> 5.0`."""
     before, after = _flat(old), _flat(new)
     names = [*before, *(name for name in after if name not in before)]
     return [
@@ -202,30 +197,31 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def opaque_fields(spec: RunSpec) -> list[str]:
-    """Fields that only Python can hold, so that a run with them is resumed and loaded from Python.
+    """Return the paths of fields that no file can describe; to resume or load such a run, give them in Python again.
 
-    A class of a script or notebook itself counts as one, named `agent` or `env`: no other process can import it.
+    An agent or environment whose class is defined in a script or notebook is one of them (`agent` or `env`), because
+    no other process can import the class.
     """
-    homeless = [kind for kind in ("agent", "env") if getattr(spec, kind).startswith("__main__:")]
-    return homeless + [path for path, part in spec.parts() if part.kind == "only_in_python"]
+    not_importable = [kind for kind in ("agent", "env") if getattr(spec, kind).startswith("__main__:")]
+    return not_importable + [path for path, part in spec.parts() if part.kind == "only_in_python"]
 
 
 def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
-    """A spec from names or values, e.g. `spec_for(PPO(learning_rate=np.asarray([1e-4, 3e-4])), "CartPole-v1")`.
+    """Make a spec from names or values, e.g. `spec_for(PPO(learning_rate=np.asarray([1e-4, 3e-4])), "CartPole-v1")`.
 
-    Every field of a value is written down; a one-dimensional array in a traced field is a sweep. Raises ValueError for
-    a field that has both one value and several in `options`.
+    The spec has every field of a value; a one-dimensional array in a traced field becomes a sweep. Raises ValueError
+    for a field that `options` has both in `fields` and in `sweep`.
     """
     parts: dict[str, Any] = {}
     for prefix in ("", "env_"):
         for name in {*options.get(f"{prefix}fields", {})} & {*options.get(f"{prefix}sweep", {})}:
             raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: give it one value, or several.")
-    for kind, given, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
-        if isinstance(given, str):
-            parts[kind] = given
+    for kind, value, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
+        if isinstance(value, str):
+            parts[kind] = value
             continue
-        parts[kind] = name_of(given, registry)[0]
-        fields, swept = _fields_of(given)
+        parts[kind] = name_of(value, registry)[0]
+        fields, swept = _fields_of(value)
         sweep = {**swept, **options.pop(f"{prefix}sweep", {})}
         fields = {**_without(fields, sweep), **options.pop(f"{prefix}fields", {})}
         parts[f"{prefix}fields"] = fields
@@ -234,27 +230,30 @@ def spec_for(agent: str | Agent, env: str | Env, **options: Any) -> RunSpec:
 
 
 def changes_of(value: Agent | Env, registry: Registry) -> tuple[dict[str, Any], dict[str, list]]:
-    """The fields of a value that differ from its registered defaults: (single values, lists of values to sweep)."""
+    """Return the fields of a value that differ from its registered defaults: (single values, lists of swept values)."""
     name, is_registered = name_of(value, registry)
     preset = registry[name].preset if is_registered else {}
     fields, swept = _fields_of(value)
-    usual = {field.name: describe(preset.get(field.name, field.default)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # a struct
-    return {name: part for name, part in fields.items() if part != usual[name]}, swept
+    defaults = {field.name: describe(preset.get(field.name, field.default)) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # a struct
+    return {name: part for name, part in fields.items() if part != defaults[name]}, swept
 
 
 def plain(value: Any) -> Any:
-    """What was given as JSON can hold it: `inf`, which JSON lacks, as a string."""
-    return to_json(_python(value))
+    """Return a value as data for JSON: numbers as Python's own, `inf`, which JSON lacks, as a string."""
+    return to_json(_as_python(value))
 
 
 def _built(registry: Registry, name: str, described: Mapping[str, Any], value: Any) -> Any:
-    """A value of a registered name with these fields, or the value that was given with them."""
-    known = {
+    """Build the agent or environment of a registered name with these fields; or `value`, if not None, with them.
+
+    `value` then has the fields that no file can describe.
+    """
+    buildable = {
         path: part
         for path, part in described.items()
         if value is None or not any(p.kind == "only_in_python" for _, p in inside(part))
     }
-    fields = {path: build(part) for path, part in known.items()}
+    fields = {path: build(part) for path, part in buildable.items()}
     own = {path: part for path, part in fields.items() if "." not in path}
     if value is None:
         value = registry[name].build(**own)
@@ -265,7 +264,7 @@ def _built(registry: Registry, name: str, described: Mapping[str, Any], value: A
 
 
 def _fields_of(value: Agent | Env) -> tuple[dict[str, Any], dict[str, list]]:
-    """All fields of a value but those that it sweeps, described, and these: one-dimensional arrays, by path."""
+    """Return (the described fields of a value, its one-dimensional arrays as lists to sweep, by path)."""
     swept = {path: np.asarray(part).tolist() for path, part in traced_parts(value) if np.ndim(part) == 1}
     first = replaced(value, {path: values[0] for path, values in swept.items()})
     return _without(describe_fields(first), swept), swept
@@ -276,35 +275,35 @@ def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
 
 
 def _flat(spec: RunSpec) -> dict[str, Any]:
-    """Every number of a spec by its path, as the file has it."""
+    """Return every field of a spec by its path, as data for JSON."""
     flat = spec.to_json()
-    fields = _opened(join(flat.pop("fields"), flat.pop("env_fields")))
+    fields = _flat_fields(join(flat.pop("fields"), flat.pop("env_fields")))
     swept = {**join(flat.pop("sweep"), flat.pop("env_sweep")), **flat.pop("points", {})}
     return {**flat, **fields, **swept}
 
 
-def _opened(fields: Mapping[str, Any]) -> dict[str, Any]:
-    opened: dict[str, Any] = {}
+def _flat_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
     for path, data in fields.items():
         if isinstance(data, Mapping) and "fields" in data:
-            opened[path] = next(name for kind, name in data.items() if kind != "fields")
-            opened |= _opened({f"{path}.{name}": part for name, part in data["fields"].items()})
+            flat[path] = next(name for kind, name in data.items() if kind != "fields")
+            flat |= _flat_fields({f"{path}.{name}": part for name, part in data["fields"].items()})
         else:
-            opened[path] = data
-    return opened
+            flat[path] = data
+    return flat
 
 
-def _python(value: Any) -> Any:
-    """Numbers of NumPy and JAX as Python's own, also within lists; anything else as it is."""
+def _as_python(value: Any) -> Any:
+    """Return numbers and arrays of NumPy and JAX as Python's, also within lists and dicts; anything else as it is."""
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         return np.asarray(value).tolist()
     if isinstance(value, Mapping):
-        return {name: _python(part) for name, part in value.items()}
-    return [_python(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {name: _as_python(part) for name, part in value.items()}
+    return [_as_python(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def _whole(name: str, given: Any) -> int:
-    number = python_number(given)
+def _whole_number(name: str, value: Any) -> int:
+    number = python_number(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
-        raise ValueError(f"{name}={given!r} must be a whole number.")
+        raise ValueError(f"{name}={value!r} must be a whole number.")
     return int(number)

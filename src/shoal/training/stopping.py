@@ -1,4 +1,4 @@
-"""How a run is asked to stop: by Ctrl-C, by the SIGTERM of a scheduler, or by the end of its terminal (SIGHUP)."""
+"""Requests to stop a run: Ctrl-C (SIGINT), the SIGTERM of a scheduler, or the end of its terminal (SIGHUP)."""
 
 import signal
 import threading
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-REQUESTS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last
+REQUESTS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 ANSWER = "stopping when this chunk is saved; Ctrl-C again stops at once"
 
 
 class Stopped(Exception):
-    """A run was asked to stop, and its checkpoint is written. `signal` is the number of the signal that asked."""
+    """Raised when a run has stopped after a request, with its checkpoint written. `signal` is the signal's number."""
 
     def __init__(self, text: str = "", signum: int = signal.SIGINT) -> None:
         super().__init__(text)
@@ -19,30 +19,31 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    """Whether a run was asked to stop, and by which signal."""
+    """Whether a run was asked to stop, and by which signal: `signal` is its number, or 0."""
 
     def __init__(self) -> None:
         self.signal = 0
 
     def is_set(self) -> bool:
-        """Whether it was."""
+        """Return whether a signal has come."""
         return self.signal != 0
 
 
 @contextmanager
 def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
-    """Notice SIGINT, SIGTERM and SIGHUP, instead of ending at once; outside the main thread none of them is noticed.
+    """Record SIGINT, SIGTERM and SIGHUP in a `StopRequest` instead of ending the process at once.
 
-    Once asked, further requests change nothing, except that another Ctrl-C does what it did before: in Python it raises
-    KeyboardInterrupt, the `shoal` command ends at once. Compiled calls that run already end by themselves, and a script
-    that ends waits for them. A SIGHUP that is ignored (`nohup`) stays ignored.
+    Later signals change nothing, except another Ctrl-C, which calls the handler from before: Python raises
+    KeyboardInterrupt, the `shoal` command ends at once. A compiled call in progress is not interrupted; a script that
+    ends waits for it. A SIGHUP that is ignored (`nohup`) stays ignored. Outside the main thread no signal is recorded,
+    because Python does not allow it. `say` sends a message to the user.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
 
-    def ask(signum: int, frame: FrameType | None) -> None:
+    def on_signal(signum: int, frame: FrameType | None) -> None:
         if request.is_set():
             if signum == signal.SIGINT:
                 _as_before(before[signum], signum, frame)
@@ -51,10 +52,10 @@ def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
         threading.Thread(target=say, args=(ANSWER,)).start()  # a signal may have come in the middle of a print
 
     numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    noticed = [n for n in numbers if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.getsignal(number) for number in noticed}
-    for number in noticed:
-        signal.signal(number, ask)
+    handled = [n for n in numbers if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in handled}
+    for number in handled:
+        signal.signal(number, on_signal)
     try:
         yield request
     finally:

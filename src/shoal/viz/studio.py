@@ -23,7 +23,7 @@ class Studio(Sink):
         self.plan, self.folder = plan, folder
         self._camera: Future | None = None
 
-    def hear(self, event: Event) -> Message | None:
+    def receive(self, event: Event) -> Message | None:
         """Prepare when training begins, and draw when it is over."""
         if isinstance(event, Compiled):
             pool = ThreadPoolExecutor(1)

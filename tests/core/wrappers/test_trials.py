@@ -288,7 +288,7 @@ def test_what_cannot_be_is_refused():
         Trials(Stairs(), episodes=0)
     with pytest.raises(ValueError, match=r"Trials\(env.env, env.sample\)"):
         Trials(TimeLimit(Randomize(Stairs(), two_or_four), 3))
-    with pytest.raises(ValueError, match="sample must draw"):
+    with pytest.raises(ValueError, match="sample must return"):
         Trials(Stairs(), some_arms).init(KEY)
 
 

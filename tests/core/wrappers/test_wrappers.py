@@ -235,7 +235,7 @@ def test_randomize_needs_no_noise_where_the_dynamics_have_none():
 
 
 def test_randomize_refuses_another_kind_of_environment():
-    with pytest.raises(ValueError, match="sample must draw"):
+    with pytest.raises(ValueError, match="sample must return"):
         Randomize(Tally(), lambda key: CartPole()).init(KEY)
 
 
