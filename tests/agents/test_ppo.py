@@ -157,7 +157,7 @@ def test_advantages_that_are_all_alike_teach_nothing_and_break_nothing():
 @pytest.mark.parametrize("shuffle", ["arithmetic", "exact", "envs"])
 def test_every_sample_is_learned_from_once_an_epoch(shuffle):
     agent, _ = bound(shuffle=shuffle, num_envs=12, num_steps=16, num_minibatches=4, num_epochs=3)
-    index = np.asarray(agent._minibatches(make_key(0)))
+    index = np.asarray(agent._minibatch_indices(make_key(0)))
     assert index.shape == (12, 48)
     for epoch in index.reshape(3, -1):
         assert sorted(epoch.tolist()) == list(range(192))
@@ -203,7 +203,7 @@ def test_correlated_noise_has_unit_variance_and_its_correlation():
 def test_continuous_actions_reach_the_world_within_its_bounds():
     agent, env = bound("Pendulum-v1", log_std_init=3.0)
     trajectory, _ = collect(agent, env, begin(agent, env))
-    raw, _ = trajectory.kept
+    raw, _ = trajectory.policy_output
     assert np.abs(trajectory.action).max() == 2.0 and np.abs(raw).max() > 2.0
 
 

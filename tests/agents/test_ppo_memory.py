@@ -225,9 +225,9 @@ def test_minibatches_hold_whole_environments_with_the_memory_they_began_with():
     columns = {name: jnp.asarray(time.ravel(), jnp.float32) for name in ("log_prob", "value", "advantage", "target")}
     samples = Batch(obs=env.ravel(), mask=None, action=env.ravel(), **columns)
     carry = Carry(actor=np.arange(6))
-    choose = jax.jit(agent._choose)
+    choose = jax.jit(agent._minibatch)
     seen = []
-    for index in np.asarray(jax.jit(agent._minibatches)(make_key(0))):
+    for index in np.asarray(jax.jit(agent._minibatch_indices)(make_key(0))):
         rows, held = choose(samples, carry, index)
         np.testing.assert_array_equal(rows.value, np.arange(4.0)[:, None].repeat(2, 1))
         np.testing.assert_array_equal(rows.obs, np.tile(held.actor, (4, 1)))
@@ -243,7 +243,7 @@ def test_without_memory_nothing_is_carried():
 
 @pytest.mark.parametrize("shuffle", ["arithmetic", "exact"])
 def test_shuffling_steps_is_refused(shuffle):
-    with pytest.raises(ValueError, match=f"shuffle='{shuffle}' tears episodes apart, .* say shuffle='envs'"):
+    with pytest.raises(ValueError, match=f"shuffle='{shuffle}' mixes the steps of episodes, .* use shuffle='envs'"):
         bound("Probe-Memory-v0", memory="gru", shuffle=shuffle)
     assert bound("Probe-Memory-v0", memory="gru")[0].shuffle == "envs"
 

@@ -147,6 +147,8 @@ def test_a_buffer_without_room_for_a_sample_is_refused(name):
 
 def test_samples_are_not_normalized_one_by_one():
     alone = {"num_envs": 1, "num_steps": 16, "num_minibatches": 16}
-    with pytest.raises(ValueError, match="num_minibatches=16 leaves one sample each, whose normalized advantage is 0"):
+    with pytest.raises(
+        ValueError, match="num_minibatches=16 gives minibatches of one sample each, whose normalized advantage is 0"
+    ):
         AGENTS["ppo"].build(**alone).bind(make(CHOICES))
     AGENTS["ppo"].build(**alone, normalize_advantage=False).bind(make(CHOICES))

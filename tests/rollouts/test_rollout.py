@@ -155,7 +155,7 @@ def test_the_bank_counts_states_used_twice():
     _, _, fresh, _ = play(Counter(), np.ones((12, 2)), bank_size=12)
     _, _, reused, _ = play(Counter(), np.ones((12, 2)), bank_size=4)
     _, _, exact, _ = play(Counter(), np.ones((12, 2)), reset="exact")
-    assert (fresh.fresh_states, reused.fresh_states, exact.fresh_states) == (12, 4, 12)
+    assert (fresh.num_first_states, reused.num_first_states, exact.num_first_states) == (12, 4, 12)
     assert (
         exact.episodes().resets_reused == fresh.episodes().resets_reused == 0
         and reused.episodes().resets_reused == 2 * 8
@@ -212,7 +212,7 @@ def test_a_larger_bank_begins_with_the_states_of_a_smaller_one(prng):
     small, large = (
         Rollout.for_env(Counter(), 3, 32, bank_size=size).sample(Counter(), make_key(0, prng)) for size in (4, 9)
     )
-    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b[:4]), small.fresh, large.fresh))
+    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b[:4]), small.first_states, large.first_states))
 
 
 @pytest.mark.parametrize(

@@ -96,5 +96,5 @@ def test_more_updates_than_32_bits_count_are_refused():
 
 
 def test_what_changes_nothing_is_refused_wherever_it_stands_in_a_sweep():
-    with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are choices"):
+    with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are discrete"):
         make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))

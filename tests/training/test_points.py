@@ -33,7 +33,7 @@ def test_every_member_may_have_its_own_value():
 
 def test_random_settings_are_drawn_from_declared_ranges_and_written_down():
     spec = make_job("ppo", "CartPole-v1", random=200, fields={"clip": 0.1}).spec
-    assert "clip" not in spec.points and "log_std_init" not in spec.points  # given; nothing where actions are choices
+    assert "clip" not in spec.points and "log_std_init" not in spec.points  # given; nothing where actions are discrete
     for path, values in spec.points.items():
         low, high, _ = hyper_fields(PPO)[path].metadata["search"]
         assert len(values) == 200 and low <= min(values) and max(values) <= high, path

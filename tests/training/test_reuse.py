@@ -51,4 +51,4 @@ def test_every_agent_that_has_a_bank_takes_its_size(name):
         bound = agent.bind(make("Probe-CountedMatching-v0"))
     except Unsuited:
         bound = agent.bind(make("Probe-ContinuousMatching-v0"))
-    assert bound.rollout.rows == min(5, agent.num_steps)
+    assert bound.rollout.num_first_states == min(5, agent.num_steps)

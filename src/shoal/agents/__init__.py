@@ -1,1 +1,1 @@
-"""Learners. One readable file each, registered by a decorator."""
+"""Learning algorithms: one file for each, registered by the decorator `@agent`."""

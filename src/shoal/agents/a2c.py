@@ -1,8 +1,9 @@
-"""Advantage actor-critic: PPO's update done once, with all samples at once and nothing clipped.
+"""Advantage actor-critic: PPO with one gradient step per update, on all samples, and without clipping.
 
-The ratio of a first gradient step is 1, so its gradient is the policy gradient. Source: Mnih et al. 2016, in its
-synchronous form; Huang et al. 2022, "A2C is a special case of PPO". Hyperparameters are Stable-Baselines3's, whose
-`vf_coef` of 0.5 weighs the mean of squares: here that of half squares has the weight 1. `num_envs` is RL Zoo's.
+In the first gradient step the probability ratio is 1, so that the gradient is the policy gradient. Source: Mnih et al.
+2016, in its synchronous form; Huang et al. 2022, "A2C is a special case of PPO". The hyperparameters are those of
+Stable-Baselines3. Its `vf_coef` of 0.5 multiplies the mean squared error; here the value loss is half of the mean
+squared error, so that the same weight is `value_coef=1`. `num_envs` is RL Zoo's.
 """
 
 from shoal.agents.ppo import PPO

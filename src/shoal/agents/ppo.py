@@ -1,11 +1,11 @@
 """Proximal policy optimisation.
 
 Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implementation details of PPO", and CleanRL's
-`ppo.py`, whose hyperparameters are the defaults. Differences: a time limit bootstraps from the true final observation
-(CleanRL treats it as the end of the world), and minibatches are drawn by an arithmetic shuffle (or `shuffle="exact"`).
+`ppo.py`, whose hyperparameters are the defaults. Differences: truncation by a time limit bootstraps from the true final
+observation (CleanRL treats it as termination), and minibatches come from an arithmetic shuffle (or `shuffle="exact"`).
 
-With memory an update learns from whole environments, each with all steps of the rollout in order and with the memory
-that it began the rollout with. The memory starts afresh in the step that begins an episode.
+With a recurrent cell (`memory`), a minibatch consists of whole environments: all T steps of each in order, and the
+recurrent carry that it had at the start of the rollout. The carry is reset in the step that begins an episode.
 """
 
 from typing import Any
@@ -34,14 +34,14 @@ from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
-from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, before_cuts, successor_value
+from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, rows_of_truncated_steps, successor_value
 
 Weights = Any
 
 
 @struct
 class PPOState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
@@ -50,13 +50,13 @@ class PPOState(Struct):
     env_states: EnvStates
     obs_stats: RunningStats | None
     return_stats: RunningStats | None
-    discounted_return: Float[Array, "E"] | None  # running, for the reward scale
-    carry: Carry = NOTHING  # the memory of each environment
+    discounted_return: Float[Array, "E"] | None  # of the current episodes so far, to scale rewards
+    carry: Carry = NOTHING  # recurrent carries [E] of actor and critic at the start of the next rollout
 
 
 @struct
 class PPOPolicy(Struct):
-    """What acting needs: weights and the statistics that observations are normalised with."""
+    """What `act` and `value` need: weights, and the statistics that normalise observations."""
 
     weights: Weights
     obs_stats: RunningStats | None
@@ -64,7 +64,10 @@ class PPOPolicy(Struct):
 
 @struct
 class Batch(Struct):
-    """Samples to learn from; leaves lead with [T, E], later [N], later [B], or [T, B] with memory."""
+    """Samples to learn from. Leaves lead with [T, E], once flattened with [T * E], in a minibatch with [B].
+
+    With a recurrent cell, a minibatch leads with [T, B], and B counts environments.
+    """
 
     obs: Any
     mask: Any
@@ -73,80 +76,83 @@ class Batch(Struct):
     value: Float[Array, "..."]
     advantage: Float[Array, "..."]
     target: Float[Array, "..."]
-    is_first: Any = None  # with memory: whether a step begins an episode
+    is_first: Any = None  # whether a step begins an episode; None without a recurrent cell
 
 
 @agent("ppo")
 @struct
 class PPO(Agent):
-    """Proximal policy optimisation for discrete, multi-discrete and continuous actions, with or without memory.
+    """Proximal policy optimisation for discrete, multi-discrete and continuous actions, optionally recurrent.
 
-    Continuous actions are Gaussian with a learned, state-independent scale and are clipped to the space on their way to
-    the environment. `surrogate` and `value_loss` take a name or a function (see `ops/surrogates.py`); `network` takes
-    any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
+    Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
+    space before they go to the environment. `surrogate` and `value_loss` take a name or a function (see
+    `ops/surrogates.py`); `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as
+    a flax module.
 
-    `memory` puts a recurrent cell of `memory_size` numbers on the torso: what was seen earlier in an episode then
-    counts. Each minibatch holds whole environments, so `num_minibatches` divides `num_envs`, and a gradient reaches
-    back as far as the rollout, `num_steps`.
+    `memory` adds a recurrent cell with `memory_size` units after the torso, so that actions can depend on earlier
+    observations of the episode. Each minibatch then consists of whole environments: `num_minibatches` must divide
+    `num_envs`, and gradients flow back through the `num_steps` steps of one rollout.
 
-    `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2, which learns to learn.
+    `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2 (meta-learning).
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     gae_lambda: Number = hyper(0.95, search=(0.8, 1.0), valid=(0, 1))
-    clip: Number = hyper(0.2, search=(0.05, 0.5), valid=(0, 1e9), help="bound on the change of ratio and value")
+    clip: Number = hyper(
+        0.2, search=(0.05, 0.5), valid=(0, 1e9), help="bound on the change of probability ratio and value"
+    )
     entropy_coef: Number = hyper(0.01, search=(1e-5, 0.1, "log"), valid=(0, 1e3))
     value_coef: Number = hyper(0.5, search=(0.1, 1.0), valid=(0, 1e3))
-    max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="of all gradients together")
+    max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
-    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which to anneal; 0: as long as the run"
     )
     noise_correlation: Number = hyper(
-        0.0, valid=(0, 0.9999), help="of a Gaussian policy's noise from step to step of a rollout, across episodes"
+        0.0, valid=(0, 0.9999), help="correlation of a Gaussian policy's noise between one step and the next"
     )
-    log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="of a Gaussian policy")
+    log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="initial log std of a Gaussian policy")
 
     num_envs: int = static(4)
     num_steps: int = static(128, help="steps of each environment in one update")
     num_epochs: int = static(4)
     num_minibatches: int = static(4)
     optimizer: str = static("adam", choices=("adam", "rmsprop"))
-    bootstrap: bool = static(True, choices=(False, True), help="value what a time limit cuts off; else it ends all")
+    bootstrap: bool = static(True, choices=(False, True), help="at truncation; False treats it as termination")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
-    memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
-    memory_size: int = static(64)
-    shared: bool = static(False, choices=(False, True), help="one torso for policy and value")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
+    memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
+    memory_size: int = static(64, help="units of the recurrent cell")
+    shared: bool = static(False, choices=(False, True), help="one torso for both policy and value")
     surrogate: Any = static("clipped", choices=tuple(SURROGATES))
     value_loss: Any = static("clipped", choices=tuple(VALUE_LOSSES))
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))
-    shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic, or envs with memory")
+    shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic; with a recurrent cell, envs")
     reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
+    bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PPO":
-        """This agent for this environment. Raises ValueError where they cannot work together."""
+        """The agent fitted to an environment. Raises ValueError if they, or the agent's fields, do not fit together."""
         check_choices(self)
         self._check_sizes()
         head_size(env.action_space)
         check_real(env.action_space)
         if not isinstance(env.action_space, Box):
-            refuse_ignored(self, "where actions are choices", "noise_correlation", "log_std_init")
+            refuse_ignored(self, "where actions are discrete", "noise_correlation", "log_std_init")
         if self.memory == "none":
-            refuse_ignored(self, "without a memory", "memory_size")
+            refuse_ignored(self, "with memory='none'", "memory_size")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
-            refuse_ignored(self, "where nothing is clipped", "clip")
+            refuse_ignored(self, "where neither loss is clipped", "clip")
         return self.replace(
             surrogate=by_name(SURROGATES, self.surrogate),
             value_loss=by_name(VALUE_LOSSES, self.value_loss),
@@ -159,12 +165,12 @@ class PPO(Agent):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of all environments together."""
+        """Environment steps of one update: `num_envs` x `num_steps`."""
         return self.num_envs * self.num_steps
 
     @property
     def weights_per_step(self) -> int:
-        """Those of a policy that is dense; products of other torsos gain nothing from the library."""
+        """The weights of a dense torso; 0 for other torsos, which a library for matrix products does not speed up."""
         if not is_dense(self.network):
             return 0
         obs = jax.tree.map(lambda x: x[None], zeros(self.observation_space))
@@ -172,7 +178,7 @@ class PPO(Agent):
         return sum(x.size for x in jax.tree.leaves(weights))
 
     def init(self, key: Key, env: Env) -> PPOState:
-        """Fresh weights and worlds."""
+        """Initial weights and environment states. `key` is consumed."""
         key, k_weights, k_envs = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
@@ -192,7 +198,7 @@ class PPO(Agent):
         )
 
     def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
-        """Roll out, estimate advantages, and descend over shuffled minibatches."""
+        """Roll out, estimate advantages, and take gradient steps on shuffled minibatches."""
         del clock
         key, k_noise, k_envs, k_shuffle = jax.random.split(state.key, 4)
         env_states, trajectory, actor_carry = self.rollout.collect(
@@ -206,7 +212,7 @@ class PPO(Agent):
         )
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
-        weights, optimizer, losses = self._descend(state, batch, k_shuffle)
+        weights, optimizer, losses = self._gradient_steps(state, batch, k_shuffle)
         state = state.replace(
             age=state.age + 1,
             key=key,
@@ -221,32 +227,36 @@ class PPO(Agent):
         return state, Metrics(trajectory.episodes(), losses)
 
     def initial_carry(self) -> Any:
-        """The actor's memory at the start of an episode; None without memory."""
+        """The actor's recurrent carry at the start of an episode; None without a recurrent cell."""
         return self._nets.initial_carry().actor
 
     def act(
         self, state: PPOState | PPOPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The likeliest action when greedy, a draw otherwise."""
+        """(action, carry): the mode of the policy when greedy, a sample otherwise. `key` is consumed."""
         policy, carry = self._policy(state, obs, mask, carry)
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
-        return self._to_world(action), carry
+        return self._within_space(action), carry
 
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
-        """The critic's value of observations; with memory, of those that begin an episode."""
+        """The critic's value of observations with any leading axes.
+
+        A recurrent critic treats each as the first observation of an episode.
+        """
         return self._nets.value(state.weights, normalized(state.obs_stats, obs))
 
     def policy_state(self, state: PPOState) -> PPOPolicy:
         """Weights and observation statistics."""
         return PPOPolicy(state.weights, state.obs_stats)
 
-    # What happens inside an update, in order.
+    # The parts of an update, in order.
 
     def _behavior(self, state: PPOState) -> Any:
+        # The policy that a rollout follows. It also records the action before clipping and its distribution.
         def behave(obs, mask, noise, carry):
             policy, carry = self._policy(state, obs, mask, carry)
             action = policy.sample(noise)
-            return self._to_world(action), (action, policy), carry
+            return self._within_space(action), (action, policy), carry
 
         return behave
 
@@ -255,29 +265,30 @@ class PPO(Agent):
         return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
-        # Divided by the deviation of the discounted return, never centered: that would change the task.
+        # (rewards, return statistics, discounted returns so far). Rewards are divided by the standard deviation of the
+        # discounted return. They are not centered, because subtracting a mean would change the task.
         if state.return_stats is None:
             return trajectory.reward, None, None
 
-        def add(total, inputs):
+        def add_reward(total, inputs):
             reward, done = inputs
             total = total * self.discount + reward
             return jnp.where(done, 0, total), total
 
-        total, totals = jax.lax.scan(add, state.discounted_return, (trajectory.reward, trajectory.done))
+        total, totals = jax.lax.scan(add_reward, state.discounted_return, (trajectory.reward, trajectory.done))
         stats = state.return_stats.update(totals, axes=2)
         return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
     def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
-        action, policy = trajectory.kept
+        action, policy = trajectory.policy_output
         obs = normalized(state.obs_stats, trajectory.obs)
         value, next_value, critic_carry = self._values(state, trajectory)
 
         def estimate(reward, value, next_value, terminated, done):
             return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
 
-        ended = trajectory.terminated if self.bootstrap else trajectory.done
-        columns = (reward, value, next_value, ended, trajectory.done)
+        terminated = trajectory.terminated if self.bootstrap else trajectory.done
+        columns = (reward, value, next_value, terminated, trajectory.done)
         advantage = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
         batch = Batch(
             obs=obs,
@@ -292,59 +303,59 @@ class PPO(Agent):
         return batch, critic_carry
 
     def _values(self, state: PPOState, trajectory: Trajectory) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
-        # Values, those of the true successors, and the critic's memory after the rollout.
+        # (values of all observations, values of their successors, the critic's recurrent carry after the rollout).
         if self.memory != "none":
-            return self._remembered_values(state, trajectory)
-        # One forward pass for everything that needs a value: [T + 1 + F, E].
-        seen = jax.tree.map(
+            return self._recurrent_values(state, trajectory)
+        # One forward pass over all observations, the last ones and the final ones: [T + 1 + F, E].
+        all_obs = jax.tree.map(
             lambda obs, last, final: jnp.concatenate([obs, last[None], final]),
             trajectory.obs,
             trajectory.last_obs,
             trajectory.final_obs,
         )
-        value = self.value(state, seen)
+        value = self.value(state, all_obs)
         steps = self.num_steps
         return value[:steps], successor_value(trajectory, value[:steps], value[steps], value[steps + 1 :]), None
 
-    def _remembered_values(
+    def _recurrent_values(
         self, state: PPOState, trajectory: Trajectory
     ) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
-        # The critic remembers the rollout afterwards: in it, it would only be in the way. A final observation is valued
-        # with the memory that the last step of its own episode left.
+        # Unroll the recurrent critic after collection, in one pass: acting does not need it. The value of a final
+        # observation uses the carry after the last step of its own episode.
         steps = self.num_steps
-        seen = jax.tree.map(lambda obs, last: jnp.concatenate([obs, last[None]]), trajectory.obs, trajectory.last_obs)
+        obs = jax.tree.map(lambda obs, last: jnp.concatenate([obs, last[None]]), trajectory.obs, trajectory.last_obs)
         is_first = jnp.concatenate([trajectory.is_first, trajectory.done[-1:]])
-        value, carries = self._nets.values(state.weights, normalized(state.obs_stats, seen), is_first, state.carry)
+        value, carries = self._nets.values(state.weights, normalized(state.obs_stats, obs), is_first, state.carry)
         final_obs = normalized(state.obs_stats, trajectory.final_obs)
-        final_value = self._nets.value(state.weights, final_obs, before_cuts(trajectory, carries))
-        after = successor_value(trajectory, value[:steps], value[steps], final_value)
-        held = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
-        return value[:steps], after, held
+        final_value = self._nets.value(state.weights, final_obs, rows_of_truncated_steps(trajectory, carries))
+        next_value = successor_value(trajectory, value[:steps], value[steps], final_value)
+        critic_carry = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
+        return value[:steps], next_value, critic_carry
 
-    def _descend(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
+    def _gradient_steps(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
         samples = jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
         flat, unravel = ravel_pytree(state.weights)
-        rate = self._learning_rate(state.age)
-        gradient = jax.grad(lambda flat, *chosen: self._loss(unravel(flat), *chosen), has_aux=True)
+        learning_rate = self._learning_rate(state.age)
+        gradient_of_loss = jax.grad(lambda flat, *minibatch: self._loss(unravel(flat), *minibatch), has_aux=True)
 
         def step(carry, index):
             flat, optimizer = carry
-            slope, losses = gradient(flat, *self._choose(samples, state.carry, index))
-            change, optimizer = self._optimizer.update(clip_norm(slope, self.max_grad_norm), optimizer)
-            return (flat - rate * change, optimizer), losses
+            gradient, losses = gradient_of_loss(flat, *self._minibatch(samples, state.carry, index))
+            direction, optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
+            return (flat - learning_rate * direction, optimizer), losses
 
-        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), self._minibatches(key))
+        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), self._minibatch_indices(key))
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
 
-    def _minibatches(self, key: Key) -> Int[Array, "steps B"]:
+    def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
         shape = (self.num_steps, self.num_envs)
         return minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
 
-    def _choose(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:
+    def _minibatch(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:
         rows = jax.tree.map(lambda x: x[index], samples)
         if self.memory == "none":
             return rows, carry
-        # Environments with all their steps in order: [T, B], and the memory [B] that each began with.
+        # Whole environments: all their steps in order [T, B], and their carries at the start of the rollout [B].
         envs = index[: index.shape[0] // self.num_steps]
         rows = jax.tree.map(lambda x: x.reshape(self.num_steps, envs.shape[0], *x.shape[1:]), rows)
         return rows, jax.tree.map(lambda x: x[envs], carry)
@@ -372,7 +383,7 @@ class PPO(Agent):
             "clip_fraction": jnp.mean(jnp.abs(ratio - 1) > self.clip),
         }
 
-    # Small parts.
+    # Networks, optimizer, actions and checks.
 
     @property
     def _nets(self) -> ActorCritic:
@@ -380,9 +391,9 @@ class PPO(Agent):
         return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory)
 
     @property
-    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
-        # The learning rate is applied in `_descend`: inside the transformation it would hide in a closure.
-        if self.optimizer == "rmsprop":  # as torch has it
+    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
+        # `_gradient_steps` applies the learning rate: a rate inside the optax transformation could not be traced.
+        if self.optimizer == "rmsprop":  # with PyTorch's definition
             return optax.scale_by_rms(decay=0.99, eps=self.adam_eps, eps_in_sqrt=False)
         return optax.scale_by_adam(eps=self.adam_eps)
 
@@ -393,7 +404,8 @@ class PPO(Agent):
         policy, carry = self._nets.act(state.weights, normalized(state.obs_stats, obs), carry)
         return restricted(policy, mask), carry
 
-    def _to_world(self, action: Array) -> Array:
+    def _within_space(self, action: Array) -> Array:
+        # The action as the environment takes it: clipped to the bounds of a box, or cast to the dtype of the space.
         space = self.action_space
         if not isinstance(space, Box):
             return action.astype(space.dtype)
@@ -405,8 +417,8 @@ class PPO(Agent):
             return "arithmetic" if self.shuffle == "auto" else self.shuffle
         if self.shuffle not in ("auto", "envs"):
             raise ValueError(
-                f"shuffle={self.shuffle!r} tears episodes apart, and memory={self.memory!r} learns from steps in "
-                f"order: leave shuffle out, or say shuffle='envs'."
+                f"shuffle={self.shuffle!r} mixes the steps of episodes, but memory={self.memory!r} needs them in "
+                "order: leave shuffle out, or use shuffle='envs'."
             )
         return "envs"
 
@@ -415,6 +427,6 @@ class PPO(Agent):
         check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self._shuffle())
         if self.normalize_advantage and self.steps_per_update == self.num_minibatches:
             raise ValueError(
-                f"num_minibatches={self.num_minibatches} leaves one sample each, whose normalized advantage is 0: "
-                "choose fewer, or normalize_advantage=False."
+                f"num_minibatches={self.num_minibatches} gives minibatches of one sample each, whose normalized "
+                "advantage is 0: choose fewer, or normalize_advantage=False."
             )

@@ -177,7 +177,7 @@ class PQN(Agent):
         return behave
 
     def _batch(self, state: PQNState, trajectory: Trajectory) -> Batch:
-        value = trajectory.kept
+        value = trajectory.policy_output
         last_value = self.value(state, trajectory.last_obs, trajectory.last_mask)
         final_value = self.value(state, trajectory.final_obs, trajectory.final_mask)
         next_value = successor_value(trajectory, value, last_value, final_value)

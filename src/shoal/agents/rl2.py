@@ -1,8 +1,9 @@
-"""RL^2, learning to learn: PPO with a memory, in worlds that differ from episode to episode and show what happened.
+"""RL^2, meta-learning with a recurrent policy: PPO with a GRU, in environments whose task differs between episodes.
 
-All that such an agent learns about a world is in its memory: the last action and reward have to be in the observation.
-Bandits, PointRobot and MetaMaze show them; `Trials` adds them to any world and makes several of its episodes one. An
-episode's end is the end of the world (`bootstrap=False`), because in the next one nothing learned is of use.
+Within an episode, all that the agent learns about its task is in the recurrent carry, so the last action and reward
+must be part of the observation. Bandits, PointRobot and MetaMaze include them; the wrapper `Trials` adds them to any
+environment and joins several of its episodes into one. Truncation counts as termination (`bootstrap=False`), because
+the next episode has another task and what the agent has learned about this one is of no use there.
 Source: Duan et al. 2016; Wang et al. 2016.
 """
 

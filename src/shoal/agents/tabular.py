@@ -302,7 +302,7 @@ class QTable(Agent):
 
     def _episodes(self, length: Int[Array, "T"], episode_return: Float[Array, "T"]) -> EpisodeStats:
         stats = EpisodeStats.of(length > 0, episode_return, length)
-        return stats.replace(resets_reused=jnp.maximum(stats.count - self.rollout.rows, 0))
+        return stats.replace(resets_reused=jnp.maximum(stats.count - self.rollout.num_first_states, 0))
 
     # Small parts.
 

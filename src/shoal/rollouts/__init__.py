@@ -1,1 +1,1 @@
-"""Vectorised rollouts: automatic resets from a bank, episode statistics, evaluation."""
+"""Vectorised rollouts with automatic resets, episode statistics, evaluation, and the check of an agent's contract."""

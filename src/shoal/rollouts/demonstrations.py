@@ -1,4 +1,4 @@
-"""What someone did, to be imitated: observations and the actions that answered them."""
+"""Demonstrations: recorded observations and the actions taken in them, from which behaviour cloning learns."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from shoal.core.struct import Struct, struct
 
 @struct
 class Demonstrations(Struct):
-    """N answers of someone who knows how. All leaves lead with [N]."""
+    """N recorded steps of a policy. All leaves have a leading axis [N]."""
 
     obs: Any
     action: Any
-    mask: Any = None  # bool [N, A], which actions were allowed; None where all always are
+    mask: Any = None  # bool [N, A], which actions were allowed; None if all actions always are
 
     def __len__(self) -> int:
-        """N; of a population's, those of each member."""
+        """N, the number of recorded steps."""
         return jax.tree.leaves(self.action)[0].shape[0]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Statistics of finished episodes, of fixed size however many there were."""
+"""Statistics of finished episodes. Their size is fixed, whatever the number of episodes."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -8,7 +8,7 @@ from shoal.core.struct import Struct, struct
 
 @struct
 class EpisodeStats(Struct):
-    """Sums over episodes that ended. Means come out of them count-weighted; with no episode they are NaN, not wrong."""
+    """Sums over the episodes that ended, and their number. The mean over no episode is NaN."""
 
     count: Int[Array, ""]
     return_sum: Float[Array, ""]
@@ -16,19 +16,19 @@ class EpisodeStats(Struct):
     return_min: Float[Array, ""]
     return_max: Float[Array, ""]
     length_sum: Int[Array, ""]
-    resets_reused: Int[Array, ""]  # resets that took a state of the bank for the second time
+    resets_reused: Int[Array, ""]  # resets to a first state of the reset bank that was used before
 
     @classmethod
     def zero(cls) -> "EpisodeStats":
-        """No episode yet."""
-        none, nought = jnp.int32(0), jnp.float32(0)
-        return cls(none, nought, nought, jnp.float32(jnp.inf), jnp.float32(-jnp.inf), none, none)
+        """The statistics of no episode."""
+        no_count, no_sum = jnp.int32(0), jnp.float32(0)
+        return cls(no_count, no_sum, no_sum, jnp.float32(jnp.inf), jnp.float32(-jnp.inf), no_count, no_count)
 
     @classmethod
     def of(
         cls, done: Bool[Array, "*axes"], episode_return: Float[Array, "*axes"], length: Int[Array, "*axes"]
     ) -> "EpisodeStats":
-        """The episodes that end where `done` is set."""
+        """The statistics of the episodes that end in the steps where `done` is true."""
         ended = jnp.where(done, episode_return, 0)
         return cls(
             count=jnp.sum(done, dtype=jnp.int32),
@@ -41,7 +41,7 @@ class EpisodeStats(Struct):
         )
 
     def merge(self, other: "EpisodeStats") -> "EpisodeStats":
-        """Both together."""
+        """The statistics of the episodes of both."""
         return EpisodeStats(
             count=self.count + other.count,
             return_sum=self.return_sum + other.return_sum,
@@ -54,5 +54,5 @@ class EpisodeStats(Struct):
 
     @property
     def return_mean(self) -> Float[Array, ""]:
-        """Mean return of an episode; NaN if none ended."""
+        """The mean return of the episodes; NaN if none ended."""
         return self.return_sum / self.count

@@ -1,4 +1,7 @@
-"""Evaluation on fresh episodes, and everything gymnax's RolloutWrapper does, without writing what nobody asked for."""
+"""Evaluate a policy in fresh environments, or record one episode with all its states.
+
+Together they do what gymnax's RolloutWrapper does; an evaluation stores returns and lengths only.
+"""
 
 from typing import Any
 
@@ -13,38 +16,38 @@ from shoal.core.struct import Struct, struct
 
 @struct
 class Evaluation(Struct):
-    """The first episode of each of N fresh environments."""
+    """Return and length of the first episode in each of N fresh environments."""
 
     episode_return: Float[Array, "N"]
     episode_length: Int[Array, "N"]
-    finished: Bool[Array, "N"]  # False where the horizon came first
+    finished: Bool[Array, "N"]  # False if the episode was still running at the horizon
 
 
 @struct
 class Episode(Struct):
-    """One episode, step by step. Rows between its end and the horizon repeat the last state and have `valid` False."""
+    """The record of one episode. Rows after its end repeat the last state and have `valid` False."""
 
-    state: State  # [T + 1], from the first to the last
-    obs: Observation  # [T], what the policy saw
+    state: State  # [T + 1], from the first state to the last
+    obs: Observation  # [T], the observation before each step
     action: Any  # [T]
     reward: Float[Array, "T"]
     terminated: Bool[Array, "T"]
     truncated: Bool[Array, "T"]
-    valid: Bool[Array, "T"]  # whether the step was really taken
+    valid: Bool[Array, "T"]  # whether the step belongs to the episode
 
     @property
     def cumulative_reward(self) -> Float[Array, "T"]:
-        """Return up to and including each step."""
+        """The sum of the rewards up to and including each step."""
         return jnp.cumsum(self.reward)
 
 
 def evaluate(
     agent: Actor, policy: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool = True
 ) -> Evaluation:
-    """Run N fresh environments to the end of their first episode, or for `horizon` steps.
+    """Run N = `episodes` fresh environments to the end of their first episode, for at most `horizon` steps.
 
-    `policy` is what `agent.act` reads (an agent state or `agent.policy_state` of one). One policy; vmap for a
-    population. Stops as soon as all have ended. `key` is consumed.
+    `policy` is the first argument of `agent.act`: an agent state, or `agent.policy_state` of one. This evaluates one
+    policy; vmap it for a population. It stops when all episodes have ended. `key` is consumed.
     """
     k_init, k_steps = jax.random.split(key)
     state = jax.vmap(env.init)(jax.random.split(k_init, episodes))
@@ -62,14 +65,14 @@ def evaluate(
     def step(loop):
         t, state, carry, result = loop
         keys = jax.random.split(jax.random.fold_in(k_steps, t), (episodes, 2))
-        _, _, carry, after = jax.vmap(lambda k, s, c: act_and_step(agent, policy, env, k, s, c, greedy))(
+        _, _, carry, step_result = jax.vmap(lambda k, s, c: act_and_step(agent, policy, env, k, s, c, greedy))(
             keys, state, carry
         )
-        state, reward, terminated, truncated, _ = after
-        live = ~result.finished
+        state, reward, terminated, truncated, _ = step_result
+        is_open = ~result.finished
         result = Evaluation(
-            episode_return=result.episode_return + jnp.where(live, reward, 0),
-            episode_length=result.episode_length + live.astype(jnp.int32),
+            episode_return=result.episode_return + jnp.where(is_open, reward, 0),
+            episode_length=result.episode_length + is_open.astype(jnp.int32),
             finished=result.finished | terminated | truncated,
         )
         return t + 1, state, carry, result
@@ -78,17 +81,17 @@ def evaluate(
 
 
 def record_episode(agent: Actor, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:
-    """One fresh episode with all its states, for pictures and inspection. `key` is consumed."""
+    """Run one fresh episode for at most `horizon` steps and return all its states, for drawing. `key` is consumed."""
     k_init, k_steps = jax.random.split(key)
     state = env.init(k_init)
 
     def step(loop, k):
-        state, carry, over = loop
-        obs, action, carry, after = act_and_step(agent, policy, env, jax.random.split(k), state, carry, greedy)
-        new, reward, terminated, truncated, _ = after
-        new = jax.tree.map(lambda a, b: jnp.where(over, a, b), state, new)
-        row = (new, obs, action, jnp.where(over, 0, reward), terminated & ~over, truncated & ~over, ~over)
-        return (new, carry, over | terminated | truncated), row
+        state, carry, ended = loop
+        obs, action, carry, step_result = act_and_step(agent, policy, env, jax.random.split(k), state, carry, greedy)
+        new, reward, terminated, truncated, _ = step_result
+        new = jax.tree.map(lambda a, b: jnp.where(ended, a, b), state, new)
+        row = (new, obs, action, jnp.where(ended, 0, reward), terminated & ~ended, truncated & ~ended, ~ended)
+        return (new, carry, ended | terminated | truncated), row
 
     start = (state, agent.initial_carry(), jnp.asarray(False))
     _, (states, obs, action, reward, terminated, truncated, valid) = jax.lax.scan(
@@ -101,7 +104,10 @@ def record_episode(agent: Actor, policy: Any, env: Env, key: Key, horizon: int, 
 def act_and_step(
     agent: Actor, policy: Any, env: Env, keys: Key, state: State, carry: Any, greedy: bool
 ) -> tuple[Observation, Any, Any, tuple]:
-    """One decision and its consequence, unbatched: (observation, action, policy carry, what `advance` returned)."""
+    """Choose one action and take the step, unbatched: (observation, action, carry, the result of `env.advance`).
+
+    `keys` [2] are consumed: one for the policy, one for the step noise.
+    """
     obs = env.observe(state)
     action, carry = agent.act(policy, obs, carry, keys[0], greedy, env.action_mask(state))
     return obs, action, carry, env.advance(state, action, env.noise(keys[1]))

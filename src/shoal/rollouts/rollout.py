@@ -1,8 +1,8 @@
-"""Vectorised rollouts with automatic resets from a bank.
+"""Vectorised rollouts: step E environments T times, with automatic resets from a reset bank.
 
-Drawing a fresh state at every step for every environment, and throwing nearly all of them away, is what makes other
-vectorised environments slow. Here one fat kernel draws a bank of fresh states per rollout, and an environment that ends
-takes its next one. `step` never resets; this does, and it keeps the true final observation of truncated episodes.
+Other libraries compute a reset for every environment at every step and discard nearly all of them, which is slow. Here
+one batched call per rollout samples a bank of first states; an environment whose episode ends takes its next state from
+the bank. `Env.step` never resets; the rollout does, and it keeps the true final observation of truncated episodes.
 """
 
 import math
@@ -18,85 +18,87 @@ from shoal.core.env import LONGEST, Env, Key, Observation, State
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.rollouts.episodes import EpisodeStats
 
-# (observation [E], action mask [E] or None, noise of this step, carry [E]) -> (action [E], what to record, carry [E])
+# (observation [E], action mask [E, A] or None, the policy's noise of this step, carry [E])
+#     -> (action [E], further outputs to record [E], carry [E])
 Policy = Callable[[Observation, Any, Any, Any], tuple[Any, Any, Any]]
 
 
 @struct
 class EnvStates(Struct):
-    """Environments in mid-episode: what a rollout continues from. All leaves have a leading axis [E]."""
+    """The states of E environments between two rollouts. All leaves have a leading axis [E]."""
 
     state: State
-    episode_return: Float[Array, "E"]  # so far, in the running episode
+    episode_return: Float[Array, "E"]  # sum of the rewards so far in the current episode
 
 
 @struct
 class Trajectory(Struct):
-    """What happened in T steps of E environments. Parts that nobody reads are never written."""
+    """The record of T steps of E environments. XLA removes the fields that the caller does not use."""
 
-    obs: Observation  # [T, E], what the policy saw
-    mask: Any  # [T, E, A], which actions were allowed; None where all always are
+    obs: Observation  # [T, E], the observation before each step
+    mask: Any  # [T, E, A], which actions were allowed; None if all actions always are
     action: Any  # [T, E]
-    kept: Any  # [T, E], what the policy asked to record
+    policy_output: Any  # [T, E], the further outputs of the policy
     reward: Float[Array, "T E"]
     terminated: Bool[Array, "T E"]
     truncated: Bool[Array, "T E"]
-    is_first: Bool[Array, "T E"]  # whether `obs` is the first of its episode
-    episode_return: Float[Array, "T E"]  # of the running episode, this step included
-    episode_length: Int[Array, "T E"]  # likewise
+    is_first: Bool[Array, "T E"]  # whether `obs` is the first observation of its episode
+    episode_return: Float[Array, "T E"]  # sum of the rewards of the current episode, this step included
+    episode_length: Int[Array, "T E"]  # number of steps of the current episode, this step included
     info: dict[str, Array]  # [T, E]
-    last_obs: Observation  # [E], what the policy would see next
-    last_mask: Any  # [E, A], and be allowed to do; None where everything always is
-    final_obs: Observation  # [F, E], the last observation of truncated episodes, in order
-    final_mask: Any  # [F, E, A], which actions would have been allowed there; None where all always are
-    final_slot: Int[Array, "T E"]  # which row of final_obs belongs to a truncated step
-    fresh_states: int = static()  # that were drawn for each environment
+    last_obs: Observation  # [E], the observation after the last step (and after a reset, if the episode ended)
+    last_mask: Any  # [E, A], which actions are allowed in `last_obs`; None if all actions always are
+    final_obs: Observation  # [F, E], the final observations of truncated episodes, in order of time
+    final_mask: Any  # [F, E, A], which actions are allowed in `final_obs`; None if all actions always are
+    final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_obs`
+    num_first_states: int = static()  # first states that were sampled for each environment
 
     @property
     def done(self) -> Bool[Array, "T E"]:
-        """Where an episode ended, either way."""
+        """Whether an episode terminated or was truncated in each step."""
         return self.terminated | self.truncated
 
     def episodes(self) -> EpisodeStats:
-        """Statistics of the episodes that ended."""
+        """Statistics of the episodes that ended in this rollout."""
         stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
         resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
-        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.fresh_states, 0), dtype=jnp.int32))
+        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.num_first_states, 0), dtype=jnp.int32))
 
 
 @struct
 class RolloutSamples(Struct):
-    """What is drawn before the loop of a rollout."""
+    """The random samples of a rollout, taken in bulk before its loop."""
 
-    noise: Any  # [T, E], of the environments; None where their dynamics are deterministic
-    fresh: State  # [R, E], first states of the episodes to come
+    noise: Any  # [T, E], step noise of the environments; None if their dynamics are deterministic
+    first_states: State  # [R, E], the reset bank: first states of the episodes that will begin
 
 
 @struct
 class StepResult(Struct):
-    """What one step did to E environments, before any reset."""
+    """The result of one step of E environments, before any reset."""
 
     state: State
     reward: Float[Array, "E"]
     terminated: Bool[Array, "E"]
     truncated: Bool[Array, "E"]
     info: dict[str, Array]
-    episode_return: Float[Array, "E"]  # of the running episode, this step included
+    episode_return: Float[Array, "E"]  # sum of the rewards of the current episode, this step included
 
 
 @struct
 class Rollout(Struct):
-    """How to roll out: E environments for T steps, with a bank of R fresh states for each.
+    """The sizes of a rollout: E environments, T steps, and R first states in the reset bank of each environment.
 
-    `reset="bank"` draws the bank once per rollout; an environment that ends more than R times in one rollout starts
-    from a state it has seen before (counted in `resets_reused`). `reset="exact"` draws a fresh state for every step.
-    `final_slots` is F, how many truncated episodes of one environment can end within T steps. Make one with `for_env`.
+    `reset="bank"` samples the bank once per rollout. An environment whose episodes end more than R times in one rollout
+    begins again with the first state of its bank; `resets_reused` counts these resets. `reset="exact"` samples a first
+    state for every step. `final_slots` is F, the largest number of episodes of one environment that can be truncated
+    within T steps. Make a Rollout with `for_env`.
     """
 
-    num_envs: int = static()
-    num_steps: int = static()
-    bank_size: int = static()
-    final_slots: int = static()
+    num_envs: int = static()  # E
+    num_steps: int = static()  # T
+    bank_size: int = static()  # R
+    final_slots: int = static()  # F
     reset: str = static("bank", choices=("bank", "exact"))
 
     def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal sizes must share programs
@@ -110,37 +112,38 @@ class Rollout(Struct):
 
     @classmethod
     def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
-        """Sizes that suit an environment with concrete `max_steps` (a population's may be an array).
+        """The rollout for an environment whose `max_steps` is concrete (a number, or an array for a population).
 
-        `bank_size=0` is what a random policy needs, by the environment's `reset_every`; one that was trained may end
-        episodes much sooner, and reuse states. Raises ValueError for sizes that make no sense.
+        `bank_size=0` means as many first states as a random policy needs, estimated from the environment's
+        `reset_every`. A trained policy may end episodes much sooner, so that it uses first states again.
+        Raises ValueError for sizes below 1, an unknown `reset`, and a `bank_size` that would have no effect.
         """
         if num_envs < 1 or num_steps < 1:
             raise ValueError(f"num_envs={num_envs} and num_steps={num_steps} must both be at least 1.")
         if reset not in ("bank", "exact"):
             raise ValueError(f"reset={reset!r} is unknown. Choose 'bank' or 'exact'.")
         if bank_size < 0:
-            raise ValueError(f"bank_size={bank_size} must not be negative; 0 is as many as a random policy needs.")
+            raise ValueError(f"bank_size={bank_size} must not be negative; 0 means as many as a random policy needs.")
         if bank_size and reset == "exact":
             raise ValueError(f"bank_size={bank_size} changes nothing with reset='exact', which has no bank.")
-        often = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
-        bank = bank_size or math.ceil(num_steps / often) + 1
+        episode_steps = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
+        bank = bank_size or math.ceil(num_steps / episode_steps) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
     def init(self, env: Env, key: Key) -> EnvStates:
-        """E environments at the start of their first episodes. `key` is consumed."""
+        """The first states of E environments. `key` is consumed."""
         state = jax.vmap(env.init)(jax.random.split(key, self.num_envs))
         return EnvStates(state, jnp.zeros(self.num_envs, jnp.float32))
 
     def sample(self, env: Env, key: Key) -> RolloutSamples:
-        """What chance decides in T steps of E environments. `key` is consumed."""
-        k_noise, k_fresh = jax.random.split(key)
+        """Sample the step noise [T, E] and the reset bank [R, E]. `key` is consumed."""
+        k_noise, k_first = jax.random.split(key)
         return RolloutSamples(
-            sample_noise(env, k_noise, (self.num_steps, self.num_envs)), self._fresh_states(env, k_fresh)
+            sample_noise(env, k_noise, (self.num_steps, self.num_envs)), self._sample_first_states(env, k_first)
         )
 
     def first_bank_index(self) -> Int[Array, "E"]:
-        """Where in the bank each environment finds its next state: its own column, a row further after every reset."""
+        """The index in the flattened bank [R * E] of each environment's next first state: row 0 of its own column."""
         return jnp.arange(self.num_envs, dtype=jnp.int32)
 
     def advance(
@@ -153,18 +156,18 @@ class Rollout(Struct):
         noise: Any,
         t: Array,
     ) -> tuple[EnvStates, Int[Array, "E"], StepResult]:
-        """Step t of all environments: (worlds to go on from, next places in the bank, what the step did).
+        """Step t of all environments, with resets: (next environment states, next bank indices, result of the step).
 
-        For learners that do more between steps than a policy of `collect` can.
+        `action` and `noise` lead with [E]. For agents that learn between two steps, which `collect` does not allow.
         """
         state, reward, terminated, truncated, info = jax.vmap(env.advance)(env_states.state, action, noise)
         done, episode_return = terminated | truncated, env_states.episode_return + reward
-        after = EnvStates(
-            state=_where(done, self._next_state(env, samples.fresh, state, bank_index, t), state),
+        env_states = EnvStates(
+            state=_where(done, self._state_after_reset(env, samples.first_states, state, bank_index, t), state),
             episode_return=jnp.where(done, 0, episode_return),
         )
         step = StepResult(state, reward, terminated, truncated, info, episode_return)
-        return after, self._next_bank_index(bank_index, done), step
+        return env_states, self._next_bank_index(bank_index, done), step
 
     def collect(
         self,
@@ -176,28 +179,29 @@ class Rollout(Struct):
         carry: Any = None,
         first_carry: Any = None,
     ) -> tuple[EnvStates, Trajectory, Any]:
-        """T steps: (worlds to go on from, what happened, policy carry).
+        """Step all environments T times with a policy: (environment states after it, trajectory, carry after it).
 
-        `noise` [T, ...] is handed to the policy a step at a time: draw all of it before, outside the hot loop. Where an
-        episode ends, `carry` becomes `first_carry` [E] again, if that is given. `key` is consumed by the environments.
+        `noise` [T, ...] is the noise of the policy, of which it gets one row per step: sample it before, outside the
+        loop. `carry` [E] is the policy's recurrent carry before the first step. Where an episode ends, it is replaced
+        by `first_carry` [E], unless that is None. `key` is consumed: it gives the step noise and the reset bank.
         """
         samples, bank_index = self.sample(env, key), self.first_bank_index()
-        # Final states, not observations: observed after the loop, in one batch.
-        finals = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), env_states.state)
+        # The loop stores final states [F, E]; their observations are computed after the loop, in one batch.
+        final_states = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), env_states.state)
 
         def one_step(loop, xs):
-            env_states, carry, bank_index, cuts, finals = loop
+            env_states, carry, bank_index, final_slot, final_states = loop
             t, policy_noise, step_noise = xs
             obs = jax.vmap(env.observe)(env_states.state)
             mask = jax.vmap(env.action_mask)(env_states.state)
-            action, kept, carry = policy(obs, mask, policy_noise, carry)
+            action, policy_output, carry = policy(obs, mask, policy_noise, carry)
             is_first = env_states.state.time == 0
             env_states, bank_index, step = self.advance(env, samples, env_states, bank_index, action, step_noise, t)
             record = {
                 "obs": obs,
                 "mask": mask,
                 "action": action,
-                "kept": kept,
+                "policy_output": policy_output,
                 "reward": step.reward,
                 "terminated": step.terminated,
                 "truncated": step.truncated,
@@ -205,90 +209,96 @@ class Rollout(Struct):
                 "episode_return": step.episode_return,
                 "episode_length": step.state.time,
                 "info": step.info,
-                "final_slot": cuts,
+                "final_slot": final_slot,
             }
-            cut = step.truncated & ~step.terminated
-            finals = _write_rows(finals, step.state, cut, cuts)
+            only_truncated = step.truncated & ~step.terminated
+            final_states = _write_rows(final_states, step.state, only_truncated, final_slot)
             carry = carry if first_carry is None else _where(step.terminated | step.truncated, first_carry, carry)
-            return (env_states, carry, bank_index, cuts + cut.astype(jnp.int32), finals), record
+            return (env_states, carry, bank_index, final_slot + only_truncated.astype(jnp.int32), final_states), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        start = (env_states, carry, bank_index, jnp.zeros_like(bank_index), finals)
-        (env_states, carry, _, _, finals), record = jax.lax.scan(one_step, start, (steps, noise, samples.noise))
+        start = (env_states, carry, bank_index, jnp.zeros_like(bank_index), final_states)
+        (env_states, carry, _, _, final_states), record = jax.lax.scan(one_step, start, (steps, noise, samples.noise))
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(env_states.state),
             last_mask=jax.vmap(env.action_mask)(env_states.state),
-            final_obs=jax.vmap(jax.vmap(env.observe))(finals),
-            final_mask=jax.vmap(jax.vmap(env.action_mask))(finals),
-            fresh_states=self.rows,
+            final_obs=jax.vmap(jax.vmap(env.observe))(final_states),
+            final_mask=jax.vmap(jax.vmap(env.action_mask))(final_states),
+            num_first_states=self.num_first_states,
         )
         return env_states, trajectory, carry
 
     @property
-    def rows(self) -> int:
-        """States that are drawn for each environment; beyond so many resets it starts from one that it had."""
+    def num_first_states(self) -> int:
+        """First states sampled for each environment in a rollout; an environment that needs more uses them again."""
         return self.num_steps if self.reset == "exact" else self.bank_size
 
-    def _fresh_states(self, env: Env, key: Key) -> State:
-        # Exact mode has a row of states for every step; the bank has R for each environment, used in turn.
-        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self.rows, self.num_envs)))
+    def _sample_first_states(self, env: Env, key: Key) -> State:
+        # "exact" uses row t in step t. "bank" uses the R rows one after the other, separately for each environment.
+        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self.num_first_states, self.num_envs)))
 
-    def _next_state(
-        self, env: Env, fresh: State, ended: State, bank_index: Int[Array, "E"], t: Int[Array, ""]
+    def _state_after_reset(
+        self, env: Env, first_states: State, ended: State, bank_index: Int[Array, "E"], t: Int[Array, ""]
     ) -> State:
         if self.reset == "exact":
-            state = jax.tree.map(lambda x: x[t], fresh)
+            state = jax.tree.map(lambda x: x[t], first_states)
         else:
-            state = jax.tree.map(lambda x: _flat(x).at[bank_index].get(mode="promise_in_bounds"), fresh)
+            state = jax.tree.map(lambda x: _flat(x).at[bank_index].get(mode="promise_in_bounds"), first_states)
         return jax.vmap(env.carry_over)(ended, state)
 
     def _next_bank_index(self, bank_index: Int[Array, "E"], done: Bool[Array, "E"]) -> Int[Array, "E"]:
-        # A comparison instead of a remainder: integer division is slow where there are no vectors of it.
-        below = bank_index + self.num_envs
-        below = jnp.where(below >= self.rows * self.num_envs, below - self.rows * self.num_envs, below)
-        return jnp.where(done, below, bank_index)
+        # One row further, from the last row back to the first. This compares instead of taking a remainder, because
+        # CPUs have no vector instruction for integer division.
+        next_row = bank_index + self.num_envs
+        next_row = jnp.where(
+            next_row >= self.num_first_states * self.num_envs,
+            next_row - self.num_first_states * self.num_envs,
+            next_row,
+        )
+        return jnp.where(done, next_row, bank_index)
 
 
 def successor_value(
     trajectory: Trajectory, value: Float[Array, "T E"], last_value: Float[Array, "E"], final_value: Float[Array, "F E"]
 ) -> Float[Array, "T E"]:
-    """The value of the true successor of every step: the final observation where a time limit cut the episode.
+    """The value of the successor of every step. Where the episode was truncated, that is its final observation.
 
-    Where an episode terminated the number is meaningless and must be masked (`gae` does).
+    `value`, `last_value` and `final_value` are the values of `trajectory.obs`, `last_obs` and `final_obs`. For a step
+    that terminated an episode the result has no meaning and the caller must mask it (`gae` does).
     """
-    after = jnp.concatenate([value[1:], last_value[None]])
+    next_value = jnp.concatenate([value[1:], last_value[None]])
     if final_value.shape[0] == 0:
-        return after
-    cut = trajectory.truncated & ~trajectory.terminated
+        return next_value
+    only_truncated = trajectory.truncated & ~trajectory.terminated
     slots = jnp.arange(final_value.shape[0])[:, None, None]
     final = jnp.sum(jnp.where(trajectory.final_slot[None] == slots, final_value[:, None], 0), axis=0)
-    return jnp.where(cut, final, after)
+    return jnp.where(only_truncated, final, next_value)
 
 
-def before_cuts(trajectory: Trajectory, rows: Any) -> Any:
-    """Of rows [T, E], those of the steps that a time limit cut, in the order of `final_obs`: [F, E].
+def rows_of_truncated_steps(trajectory: Trajectory, rows: Any) -> Any:
+    """Select, from leaves [T, E, ...], the rows of the truncated steps, in the order of `final_obs`: [F, E, ...].
 
-    Where there are fewer of them than slots, the rest holds rows that mean nothing.
+    If fewer than F steps were truncated, the remaining rows have no meaning.
     """
     slots = jnp.arange(jax.tree.leaves(trajectory.final_obs)[0].shape[0])[:, None, None]
-    cut = trajectory.truncated & ~trajectory.terminated
-    step = jnp.argmax(cut[None] & (trajectory.final_slot[None] == slots), axis=1)
+    only_truncated = trajectory.truncated & ~trajectory.terminated
+    step = jnp.argmax(only_truncated[None] & (trajectory.final_slot[None] == slots), axis=1)
     return jax.tree.map(lambda x: x[step, jnp.arange(x.shape[1])[None]], rows)
 
 
 def final_slots(env: Env, num_steps: int) -> int:
-    """How many time limits one environment can reach within T steps: they lie at least `max_steps` apart."""
+    """The largest number of truncations of one environment within T steps: they are at least `max_steps` apart."""
     return 0 if env.max_steps is None else math.ceil(num_steps / _shortest(env.max_steps, unknown=1))
 
 
 def _shortest(limit: Number | None, unknown: int) -> int:
-    # A population's limit may be an array; one that is being traced could be anything.
+    # The limit of a population may be an array. The value of a traced limit is not known: then return `unknown`.
     return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else unknown
 
 
 def sample_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
-    """Step noise of an environment with leading axes `shape`; None where its dynamics are deterministic."""
+    """Step noise of an environment with leading axes `shape`; None if its dynamics are deterministic."""
     if jax.tree.leaves(jax.eval_shape(env.noise, key)) == []:
         return None
     noise = env.noise
