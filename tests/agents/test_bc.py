@@ -173,12 +173,12 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "kind", "words"),
     [
-        ({"demonstrations": None}, ValueError, "nothing to imitate"),
+        ({"demonstrations": None}, ValueError, "no demonstrations to learn from"),
         ({"demonstrations": np.zeros(3)}, TypeError, "must come from shoal.record"),
         (
             {"demonstrations": Demonstrations(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))},
             ValueError,
-            r"another world than this, with observations Box.*: the least observation is float32 with shape \(3,\)",
+            r"with observations Box.*: the smallest observation is float32 with shape \(3,\)",
         ),
         (
             {"demonstrations": Demonstrations(np.zeros((5, 4)), np.zeros(5, np.int32))},
@@ -188,7 +188,7 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
         (
             {"demonstrations": Demonstrations(np.zeros((3, 4), np.float32), np.asarray([0, 1, 2], np.int32))},
             ValueError,
-            r"another world than this, with actions Discrete\(2\): the greatest action=2 is out of bounds",
+            r"another environment than this, with actions Discrete\(2\): the largest action=2 is out of bounds",
         ),
         (
             {"demonstrations": Demonstrations(np.full((3, 4), np.nan, np.float32), np.zeros(3, np.int32))},
@@ -198,7 +198,7 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
         (
             {"demonstrations": Demonstrations(np.zeros((0, 4), np.float32), np.zeros(0, np.int32))},
             ValueError,
-            r"hold \[0\] steps: all parts need as many, and at least one",
+            r"hold \[0\] steps: all arrays need the same number, at least 1",
         ),
         (
             {"demonstrations": Demonstrations(np.zeros((4, 4), np.float32), np.zeros(3, np.int32))},
@@ -224,8 +224,8 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Taxi-v4", "the least observation is uint16 with shape .*, not uint8"),
-        ("CliffWalking-v1", r"observations Discrete\(16, uint8\): the greatest observation=4\d is out of bounds"),
+        ("Taxi-v4", "the smallest observation is uint16 with shape .*, not uint8"),
+        ("CliffWalking-v1", r"observations Discrete\(16, uint8\): the largest observation=4\d is out of bounds"),
     ],
 )
 def test_the_demonstrations_of_another_world_of_the_same_shapes_are_refused(name, words):

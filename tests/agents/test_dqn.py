@@ -49,8 +49,8 @@ def random_batch(agent, size=16, seed=0):
     action = random.integers(0, 2, size).astype(np.int32)
     reward = random.normal(size=size).astype(np.float32)
     bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
-    seen, next_seen = (Observed(jnp.asarray(x), None) for x in (obs, after))
-    return Transitions(seen, jnp.asarray(action), jnp.asarray(reward), jnp.asarray(bootstrap), next_seen)
+    seen, next_observed = (Observed(jnp.asarray(x), None) for x in (obs, after))
+    return Transitions(seen, jnp.asarray(action), jnp.asarray(reward), jnp.asarray(bootstrap), next_observed)
 
 
 begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))
@@ -77,8 +77,8 @@ def test_the_loss_equals_a_numpy_version(double):
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
     loss, (error, losses) = jax.jit(agent._loss)(weights, target, batch, share, make_key(2))
 
-    now, later = numpy_q(weights, batch.seen.obs), numpy_q(target, batch.next_seen.obs)
-    judge = numpy_q(weights, batch.next_seen.obs) if double else later
+    now, later = numpy_q(weights, batch.observed.obs), numpy_q(target, batch.next_observed.obs)
+    judge = numpy_q(weights, batch.next_observed.obs) if double else later
     best = later[np.arange(16), judge.argmax(1)]
     expected = now[np.arange(16), batch.action] - (batch.reward + batch.bootstrap * best)
     np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-5)
@@ -126,7 +126,7 @@ def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
     support = np.linspace(-3, 2, 6)
     now, online, later = (
         numpy_q(w, seen.obs).reshape(16, 2, 6)
-        for w, seen in ((weights, batch.seen), (weights, batch.next_seen), (target, batch.next_seen))
+        for w, seen in ((weights, batch.observed), (weights, batch.next_observed), (target, batch.next_observed))
     )
     judge = online if double else later
     q_values = (numpy_softmax(judge) * support).sum(axis=-1) if head == "categorical" else judge.mean(axis=-1)
@@ -158,7 +158,7 @@ def test_prioritised_samples_weigh_by_how_seldom_they_should_be():
     def drawn(age):
         state = agent.init(make_key(0), env).replace(age=age)
         priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
-        return agent._draw(state, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
+        return agent._sample_indices(state, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
 
     for age, beta in ((0, 0.4), (25, 1.0)):
         index, weight = map(np.asarray, drawn(jnp.int32(age)))
@@ -180,9 +180,9 @@ def test_forbidden_actions_are_worth_nothing_to_come():
     weights, target = two_networks(agent)
     batch = random_batch(agent)
     only_left = jnp.broadcast_to(jnp.asarray([True, False]), (16, 2))
-    batch = batch.replace(next_seen=Observed(batch.next_seen.obs, only_left))
-    after = jax.jit(agent._after)(weights, target, batch, make_key(3))[:, 0]
-    np.testing.assert_allclose(after, numpy_q(target, batch.next_seen.obs)[:, 0], rtol=1e-4, atol=1e-5)
+    batch = batch.replace(next_observed=Observed(batch.next_observed.obs, only_left))
+    after = jax.jit(agent._next_output)(weights, target, batch, make_key(3))[:, 0]
+    np.testing.assert_allclose(after, numpy_q(target, batch.next_observed.obs)[:, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_dueling_network_adds_advantages_that_are_zero_on_average():
@@ -239,7 +239,7 @@ def test_the_target_network_is_copied_when_its_period_ends():
     agent, env = bound(num_steps=10, target_period=20.0, target_mix=0.25)
     state = begin(agent, env)
     state = state.replace(weights=jax.tree.map(lambda x: np.asarray(x) + 1, state.target))
-    refreshed = jax.jit(DQN._refreshed)
+    refreshed = jax.jit(DQN._updated_target)
     full, last = agent.replace(target_mix=jnp.float32(1)), state.replace(age=jnp.int32(1))
     kept = refreshed(agent, state.replace(age=jnp.int32(0)))  # after 10 steps
     mixed = refreshed(agent, state.replace(age=jnp.int32(1)))  # after 20
@@ -264,7 +264,7 @@ def test_plain_descent_is_a_choice_within_the_same_program():
     sgd = to_arrays(adam.replace(optimizer="sgd"))
     assert jax.tree.structure(adam) == jax.tree.structure(sgd) and sgd.optimizer.dtype == adam.optimizer.dtype
     slope = jnp.asarray([0.5, -2.0])
-    change = jax.jit(lambda agent: agent._change(slope, agent._adam.init(slope))[0])
+    change = jax.jit(lambda agent: agent._direction(slope, agent._adam.init(slope))[0])
     np.testing.assert_allclose(change(adam), [1, -1], rtol=1e-5)  # Adam's first step: the sign
     np.testing.assert_allclose(change(sgd), slope)
 
@@ -281,7 +281,7 @@ def test_an_effective_batch_learns_as_a_small_one_does():
     @jax.jit
     def shares(key):
         state = small.init(key, env)
-        return roomy._draw(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))[1]
+        return roomy._sample_indices(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))[1]
 
     share = shares(make_key(0))
     slopes = [
@@ -381,7 +381,9 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
         behavior, noise = agent._behavior(state), agent._noise(state, make_key(1))
         env_states, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
-        state = state.replace(env_states=env_states, replay=replay, priorities=agent._admit(state, replay, clock))
+        state = state.replace(
+            env_states=env_states, replay=replay, priorities=agent._add_priorities(state, replay, clock)
+        )
         return state.replace(age=state.age + 1), replay.newest(clock)
 
     for clock in range(12):

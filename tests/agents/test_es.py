@@ -175,7 +175,7 @@ def test_every_candidate_plays_as_its_policy_alone_does():
         for k in (0, 1):
             total, _ = played_alone(agent, env, population[p], None, jax.tree.map(lambda x, k=k: x[0, k], starts))
             assert lives.episode_return[2 * p + k] == total == lives.length[2 * p + k]
-    assert lives.over.all() and len(set(lives.length.tolist())) > 3
+    assert lives.ended.all() and len(set(lives.length.tolist())) > 3
 
 
 def test_steps_and_episodes_are_those_really_taken():
@@ -204,8 +204,8 @@ def test_a_world_that_ends_by_itself_is_played_to_that_end():
     agent, env = bound(make("bsuite/cartpole/0", height_threshold=-1.0, x_threshold=1e9), population_size=2)
     assert agent.steps_per_update == 2 * 1001
     candidates = jnp.zeros((2, agent._count_weights()))
-    lives = jax.jit(agent._play)(env, candidates, None, make_key(0))
-    assert lives.over.all() and lives.length.tolist() == [1001, 1001]
+    lives = jax.jit(agent._run_episodes)(env, candidates, None, make_key(0))
+    assert lives.ended.all() and lives.length.tolist() == [1001, 1001]
 
 
 def test_limits_of_a_sweep_are_all_within_the_steps_counted():
@@ -376,10 +376,10 @@ def test_weight_decay_is_a_cost_of_large_weights():
         ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 changes nothing in the strategy SNES"),
         ({"strategy": "CMAAnchoredLES", "sigma_limit": 0.1}, ValueError, "sigma_limit=0.1 changes nothing in the"),
         ({"strategy": "LGA", "shaping": "ranks"}, ValueError, "LGA compares costs of different generations"),
-        ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere, which is not for"),
+        ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere, which does not suit"),
         ({"strategy": "SNES", "population_size": 1}, ValueError, "population_size=1 is too few for strategy SNES"),
-        ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES weighs ranks in a way of its own"),
-        ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE leaves no choice of antithetic sampling"),
+        ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES has its own weights for ranks"),
+        ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE has no option for antithetic sampling"),
         ({"strategy": "CMA_ES", "optimizer": "adam"}, ValueError, "CMA_ES has no optimizer"),
         ({"memory": "rnn"}, ValueError, "memory='rnn' is unknown. Choose one of none, gru, lstm"),
     ],

@@ -174,7 +174,7 @@ def test_those_who_imitate_know_the_statistics_of_what_they_imitate():
 @pytest.mark.parametrize("name", [param for param in cases() if "buffer_size" in CASES[param.values[0]][0]])
 def test_a_replay_holds_observations_as_they_are(name):
     _, _, _, state = learned(name)
-    stored = np.asarray(state.replay.seen.obs)[:, : UPDATES * 8]
+    stored = np.asarray(state.replay.observed.obs)[:, : UPDATES * 8]
     world = jax.tree.map(np.asarray, state.env_states.state)
     np.testing.assert_allclose(stored.sum((1, 2)), world.total.sum(1), rtol=1e-3, atol=1e-2)
 

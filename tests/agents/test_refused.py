@@ -110,7 +110,7 @@ def test_categories_are_not_normalized(name):
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_actions_that_are_whole_numbers_on_a_line_are_refused(name):
-    with pytest.raises(Unsuited, match="acts by real numbers, so it needs a Box of floats"):
+    with pytest.raises(Unsuited, match="actions are real numbers, so it needs a Box of floats"):
         AGENTS[name].build().bind(Counted())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from environments import Tally
-from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, critic_loss, steps_of
+from shoal.agents.replay_agent import Observed, ReplayAgent, critic_loss, sample_weights, steps_of
 from shoal.core.keys import make_key
 from shoal.core.struct import struct
 from shoal.ops.replay import Steps
@@ -66,9 +66,9 @@ def test_nothing_is_due_before_a_successor_is_there():
 
 
 def test_samples_beyond_the_effective_batch_weigh_nothing():
-    np.testing.assert_allclose(batch_shares(jnp.float32(4), 6), [0.25] * 4 + [0, 0])
-    np.testing.assert_allclose(batch_shares(jnp.float32(9), 3), [1 / 3] * 3)
-    np.testing.assert_allclose(batch_shares(jnp.float32(2.4), 3), [0.5, 0.5, 0])
+    np.testing.assert_allclose(sample_weights(jnp.float32(4), 6), [0.25] * 4 + [0, 0])
+    np.testing.assert_allclose(sample_weights(jnp.float32(9), 3), [1 / 3] * 3)
+    np.testing.assert_allclose(sample_weights(jnp.float32(2.4), 3), [0.5, 0.5, 0])
 
 
 def test_learning_goes_on_beyond_32_bits():
@@ -88,10 +88,10 @@ def test_a_rollout_is_stored_with_its_masks_and_true_ends():
     _, seen, _ = rollout.collect(env, worlds, behave, jnp.zeros(8), make_key(1))
     steps = steps_of(seen)
     pairs = [
-        (steps.seen.obs, seen.obs),
-        (steps.seen.mask, seen.mask),
-        (steps.finals.obs, seen.final_obs),
-        (steps.finals.mask, seen.final_mask),
+        (steps.observed.obs, seen.obs),
+        (steps.observed.mask, seen.mask),
+        (steps.final_observed.obs, seen.final_obs),
+        (steps.final_observed.mask, seen.final_mask),
         (steps.final_slot, seen.final_slot),
         ((steps.action, steps.reward), (seen.action, seen.reward)),
         ((steps.terminated, steps.truncated), (seen.terminated, seen.truncated)),
@@ -107,7 +107,7 @@ def test_batches_come_from_the_effective_buffer_alone():
 
     def note(drawn, batch, share, key):
         del share, key
-        return drawn.at[batch.seen.obs.astype(jnp.int32)].set(True), {}
+        return drawn.at[batch.observed.obs.astype(jnp.int32)].set(True), {}
 
     replay, drawn, due = agent.empty_replay(Observed(jnp.zeros(2), None), jnp.int32(0)), jnp.zeros(20, bool), 0
     for clock in range(7):  # numbered by row; at clock 6 rows 10 to 13 have taken the place of the first

@@ -82,7 +82,7 @@ def transitions(random, obs, action, after, mask):
 def a_learner(agent):
     """A learner that has not learned yet, whose heads are large and whose target differs from its critics."""
     seen, space = jnp.zeros((1, *agent.observation_space.shape)), agent.action_space
-    shapes = jax.eval_shape(agent.fresh_learner, make_key(0), seen, jnp.zeros(space.shape, space.dtype))
+    shapes = jax.eval_shape(agent.init_learner, make_key(0), seen, jnp.zeros(space.shape, space.dtype))
     names = ("actor", "critics", "target")
     drawn = {name: random_weights(getattr(shapes, name), seed=i) for i, name in enumerate(names)}
     return random_weights(shapes, deviation=0).replace(**drawn, log_alpha=jnp.float32(np.log(0.3)))
@@ -128,10 +128,10 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
     _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
     noise = noise_of(env.action_space, make_key(3), (16,))
-    action, log_prob = numpy_draw(learner.actor, batch.next_seen.obs, noise)
-    after = numpy_worth(learner.target, batch.next_seen.obs, action).min(axis=0) - 0.3 * log_prob
+    action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
+    after = numpy_worth(learner.target, batch.next_observed.obs, action).min(axis=0) - 0.3 * log_prob
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * after
-    error = numpy_worth(learner.critics, batch.seen.obs, batch.action) - target
+    error = numpy_worth(learner.critics, batch.observed.obs, batch.action) - target
     np.testing.assert_allclose(losses["loss"], (error[:, :10] ** 2).sum(axis=0).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["entropy"], -log_prob[:10].mean(), rtol=1e-4)
@@ -142,10 +142,10 @@ def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     agent, env = bound("CartPole-v1", learning_rate=0.0)
     learner, batch = a_learner(agent), discrete_batch()
     _, losses = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(3))
-    value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_seen.obs)
+    value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_observed.obs)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * (value + 0.3 * entropy)
     rows = np.arange(16)
-    obs = np.asarray(batch.seen.obs)
+    obs = np.asarray(batch.observed.obs)
     error = np.stack([numpy_net(learner.critics, obs, k)[rows, batch.action] for k in range(2)]) - target
     np.testing.assert_allclose(losses["loss"], (error**2).sum(axis=0).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["entropy"], entropy.mean(), rtol=1e-4)
@@ -160,13 +160,13 @@ def test_forbidden_actions_have_no_part_in_expectations():
     @jax.jit
     def values(actor):
         def total(actor):
-            value, entropy = agent._soft_value(actor, learner.target, jnp.float32(0.3), batch.next_seen, None)
+            value, entropy = agent._soft_value(actor, learner.target, jnp.float32(0.3), batch.next_observed, None)
             return value.sum(), (value, entropy)
 
-        return *jax.grad(total, has_aux=True)(actor), agent._target_entropy(batch.seen)
+        return *jax.grad(total, has_aux=True)(actor), agent._target_entropy(batch.observed)
 
     slope, (value, entropy), aims = values(learner.actor)
-    expected, nats = numpy_soft_value(learner.actor, learner.target, batch.next_seen.obs, mask)
+    expected, nats = numpy_soft_value(learner.actor, learner.target, batch.next_observed.obs, mask)
     np.testing.assert_allclose(entropy, nats, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(value, expected + 0.3 * nats, rtol=1e-4, atol=1e-5)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
@@ -176,7 +176,7 @@ def test_forbidden_actions_have_no_part_in_expectations():
 
 def test_the_policy_climbs_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
-    learner, seen, share = a_learner(agent), continuous_batch().seen, jnp.full(16, 1 / 16)
+    learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
     after = learn_policy(agent, counted, seen, share, make_key(4))
     noise = np.asarray(noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
@@ -204,7 +204,7 @@ def test_a_delayed_policy_catches_up(delay, visits):
     made = []
     for i in range(6):
         learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
-        learner = learn_policy(agent, learner, batch.seen, share, make_key(10 + i))
+        learner = learn_policy(agent, learner, batch.observed, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
         assert learner.alpha_moments.count == learner.actor_moments.count
     assert made == visits
@@ -213,7 +213,7 @@ def test_a_delayed_policy_catches_up(delay, visits):
 @pytest.mark.parametrize("ratio", [-0.5, 2.0])
 def test_the_temperature_moves_towards_the_entropy_it_aims_for(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
-    learner, seen, share = a_learner(agent), continuous_batch().seen, jnp.full(16, 1 / 16)
+    learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
     after = learn_policy(agent, counted, seen, share, make_key(4))
     noise = noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
@@ -260,11 +260,11 @@ def test_the_entropy_to_aim_for_can_be_reached_in_a_box_of_any_size(half):
 
     @jax.jit
     def entropies(key, noise):
-        learner = agent.fresh_learner(key, batch.seen.obs[:1], batch.action[0])
-        return agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.seen, noise)[1]
+        learner = agent.init_learner(key, batch.observed.obs[:1], batch.action[0])
+        return agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.observed, noise)[1]
 
     fresh = np.asarray(entropies(make_key(0), noise_of(Box(-2.0, 2.0, (1,)), make_key(1), (256,))))
-    assert agent._target_entropy(batch.seen) < fresh.mean() < np.log(2)
+    assert agent._target_entropy(batch.observed) < fresh.mean() < np.log(2)
 
 
 def test_the_temperature_rests_where_the_entropy_is_right_or_where_it_is_fixed():
@@ -302,7 +302,7 @@ def test_actions_are_uniform_until_learning_starts(env):
         np.testing.assert_array_equal(action[75:], 2)  # from step 300 on the policy's own
     else:
         assert set(action[:75].ravel().tolist()) == {0, 1, 2}
-        is_free = np.asarray(replay.seen.mask)[:75, :, 2]
+        is_free = np.asarray(replay.observed.mask)[:75, :, 2]
         assert (action[:75][~is_free] != 2).all() and (action[:75][is_free] == 2).any()
         np.testing.assert_array_equal(action[75:], 0)
 
@@ -321,7 +321,7 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
 
 def test_a_value_in_a_box_is_that_of_the_middle_of_the_policy():
     agent, env = bound()
-    learner, obs = a_learner(agent), continuous_batch().seen.obs
+    learner, obs = a_learner(agent), continuous_batch().observed.obs
     mean, _ = np.split(numpy_net(learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
     expected = numpy_worth(learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
     known = SACPolicy(learner.actor, learner.critics, learner.log_alpha)

@@ -316,7 +316,7 @@ def _taxi_mask(env, index):
 
 def test_epsilon_falls_at_every_step_and_the_step_size_at_every_update():
     agent, _ = bound(epsilon_end=0.2, exploration=0.5, horizon=400, num_steps=100, learning_rate=0.4, anneal=0.5)
-    epsilon = agent._luck(make_key(0), jnp.int32(1), 100).epsilon  # steps 100 to 199 of 200
+    epsilon = agent._action_noise(make_key(0), jnp.int32(1), 100).epsilon  # steps 100 to 199 of 200
     np.testing.assert_allclose(epsilon[jnp.asarray([0, 50, 99])], [0.6, 0.4, 0.204], atol=1e-6)
     np.testing.assert_allclose(agent._epsilon(jnp.int32(3), jnp.int32(0)), 0.2, atol=1e-6)
     np.testing.assert_allclose(

@@ -80,7 +80,7 @@ def random_batch(size=16, seed=0):
 def a_learner(agent):
     """A learner that has not learned yet, whose target differs from its weights."""
     obs, action = (jnp.zeros((n, *space.shape)) for n, space in ((1, agent.observation_space), (1, agent.action_space)))
-    shapes = jax.eval_shape(agent.fresh_learner, make_key(0), obs, action[0])
+    shapes = jax.eval_shape(agent.init_learner, make_key(0), obs, action[0])
     learner = random_weights(shapes, deviation=0)
     return learner.replace(weights=random_weights(shapes.weights, seed=1), target=random_weights(shapes.target, seed=2))
 
@@ -112,14 +112,14 @@ def test_the_critics_loss_equals_a_numpy_version(name):
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
     _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
-    after = batch.next_seen.obs
+    after = batch.next_observed.obs
     noise = np.asarray(noise_of(env.action_space, make_key(3), (16,)), np.float64)
     smoothing = np.clip(0.2 * noise, -0.5, 0.5) if name == "td3" else 0.0
     unit = np.clip(numpy_policy(learner.target, after) + smoothing, -1, 1)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * numpy_worth(learner.target, after, unit).min(
         axis=0
     )
-    error = numpy_worth(learner.weights, batch.seen.obs, np.asarray(batch.action) / 2) - target
+    error = numpy_worth(learner.weights, batch.observed.obs, np.asarray(batch.action) / 2) - target
     assert len(error) == (2 if name == "td3" else 1)
     np.testing.assert_allclose(losses["loss"], (error[:, :10] ** 2).sum(axis=0).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
@@ -129,15 +129,15 @@ def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
     learner, batch = a_learner(agent), random_batch()
     noise = jnp.ones((16, 1))
-    value = jax.jit(agent._after)(learner.target, batch.next_seen, noise)
-    unit = np.minimum(numpy_policy(learner.target, batch.next_seen.obs) + 0.25, 1)
-    expected = numpy_worth(learner.target, batch.next_seen.obs, unit).min(axis=0)
+    value = jax.jit(agent._next_value)(learner.target, batch.next_observed, noise)
+    unit = np.minimum(numpy_policy(learner.target, batch.next_observed.obs) + 0.25, 1)
+    expected = numpy_worth(learner.target, batch.next_observed.obs, unit).min(axis=0)
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_policy_climbs_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
-    learner, seen = a_learner(agent), random_batch().seen
+    learner, seen = a_learner(agent), random_batch().observed
     after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
 
     def q_values(bias):
@@ -160,7 +160,7 @@ def test_policy_and_targets_wait_for_the_critics(delay, visits):
     for i in range(6):
         before = learner.target
         learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
-        learner = learn_policy(agent, learner, batch.seen, share)
+        learner = learn_policy(agent, learner, batch.observed, share)
         moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
         made.append(int(learner.actor_moments.count))
         before, now = (jax.tree.map(np.asarray, tree) for tree in (before, learner.weights))

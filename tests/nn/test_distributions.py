@@ -105,9 +105,9 @@ SKEWED = Box((-1.0, 10.0), (3.0, 10.5), (2,))
 def test_a_squashed_gaussian_has_the_density_of_what_it_draws():
     mean, log_std, noise = np.array([0.3, -1.0]), np.array([-0.2, 0.4]), np.array([[0.5, -1.5], [-2.0, 0.1]])
     policy = SquashedGaussian(*(jnp.asarray(np.broadcast_to(np.float32(x), (2, 2))) for x in (mean, log_std)), SKEWED)
-    (action, log_prob), sample, mode = jax.jit(lambda n: (policy.draw(n), policy.sample(n), policy.mode()))(
-        np.float32(noise)
-    )
+    (action, log_prob), sample, mode = jax.jit(
+        lambda n: (policy.sample_with_log_prob(n), policy.sample(n), policy.mode())
+    )(np.float32(noise))
     u = mean + np.exp(log_std) * noise
     np.testing.assert_allclose(action, [1.0, 10.25] + np.array([2.0, 0.25]) * np.tanh(u), rtol=1e-6)
     slope = 1 - np.tanh(u) ** 2  # of the action in u, on a scale from -1 to 1
@@ -133,7 +133,7 @@ def test_squashing_far_out_stays_finite_and_inside(u):
 
         def log_prob(mean):
             policy = SquashedGaussian(jnp.broadcast_to(mean, (1,)), jnp.zeros(1), Box(-0.1, 0.3, (1,)))
-            return policy.draw(jnp.zeros(1))[1], policy.mode()
+            return policy.sample_with_log_prob(jnp.zeros(1))[1], policy.mode()
 
         (density, mode), slope = jax.value_and_grad(log_prob, has_aux=True)(mean)
         return density, slope, mode

@@ -109,7 +109,7 @@ def test_torsos_have_names():
     assert isinstance(named_torso("impala", PICTURE, (8,), "tanh"), ImpalaCNN)
     assert isinstance(named_torso("mlp", PICTURE, (8,), "tanh"), MLP)
     assert named_torso("impala", MIXED, (8,), "tanh").pictures == "impala"
-    with pytest.raises(ValueError, match="torso='cnn' needs pictures, and there are none in Box"):
+    with pytest.raises(ValueError, match="torso='cnn' needs images, and there are none in Box"):
         named_torso("cnn", Box(0.0, 1.0, (4,)), (8,), "tanh")
     with pytest.raises(ValueError, match="torso='impala' reads colors, and the images here hold categories"):
         named_torso("impala", Box(0, 5, (7, 7, 3), np.uint8), (8,), "tanh")

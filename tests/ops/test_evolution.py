@@ -9,7 +9,7 @@ import pytest
 
 from shoal.core.errors import UnknownNameError
 from shoal.core.keys import make_key
-from shoal.ops.evolution import NOT_HERE, Evolution, tie_averaged
+from shoal.ops.evolution import EXCLUDED, Evolution, tie_averaged
 
 TARGET = jnp.asarray([0.5, -0.3, 0.2, 0.1, 0.4, 0.0, -0.1, 0.3])
 SMALL = ["Open_ES", "SNES", "Sep_CMA_ES", "PGPE", "SimpleGA", "PSO", "DifferentialEvolution", "ARS", "LM_MA_ES"]
@@ -17,7 +17,7 @@ SMALL = ["Open_ES", "SNES", "Sep_CMA_ES", "PGPE", "SimpleGA", "PSO", "Differenti
 
 def names():
     algorithms = pytest.importorskip("evosax.algorithms")
-    return [name for name in algorithms.algorithms if name not in NOT_HERE]
+    return [name for name in algorithms.algorithms if name not in EXCLUDED]
 
 
 def minimize(name, generations=60):
@@ -37,7 +37,7 @@ def minimize(name, generations=60):
         state, _ = jax.lax.fori_loop(0, generations, generation, (start, jax.random.fold_in(key, 1)))
         return evolution.solution(state)
 
-    found = run(make_key(0), jnp.float32(0.1), jnp.float32(evolution.default_rate))
+    found = run(make_key(0), jnp.float32(0.1), jnp.float32(evolution.default_learning_rate))
     return float(jnp.sum(TARGET**2)), float(jnp.sum((found - TARGET) ** 2))
 
 
@@ -249,7 +249,7 @@ def test_a_strategy_that_adapts_its_step_size_is_given_the_first():
     assert evolution.adapts_sigma and not evolution.is_scheduled
     state = evolution.init(make_key(0), jnp.zeros(3), 0.25)
     assert evolution.sigma(state) == 0.25
-    assert evolution.sigma(evolution.hold_sigma(state, 0.5)) == 0.5
+    assert evolution.sigma(evolution.with_smallest_sigma(state, 0.5)) == 0.5
 
 
 def test_the_first_generation_of_a_population_is_the_one_it_began_with():

@@ -35,7 +35,7 @@ def test_draws_are_in_proportion_and_zeros_never_drawn(size):
 
 @pytest.mark.parametrize("used", [1, 4, 8])
 def test_a_few_of_many_draws_are_spread_over_all_samples(used):
-    draw = jax.jit(jax.vmap(lambda key: given(np.ones(64)).draw(key, 8, jnp.float32(used))[0]))
+    draw = jax.jit(jax.vmap(lambda key: given(np.ones(64)).sample(key, 8, jnp.float32(used))[0]))
     index = np.asarray(draw(jax.random.split(make_key(0), 4_000)))[:, :used]
     counts = np.bincount(index.ravel(), minlength=64)
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -74,6 +74,6 @@ def test_learning_raises_errors_to_the_exponent_and_remembers_the_largest():
 def test_a_single_positive_priority_is_always_drawn():
     values = np.zeros(300)
     values[299] = 1e-7
-    index, probability = given(values).draw(make_key(3), 64)
+    index, probability = given(values).sample(make_key(3), 64)
     assert (np.asarray(index) == 299).all()
     np.testing.assert_allclose(probability, 1.0, rtol=1e-5)

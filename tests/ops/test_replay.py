@@ -86,12 +86,12 @@ def test_samples_are_what_happened(n_step, rollouts):
         behind, env = (int(newest) - flat // ENVS) % replay.rows, flat % ENVS
         row = last - behind
         seen, action, _, terminated, truncated, _ = story.told[row]
-        assert (batch.seen[i], batch.action[i]) == (seen[env], action[env])
+        assert (batch.observed[i], batch.action[i]) == (seen[env], action[env])
         reward, bootstrap, after = expected(story, row, env, n_step, 0.9)
         np.testing.assert_allclose(batch.reward[i], reward, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(batch.bootstrap[i], bootstrap, rtol=1e-6)
         if after is not None:
-            assert batch.next_seen[i] == after
+            assert batch.next_observed[i] == after
         ends["terminated"] += terminated[env]
         ends["truncated"] += truncated[env] & ~terminated[env]
     assert min(ends.values()) > 5  # both kinds were among them
@@ -107,8 +107,8 @@ def test_no_final_observation_is_read_for_a_termination_at_the_time_limit():
     slots = jnp.zeros((2, 1), jnp.int32)
     replay = replay.add(Steps(seen, slots, jnp.zeros((2, 1)), both, both, finals, slots), jnp.int32(0))
     batch = replay.take(jnp.asarray([0], jnp.int32), 0.9)
-    assert (batch.bootstrap[0], batch.next_seen["obs"][0]) == (0, 6)
-    assert batch.next_seen["mask"].all()
+    assert (batch.bootstrap[0], batch.next_observed["obs"][0]) == (0, 6)
+    assert batch.next_observed["mask"].all()
 
 
 def test_every_usable_sample_is_drawn_equally_often():

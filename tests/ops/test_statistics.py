@@ -100,7 +100,7 @@ def test_probability_of_improvement_counts_pairs_and_halves_ties():
         (lambda: bootstrap_interval([1.0, np.nan]), "NaN for 1 of 2 members"),
         (lambda: bootstrap_interval(np.ones((2, 3))), r"shape \[M\]; got shape \[2, 3\]"),
         (lambda: bootstrap_interval([1.0], level=95.0), "level=95.0 is not a confidence level"),
-        (lambda: bootstrap_interval([1.0], resamples=0), "resamples=0 draws nothing"),
+        (lambda: bootstrap_interval([1.0], resamples=0), "resamples=0 gives no bootstrap sample"),
     ],
 )
 def test_misuse_is_refused_in_the_users_words(call, message):

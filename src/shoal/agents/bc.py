@@ -1,8 +1,8 @@
-"""Behaviour cloning: supervised learning of what someone else did.
+"""Behaviour cloning: supervised learning of the actions in recorded demonstrations.
 
 Source: Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; Bain and Sammut 1995 for the name. The
-loss is the negative log-likelihood of the recorded actions, so any policy that can be recorded can be cloned, and every
-action space that PPO has.
+loss is the negative log-likelihood of the recorded actions. It works for any recorded policy and for the action spaces
+of PPO.
 """
 
 from typing import Any
@@ -29,12 +29,12 @@ from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
 
 Weights = Any
-LEAST_LOG_STD = -5.0  # a recorded policy without any noise would drive the scale to nothing
+SMALLEST_LOG_STD = -5.0  # demonstrations of a deterministic policy would otherwise drive the standard deviation to 0
 
 
 @struct
 class BCState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
@@ -45,10 +45,10 @@ class BCState(Struct):
 
 @struct
 class BCPolicy(Struct):
-    """What acting needs."""
+    """What `act` needs."""
 
     weights: Weights
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @agent("bc")
@@ -56,38 +56,41 @@ class BCPolicy(Struct):
 class BC(Agent):
     """Behaviour cloning of recorded steps, for discrete, multi-discrete and continuous actions.
 
-    `demonstrations` is what `shoal.record` gives, or the name of a file that `shoal record` wrote. A step of this
-    learner is a sample that it learns from: an update takes `num_batches` batches of `batch_size`, drawn with
-    replacement. It never acts in the world while it learns; evaluation shows what became of it.
+    `demonstrations` is what `shoal.record` returns, or the name of a file that `shoal record` wrote. An update takes
+    `num_batches` batches of `batch_size` recorded steps, sampled with replacement; each sample counts as one step of
+    training. The agent does not step an environment while it learns; only evaluation does.
 
         teacher = shoal.load("zoo:ppo/CartPole-v1")
         shoal.train(BC(demonstrations=shoal.record(teacher, 2_000)), "CartPole-v1", steps=200_000)
 
-    The network is that of `ppo` with one torso, so its weights fit there too. Observations are normalized by the
-    statistics of all demonstrations, taken once, before the first update.
+    The network is that of `ppo` with `shared=True`, so that `ppo` can continue from its weights. With
+    `normalize_observation`, the statistics are those of all demonstrations, computed once before the first update.
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="samples over which to anneal; 0: as many as the run"
     )
     weight_decay: Number = hyper(0.0, search=(1e-6, 1e-2, "log"), valid=(0, 1), help="decoupled, as in AdamW")
-    demonstrations: Any = from_file(help="recorded steps: what `shoal record` wrote")
+    demonstrations: Any = from_file(help="recorded steps: a file that `shoal record` wrote")
 
     batch_size: int = static(128)
-    num_batches: int = static(50, help="in one update")
+    num_batches: int = static(50, help="batches in one update")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     normalize_observation: bool = normalization_field()
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "BC":
-        """This agent for this environment. Raises ValueError without demonstrations, and for those of another world."""
+        """The agent fitted to an environment.
+
+        Raises ValueError without demonstrations, and for demonstrations whose spaces differ from the environment's.
+        """
         check_choices(self)
         check_counts(self, "batch_size", "num_batches", "hidden")
         head_size(env.action_space)
@@ -101,11 +104,11 @@ class BC(Agent):
 
     @property
     def steps_per_update(self) -> int:
-        """Samples that an update learns from."""
+        """Samples in one update: `num_batches` x `batch_size`."""
         return self.batch_size * self.num_batches
 
     def init(self, key: Key, env: Env) -> BCState:
-        """Fresh weights, and the statistics of the demonstrations: they stay the same, as what is learned from does."""
+        """Initial weights, and the statistics of the demonstrations, which stay constant. `key` is consumed."""
         key, k_weights, k_env = jax.random.split(key, 3)
         stats = updated(first_stats(self), self.demonstrations.obs, axes=1)
         obs = jax.tree.map(lambda x: x[None], env.reset(k_env)[0])
@@ -113,24 +116,24 @@ class BC(Agent):
         return BCState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), stats)
 
     def update(self, state: BCState, env: Env, clock: Int[Array, ""]) -> tuple[BCState, Metrics]:
-        """Descend over batches of recorded steps."""
+        """Take one gradient step on each of `num_batches` batches of recorded steps."""
         del env, clock
         key, k_rows = jax.random.split(state.key)
         shape = (self.num_batches, self.batch_size)
         index = jax.random.randint(k_rows, shape, 0, len(self.demonstrations), jnp.int32)
         flat, unravel = ravel_pytree(state.weights)
-        rate = self.learning_rate * linear(
+        learning_rate = self.learning_rate * linear(
             1.0, 1 - self.anneal, progress(state.age, self.steps_per_update, self.horizon)
         )
-        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+        gradient_of_loss = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
 
         def step(carry: tuple[Array, Any], index: Int[Array, "B"]) -> tuple[tuple[Array, Any], dict[str, Array]]:
             flat, optimizer = carry
             rows = jax.tree.map(lambda x: x[index], self.demonstrations)
             rows = rows.replace(obs=normalized(state.obs_stats, rows.obs))
-            slope, losses = gradient(flat, rows)
-            change, optimizer = self._optimizer.update(slope, optimizer)
-            return (flat - rate * (change + self.weight_decay * flat), optimizer), losses
+            gradient, losses = gradient_of_loss(flat, rows)
+            direction, optimizer = self._optimizer.update(gradient, optimizer)
+            return (flat - learning_rate * (direction + self.weight_decay * flat), optimizer), losses
 
         (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
         state = BCState(state.age + 1, key, unravel(flat), optimizer, state.obs_stats)
@@ -139,7 +142,7 @@ class BC(Agent):
     def act(
         self, state: BCState | BCPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The likeliest action when greedy, a draw otherwise."""
+        """(action, carry): the mode of the policy when greedy, a sample otherwise. `key` is consumed."""
         policy = self._policy(state.weights, normalized(state.obs_stats, obs), mask)
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
         space = self.action_space
@@ -152,18 +155,18 @@ class BC(Agent):
     def _loss(self, weights: Weights, rows: Demonstrations) -> tuple[Float[Array, ""], dict[str, Array]]:
         policy = self._policy(weights, rows.obs, rows.mask)
         loss = -jnp.mean(policy.log_prob(rows.action))
-        likeliest = policy.mode()
+        mode = policy.mode()
         if isinstance(self.action_space, Box):
-            told = {"distance": jnp.mean(jnp.abs(likeliest - rows.action))}
+            accuracy = {"distance": jnp.mean(jnp.abs(mode - rows.action))}
         else:
-            match = likeliest == rows.action
-            told = {"agreement": jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))}
-        return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), **told}
+            match = mode == rows.action
+            accuracy = {"agreement": jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))}
+        return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), **accuracy}
 
     def _policy(self, weights: Weights, obs: Any, mask: Any) -> Distribution:
         policy = self._net.policy(weights, obs)
         if isinstance(self.action_space, Box):
-            return policy.replace(log_std=jnp.maximum(policy.log_std, LEAST_LOG_STD))  # type: ignore[union-attr]  # boxes have a scale
+            return policy.replace(log_std=jnp.maximum(policy.log_std, SMALLEST_LOG_STD))  # type: ignore[union-attr]  # a Gaussian
         return restricted(policy, mask)
 
     @property
@@ -171,32 +174,37 @@ class BC(Agent):
         return ActorCritic(self.network, self.observation_space, self.action_space, shared=True)
 
     @property
-    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
+    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
         return optax.scale_by_adam()
 
 
-def _check_demonstrations(given: Any, env: Env) -> None:
-    if given is None:
+def _check_demonstrations(demonstrations: Any, env: Env) -> None:
+    if demonstrations is None:
         raise ValueError(
-            "there is nothing to imitate: give demonstrations=, which `shoal record RUN --out FILE` writes and "
-            "shoal.record(policy, steps) makes."
+            "bc has no demonstrations to learn from: give demonstrations=, a file that `shoal record RUN --out FILE` "
+            "wrote or the result of shoal.record(policy, steps)."
         )
-    if not isinstance(given, Demonstrations):
-        raise TypeError(f"demonstrations={given!r} must come from shoal.record or from a file that it wrote.")
-    counts = {leaf.shape[0] for leaf in jax.tree.leaves(given)}
-    if counts != {len(given)} or not len(given):
-        raise ValueError(f"the demonstrations hold {sorted(counts)} steps: all parts need as many, and at least one.")
+    if not isinstance(demonstrations, Demonstrations):
+        raise TypeError(f"demonstrations={demonstrations!r} must come from shoal.record or from a file that it wrote.")
+    counts = {leaf.shape[0] for leaf in jax.tree.leaves(demonstrations)}
+    if counts != {len(demonstrations)} or not len(demonstrations):
+        raise ValueError(
+            f"the demonstrations hold {sorted(counts)} steps: all arrays need the same number, at least 1."
+        )
     for what, space, x in (
-        ("observation", env.observation_space, given.obs),
-        ("action", env.action_space, given.action),
+        ("observation", env.observation_space, demonstrations.obs),
+        ("action", env.action_space, demonstrations.action),
     ):
-        # Spaces are boxes, so all steps lie within where the least and the greatest number of every leaf do.
-        for side, extreme in (("least", np.min), ("greatest", np.max)):
+        # The bounds of a space are separate for each number, so that checking the smallest and the largest value of
+        # every number checks all steps.
+        for side, extreme in (("smallest", np.min), ("largest", np.max)):
             one = jax.tree.map(lambda leaf, extreme=extreme: extreme(np.asarray(leaf), axis=0), x)
             if reason := explain(space, one, f"the {side} {what}"):
-                raise ValueError(f"the demonstrations are of another world than this, with {what}s {space}: {reason}.")
-    if given.mask is not None:
-        _check_mask(np.asarray(given.mask), given.action, env.action_space)
+                raise ValueError(
+                    f"the demonstrations are of another environment than this, with {what}s {space}: {reason}."
+                )
+    if demonstrations.mask is not None:
+        _check_mask(np.asarray(demonstrations.mask), demonstrations.action, env.action_space)
 
 
 def _check_mask(mask: np.ndarray, action: Any, space: Space) -> None:

@@ -1,8 +1,9 @@
-"""Deep Q-learning and its refinements, each a switch: double, dueling, n-step, prioritised, distributional, noisy.
+"""Deep Q-learning, with its refinements as options: double, dueling, n-step, prioritised, distributional, noisy.
 
-Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; the refinements are named where
-they are declared. The defaults are the hyperparameters of CleanRL's `dqn.py`. Differences: a time limit bootstraps from
-the true final observation; samples are drawn with replacement; several environments may share a buffer.
+Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; the source of each refinement is
+beside its field. The defaults are the hyperparameters of CleanRL's `dqn.py`. Differences: truncation by a time limit
+bootstraps from the true final observation; samples are taken with replacement; several environments may fill one
+buffer.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from shoal.agents.normalization import first_stats, normalized, updated
-from shoal.agents.replay_agent import Observed, ReplayAgent, batch_shares, normalized_batch, steps_of
+from shoal.agents.replay_agent import Observed, ReplayAgent, normalized_batch, sample_weights, steps_of
 from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -24,7 +25,7 @@ from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
-from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy, greedy
+from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
 from shoal.ops.gradients import adam, clip_norm, polyak_update
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
@@ -40,7 +41,7 @@ SGD = OPTIMIZERS.index("sgd")
 
 @struct
 class DQNState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
@@ -50,16 +51,16 @@ class DQNState(Struct):
     env_states: EnvStates
     replay: Replay
     priorities: Priorities | None
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @struct
 class DQNPolicy(Struct):
-    """What acting needs; the age tells how much is still explored."""
+    """What `act` and `value` need. Epsilon follows from the age."""
 
     age: Int[Array, ""]
     weights: Weights
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @agent("dqn")
@@ -68,62 +69,68 @@ class DQNPolicy(Struct):
 class DQN(ReplayAgent):
     """Deep Q-learning for discrete actions.
 
-    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
-    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. The sizes of
-    the buffer and of a batch are numbers like any other: a sweep over them shares one program, shaped for the largest
-    (`max_buffer_size`, `max_batch_size`).
+    An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
+    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. `buffer_size`
+    and `batch_size` are hyperparameters: all values of a sweep share one compiled program, whose arrays have the
+    largest sizes (`max_buffer_size`, `max_batch_size`).
 
     `head="categorical"` learns the distribution of returns on `atoms` points between `v_min` and `v_max` (C51,
-    Bellemare et al. 2017), `"quantile"` its quantiles (Dabney et al. 2018). With
-    `loss="huber"` many small errors outweigh a rare large one: where values are much larger than `kappa`, they may grow
-    without end (CartPole's do, also in CleanRL's). `network` takes any torso with
-    `init(key, features)` and `apply(weights, features)`.
+    Bellemare et al. 2017), `head="quantile"` its quantiles (Dabney et al. 2018). With `loss="huber"` many small errors
+    outweigh a rare large one; if Q-values are much larger than `kappa`, they may diverge (they do for CartPole, also
+    with CleanRL's implementation). `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     batch_size: Number = hyper(128.0, search=(16, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
     buffer_size: Number = hyper(1e4, search=(1e3, 1e5, "log"), valid=(1, 1e9), cap="max_buffer_size")
-    learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="steps before the first gradient step")
-    train_frequency: Number = hyper(10.0, search=(1, 64, "log"), valid=(1, 1e9), help="steps between two trainings")
-    target_period: Number = hyper(
-        500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="steps between two copies, made at the end of an update"
+    learning_starts: Number = hyper(1e4, valid=(0, 1e9), help="environment steps before the first gradient step")
+    train_frequency: Number = hyper(
+        10.0, search=(1, 64, "log"), valid=(1, 1e9), help="environment steps per train_iterations gradient steps"
     )
-    target_mix: Number = hyper(1.0, valid=(0, 1), help="share of the weights that a copy takes over")
+    target_period: Number = hyper(
+        500.0, search=(100, 1e4, "log"), valid=(1, 1e9), help="environment steps between two target network updates"
+    )
+    target_mix: Number = hyper(1.0, valid=(0, 1), help="weight of the online weights in a target network update")
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
-    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
+    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="fraction of the horizon until epsilon_end")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
     )
     optimizer: Choice = hyper(0, names=OPTIMIZERS)
-    max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
+    max_grad_norm: Number = hyper(1e9, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
     kappa: Number = hyper(1.0, valid=(1e-6, 1e6), help="where Huber losses become linear")
-    v_min: Number = hyper(-100.0, valid=(-1e9, 1e9), help="least return of a categorical head")
-    v_max: Number = hyper(100.0, valid=(-1e9, 1e9), help="greatest return of a categorical head")
-    priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: all samples alike")
-    importance_exponent: Number = hyper(0.4, valid=(0, 1), help="of prioritised samples, at first; 1 at the horizon")
+    v_min: Number = hyper(-100.0, valid=(-1e9, 1e9), help="smallest return of a categorical head")
+    v_max: Number = hyper(100.0, valid=(-1e9, 1e9), help="largest return of a categorical head")
+    priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: uniform sampling")
+    importance_exponent: Number = hyper(
+        0.4, valid=(0, 1), help="initial exponent of importance weights; linear to 1 at the horizon"
+    )
 
     num_steps: int = static(10, help="steps of each environment in one update")
     n_step: int = static(1, choices=(1, 2, 3, 5, 10))
     double: bool = static(False, choices=(False, True), help="van Hasselt et al. 2016")
     dueling: bool = static(False, choices=(False, True), help="Wang et al. 2016")
     prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
-    noisy: bool = static(False, choices=(False, True), help="explore by noise of the weights (Fortunato et al. 2018)")
+    noisy: bool = static(False, choices=(False, True), help="explore with noisy weights (Fortunato et al. 2018)")
     head: str = static("expected", choices=HEADS)
-    atoms: int = static(51, help="of a categorical or quantile head")
-    loss: str = static("squared", choices=("squared", "huber"), help="of an expected head")
+    atoms: int = static(51, help="atoms or quantiles of a categorical or quantile head")
+    loss: str = static("squared", choices=("squared", "huber"), help="with head=expected")
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    layer_norm: bool = static(False, choices=(False, True), help="normalize layers before they activate")
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
+    layer_norm: bool = static(False, choices=(False, True), help="layer normalisation before each activation")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
 
     def bind(self, env: Env) -> "DQN":
-        """This agent for this environment. Raises Unsuited for actions that cannot be counted."""
+        """The agent fitted to an environment.
+
+        Raises Unsuited if actions are not Discrete, and ValueError for fields that do not fit together.
+        """
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "n_step", "atoms", "hidden")
         if not isinstance(env.action_space, Discrete):
-            raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
+            raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")
         if self.noisy:
             refuse_ignored(self, "with noisy=True", "epsilon_start", "epsilon_end", "exploration")
         if not self.prioritized:
@@ -143,13 +150,13 @@ class DQN(ReplayAgent):
         return self.fitted(env, self.n_step).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
 
     def init(self, key: Key, env: Env) -> DQNState:
-        """Fresh weights and worlds, and an empty buffer."""
+        """Initial weights, environment states, and an empty buffer. `key` is consumed."""
         key, k_weights, k_envs = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
-        seen = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
+        observed = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
         stats = first_stats(self)
-        weights = self._net.init(k_weights, normalized(stats, seen.obs))
-        replay = self.empty_replay(seen, jnp.int32(0))
+        weights = self._net.init(k_weights, normalized(stats, observed.obs))
+        replay = self.empty_replay(observed, jnp.int32(0))
         return DQNState(
             age=jnp.int32(0),
             key=key,
@@ -163,7 +170,7 @@ class DQN(ReplayAgent):
         )
 
     def update(self, state: DQNState, env: Env, clock: Int[Array, ""]) -> tuple[DQNState, Metrics]:
-        """Roll out, store, make the gradient steps that are due, and refresh the target network when it is time."""
+        """Roll out, store the steps, make the gradient steps that are due, and update the target network if due."""
         key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
         env_states, trajectory, _ = self.rollout.collect(
             env, state.env_states, self._behavior(state), self._noise(state, k_noise), k_envs
@@ -173,50 +180,50 @@ class DQN(ReplayAgent):
             key=key,
             env_states=env_states,
             replay=replay,
-            priorities=self._admit(state, replay, clock),
+            priorities=self._add_priorities(state, replay, clock),
             obs_stats=updated(state.obs_stats, trajectory.obs),
         )
         due = self.gradient_steps_due(state.age, self.n_step)
         state, losses = self._train(state, due, clock, k_train)
-        state = state.replace(target=self._refreshed(state), age=state.age + 1)
+        state = state.replace(target=self._updated_target(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
     def act(
         self, state: DQNState | DQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The best action when greedy; otherwise as in training, with the exploration of this age."""
-        k_weights, k_dice = jax.random.split(key)
+        """(action, carry): the best action when greedy; otherwise as in training, with the epsilon of this age."""
+        k_weights, k_uniforms = jax.random.split(key)
         noise = None if greedy else self._net.sample_noise(k_weights, state.weights, ())
         q_values = self.q_values(state.weights, normalized(state.obs_stats, obs), noise)
         epsilon = 0.0 if greedy or self.noisy else self._epsilon(state.age, 0)
-        dice = draw_dice(k_dice, (), self.action_space.n)
-        return epsilon_greedy(q_values, epsilon, dice, mask).astype(self.action_space.dtype), carry
+        uniforms = sample_uniforms(k_uniforms, (), self.action_space.n)
+        return epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype), carry
 
     def q_values(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
-        """The expected return of every action, for observations as the network reads them."""
+        """The Q-values of all actions. `obs` is normalized already; `noise` is that of a noisy network."""
         return self._mean(self._net(weights, obs, noise))
 
     def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
-        """The expected return of the best action, were all allowed."""
+        """The largest Q-value of each observation, as if all actions were allowed."""
         return jnp.max(self.q_values(state.weights, normalized(state.obs_stats, obs)), axis=-1)
 
     def with_policy(self, state: DQNState, policy: DQNPolicy) -> DQNState:
-        """A fresh member that begins with these weights, in its targets too, and observation statistics."""
+        """A new member's state with the weights (online and target) and observation statistics of a policy."""
         return state.replace(weights=policy.weights, target=policy.weights, obs_stats=policy.obs_stats)
 
     def policy_state(self, state: DQNState) -> DQNPolicy:
         """Weights, age and observation statistics."""
         return DQNPolicy(state.age, state.weights, state.obs_stats)
 
-    # What happens inside an update, in order.
+    # The parts of an update, in order.
 
     def _noise(self, state: DQNState, key: Key) -> Any:
-        k_dice, k_weights = jax.random.split(key)
+        k_uniforms, k_weights = jax.random.split(key)
         shape = (self.num_steps, self.num_envs)
         if self.noisy:
             return self._net.sample_noise(k_weights, state.weights, shape)
         epsilon = self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
-        return draw_dice(k_dice, shape, self.action_space.n), epsilon
+        return sample_uniforms(k_uniforms, shape, self.action_space.n), epsilon
 
     def _behavior(self, state: DQNState) -> Any:
         def behave(obs, mask, noise, carry):
@@ -224,26 +231,26 @@ class DQN(ReplayAgent):
             if self.noisy:
                 action = greedy(self.q_values(state.weights, obs, noise), mask)
             else:
-                dice, epsilon = noise
-                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, dice, mask)
+                uniforms, epsilon = noise
+                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, uniforms, mask)
             return action.astype(self.action_space.dtype), None, carry
 
         return behave
 
-    def _admit(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
-        # New samples get the largest priority as soon as their successors are there; samples beyond the effective size
-        # of the buffer get none.
+    def _add_priorities(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
+        # New samples get the largest priority once their successors are stored. Samples that `buffer_size` excludes get
+        # priority 0.
         if state.priorities is None:
             return None
-        own = replay.stored(state.age, self.buffer_size)
+        stored = replay.stored(state.age, self.buffer_size)
         newest, envs = replay.newest(clock), jnp.arange(self.num_envs, dtype=jnp.int32)[None]
         behind = jnp.arange(self.num_steps + self.n_step, dtype=jnp.int32)[:, None]
-        is_usable = (behind >= self.n_step) & (behind < own)
-        leaving = own + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]
+        is_usable = (behind >= self.n_step) & (behind < stored)
+        excluded = stored + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]
         priorities = state.priorities
-        for rows, flag in ((leaving, jnp.zeros_like(leaving, bool)), (behind, is_usable)):
+        for rows, usable in ((excluded, jnp.zeros_like(excluded, bool)), (behind, is_usable)):
             index = replay.index(newest, rows, envs)
-            value = jnp.broadcast_to(jnp.where(flag, priorities.largest, 0), index.shape)
+            value = jnp.broadcast_to(jnp.where(usable, priorities.largest, 0), index.shape)
             priorities = priorities.set(index.ravel(), value.ravel())
         return priorities
 
@@ -251,86 +258,89 @@ class DQN(ReplayAgent):
         self, state: DQNState, due: Int[Array, ""], clock: Int[Array, ""], key: Key
     ) -> tuple[DQNState, dict[str, Array]]:
         flat, unravel = ravel_pytree(state.weights)
-        gradient = jax.grad(lambda flat, *rest: self._loss(unravel(flat), *rest), has_aux=True)
+        gradient_of_loss = jax.grad(lambda flat, *rest: self._loss(unravel(flat), *rest), has_aux=True)
         newest = state.replay.newest(clock)
         usable = state.replay.usable(state.age, self.n_step, self.buffer_size)
 
         def step(i, loop):
             flat, optimizer, priorities, total = loop
             k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
-            index, weight = self._draw(state, priorities, k_index, newest, usable)
+            index, weight = self._sample_indices(state, priorities, k_index, newest, usable)
             batch = normalized_batch(state.obs_stats, state.replay.take(index, self.discount, self.n_step))
-            slope, (surprise, losses) = gradient(flat, state.target, batch, weight, k_noise)
-            change, optimizer = self._change(clip_norm(slope, self.max_grad_norm), optimizer)
+            gradient, (priority_error, losses) = gradient_of_loss(flat, state.target, batch, weight, k_noise)
+            direction, optimizer = self._direction(clip_norm(gradient, self.max_grad_norm), optimizer)
             if priorities is not None:
-                priorities = priorities.learn(index, surprise, self.priority_exponent, weight > 0)
-            return flat - self.learning_rate * change, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
+                priorities = priorities.learn(index, priority_error, self.priority_exponent, weight > 0)
+            return flat - self.learning_rate * direction, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
 
-        nothing = dict.fromkeys(("loss", "td_error", "q_value"), jnp.float32(0))
-        start = (flat, state.optimizer, state.priorities, nothing)
+        no_losses = dict.fromkeys(("loss", "td_error", "q_value"), jnp.float32(0))
+        start = (flat, state.optimizer, state.priorities, no_losses)
         flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
         losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
         return state.replace(weights=unravel(flat), optimizer=optimizer, priorities=priorities), losses
 
-    def _draw(
+    def _sample_indices(
         self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
     ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-        # Samples beyond the effective size of a batch weigh nothing.
+        # (indices of the samples, their weights in the loss). Samples beyond `batch_size` have weight 0.
         size = self.max_batch_size
-        share = batch_shares(self.batch_size, size)
+        sample_weight = sample_weights(self.batch_size, size)
         if priorities is None:
-            return state.replay.uniform(key, size, newest, usable, self.n_step), share
-        index, probability = priorities.draw(key, size, self.batch_size)
-        correction = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
-        weight = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -correction
-        return index, share * weight / jnp.max(jnp.where(share > 0, weight, 0))
+            return state.replay.uniform(key, size, newest, usable, self.n_step), sample_weight
+        index, probability = priorities.sample(key, size, self.batch_size)
+        exponent = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
+        importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -exponent
+        return index, sample_weight * importance / jnp.max(jnp.where(sample_weight > 0, importance, 0))
 
     def _loss(
         self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], Any]:
         k_online, k_target = jax.random.split(key)
         rows = weight.shape
-        out = self._net(weights, batch.seen.obs, self._net.sample_noise(k_online, weights, rows))
-        chosen = _pick(out, batch.action)
-        after = jax.lax.stop_gradient(self._after(weights, target, batch, k_target))
-        surprise, loss = self._errors(chosen, after, batch)
-        q_values = self._mean(chosen)
-        error = q_values - batch.reward - batch.bootstrap * self._mean(after)
-        logged = {"loss": loss, "td_error": jnp.abs(error), "q_value": q_values}
-        logged = jax.tree.map(lambda x: jnp.sum(weight * x), logged)
-        return logged["loss"], (surprise, logged)
+        out = self._net(weights, batch.observed.obs, self._net.sample_noise(k_online, weights, rows))
+        chosen = _of_action(out, batch.action)
+        next_out = jax.lax.stop_gradient(self._next_output(weights, target, batch, k_target))
+        priority_error, loss = self._errors(chosen, next_out, batch)
+        q_value = self._mean(chosen)
+        error = q_value - batch.reward - batch.bootstrap * self._mean(next_out)
+        losses = {"loss": loss, "td_error": jnp.abs(error), "q_value": q_value}
+        losses = jax.tree.map(lambda x: jnp.sum(weight * x), losses)
+        return losses["loss"], (priority_error, losses)
 
-    def _after(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
-        """What the target network says of the best action in the next state."""
-        k_target, k_choose = jax.random.split(key)
-        rows, seen = batch.reward.shape, batch.next_seen
-        out = self._net(target, seen.obs, self._net.sample_noise(k_target, target, rows))
-        judge = out
+    def _next_output(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
+        """The target network's output for the best action in the next state."""
+        k_target, k_online = jax.random.split(key)
+        rows, observed = batch.reward.shape, batch.next_observed
+        out = self._net(target, observed.obs, self._net.sample_noise(k_target, target, rows))
+        choosing_out = out
         if self.double:
-            judge = self._net(weights, seen.obs, self._net.sample_noise(k_choose, weights, rows))
-        return _pick(out, greedy(allowed(self._mean(judge), seen.mask)))
+            choosing_out = self._net(weights, observed.obs, self._net.sample_noise(k_online, weights, rows))
+        return _of_action(out, greedy(allowed(self._mean(choosing_out), observed.mask)))
 
     def _errors(
-        self, chosen: Float[Array, "B Z"], after: Float[Array, "B Z"], batch: Transitions
+        self, chosen: Float[Array, "B Z"], next_out: Float[Array, "B Z"], batch: Transitions
     ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
-        """(how surprising, which priorities are made of, and the loss), of every sample."""
+        """(the error from which the priority is computed, the loss) of each sample.
+
+        `chosen` is the network's output for the action that was taken; Z is 1, or the number of atoms.
+        """
         if self.head == "categorical":
-            target = project(self._support, jax.nn.softmax(after), batch.reward, batch.bootstrap)
+            target = project(self._support, jax.nn.softmax(next_out), batch.reward, batch.bootstrap)
             loss = cross_entropy(chosen, target)
-            return loss - entropy(target), loss  # how far apart they are, not how uncertain the return is
-        target = batch.reward[:, None] + batch.bootstrap[:, None] * after
+            return loss - entropy(target), loss  # the KL divergence: 0 where the prediction equals the target
+        target = batch.reward[:, None] + batch.bootstrap[:, None] * next_out
         if self.head == "quantile":
             loss = quantile_huber(chosen, target, self.kappa)
             return loss, loss
         error = (chosen - target)[:, 0]
         return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
 
-    def _refreshed(self, state: DQNState) -> Weights:
-        # As if all the copies that are due were made now, one after the other.
+    def _updated_target(self, state: DQNState) -> Weights:
+        # If several target updates are due in one update, they are made now, one after the other, in closed form.
         copies = passed(state.age, self.steps_per_update, self.target_period)
         return polyak_update(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
 
-    # Small parts.
+    # Networks, optimizer and schedules.
 
     @property
     def _net(self) -> QNetwork:
@@ -338,18 +348,19 @@ class DQN(ReplayAgent):
         return QNetwork(self.network, self.observation_space, self.action_space.n, atoms, self.dueling, self.noisy)
 
     @property
-    def _adam(self) -> Any:  # optax's own type speaks of trees; here it is one array
+    def _adam(self) -> Any:  # optax's type is for pytrees; here the weights are one array
         return adam(self.adam_eps)
 
     @property
     def _support(self) -> Float[Array, "Z"]:
         return jnp.linspace(self.v_min, self.v_max, self.atoms, dtype=jnp.float32)
 
-    def _change(self, slope: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
-        change, optimizer = self._adam.update(slope, optimizer)
-        return jnp.where(self.optimizer == SGD, slope, change), optimizer
+    def _direction(self, gradient: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
+        direction, optimizer = self._adam.update(gradient, optimizer)
+        return jnp.where(self.optimizer == SGD, gradient, direction), optimizer
 
     def _mean(self, out: Float[Array, "*axes Z"]) -> Float[Array, "*axes"]:
+        # Q-values from the network's outputs.
         if self.head == "categorical":
             return jnp.sum(jax.nn.softmax(out) * self._support.reshape((1,) * (out.ndim - 1) + (-1,)), axis=-1)
         return jnp.mean(out, axis=-1)
@@ -361,17 +372,17 @@ class DQN(ReplayAgent):
         return linear(self.epsilon_start, self.epsilon_end, self._progress(age, step), self.exploration)
 
 
-def _pick(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:
+def _of_action(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:
     chosen = jax.nn.one_hot(action, out.shape[1], dtype=out.dtype)
     return jnp.sum(out * chosen[:, :, None], axis=1)
 
 
 def _check_support(agent: DQN) -> None:
-    """Raise ValueError where the returns of a categorical head, of one agent or a population, are not a range."""
+    """Raise ValueError if a categorical head has too few atoms, or `v_min` >= `v_max` in any member."""
     if agent.head != "categorical":
         return
     if agent.atoms < 2:
-        raise ValueError(f"atoms={agent.atoms} is too few for a categorical head: it needs 2 at least.")
+        raise ValueError(f"atoms={agent.atoms} is too few for a categorical head: it needs at least 2.")
     low, high = np.broadcast_arrays(agent.v_min, agent.v_max)
     if np.any(low >= high):
         raise ValueError(f"v_min={low[low >= high][0]:g} must be below v_max={high[low >= high][0]:g}.")

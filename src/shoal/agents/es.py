@@ -1,8 +1,8 @@
-"""ES: policy search by evolution strategies. Variations of one controller play, and the better ones pull it along.
+"""ES: policy search by evolution strategies. Each generation evaluates P candidate weight vectors in episodes.
 
-Strategies are those of evosax (`ops/evolution.py`). Source: Salimans et al. 2017, "Evolution Strategies as a Scalable
-Alternative to Reinforcement Learning", for ranks, antithetic pairs and observation statistics; Ng and Jordan 2000
-("PEGASUS") for judging all candidates under the same random numbers.
+The strategies are those of evosax (`ops/evolution.py`). Source: Salimans et al. 2017, "Evolution Strategies as a
+Scalable Alternative to Reinforcement Learning", for ranks, antithetic pairs and observation statistics; Ng and Jordan
+2000 ("PEGASUS") for evaluating all candidates with the same random numbers.
 """
 
 import math
@@ -31,88 +31,94 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.rollout import sample_noise as sample_env_noise
 
 Weights = Any
-LEAST_SIGMA = 1e-3  # of the first: below, single precision cannot tell candidates from their mean
-WITHOUT_LIMIT = 1_000  # steps of an episode in a world that never ends it
+SMALLEST_SIGMA = 1e-3  # times the initial sigma: candidates with a smaller one equal their mean in single precision
+STEPS_WITHOUT_LIMIT = 1_000  # episode length in an environment without a time limit
 
 
 @struct
 class ESState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
-    search: Any  # the strategy's own state
+    search: Any  # the state of the strategy
     obs_stats: RunningStats | None
 
 
 @struct
 class ESPolicy(Struct):
-    """What acting needs: weights and the statistics that observations are normalized with."""
+    """What `act` needs: weights, and the statistics that normalize observations."""
 
     weights: Weights
     obs_stats: RunningStats | None
 
 
 @struct
-class Lives(Struct):
-    """N = P x K episodes under way, those of a candidate side by side."""
+class RunningEpisodes(Struct):
+    """N = P x K running episodes: P candidates with K episodes each; those of one candidate are adjacent."""
 
     state: State
-    carry: Any
+    carry: Any  # recurrent carry
     episode_return: Float[Array, "N"]
     length: Int[Array, "N"]
-    over: Bool[Array, "N"]
-    shift_sum: Any  # of observations minus the mean known before, [N, ...]; None where they are not normalized
-    shift_square_sum: Any
+    ended: Bool[Array, "N"]
+    shift_sum: Any  # sum of (observation - previous mean), [N, ...]; None without normalization
+    shift_square_sum: Any  # sum of the squares of these differences
 
 
 @agent("es")
 @struct
 class ES(Agent):
-    """Evolution strategies, for every kind of action; no gradients, no discount, no value function.
+    """Evolution strategies, for every kind of action; they use no gradients, no discount and no value function.
 
-    One update is one generation: `population_size` candidates play `episodes` episodes each, all at the same time,
-    until the last of them ends, or comes to `episode_steps`. What counts is the mean return. `strategy` is a name that
-    evosax's registry has; the few that cannot search for policies are refused and say why. `sigma` is the deviation of
-    a weight, but in ASEBO the length of a whole step, and in GradientlessDescent the longest.
+    One update is one generation: `population_size` candidates run `episodes` episodes each, all in parallel, until the
+    last one ends or reaches `episode_steps`. The fitness of a candidate is its mean return. `strategy` is a name of
+    evosax's registry; the few strategies that cannot search for policies are rejected with the reason. `sigma` is the
+    standard deviation of a weight, except in ASEBO, where it is the length of a step, and in GradientlessDescent, where
+    it is the length of the longest step.
 
-    The policy that acts is the mean of the search distribution, never the best that was ever seen: that one was lucky.
-    A strategy without a distribution gives the best candidate of its last generation. But DifferentialEvolution,
-    MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they found, with what it was worth
-    once, and never try it again: theirs may be the luckiest of a whole run.
+    The policy is the mean of the search distribution, and never the best candidate of the whole run, whose high return
+    may be due to chance. For a strategy without a distribution it is the best candidate of the last generation.
+    DifferentialEvolution, MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep a good candidate
+    together with its one measured return and never evaluate it again, so that theirs may be the one with the luckiest
+    evaluation of the whole run.
 
-    Steps: an update counts as population_size x episodes x the longest an episode may last, whether or not episodes
-    end sooner, so the steps of a run are the most it may have taken; the loss `steps` says how many a generation
-    really took. With `memory="gru"` or "lstm" the controller remembers within an episode.
+    An update counts as population_size x episodes x (longest possible episode) environment steps, also if episodes end
+    sooner. The number of steps of a run is therefore an upper bound; the metric `steps` is the number that a generation
+    took. With `memory="gru"` or `"lstm"` the controller is recurrent.
 
     `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
     """
 
-    learning_rate: Number = hyper(0.0, search=(1e-3, 0.3, "log"), valid=(0, 100), help="0: what suits the strategy")
-    learning_rate_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor of each generation")
-    sigma: Number = hyper(0.1, search=(0.01, 1.0, "log"), valid=(1e-9, 1e3), help="step size at first")
-    sigma_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor of each generation")
+    learning_rate: Number = hyper(0.0, search=(1e-3, 0.3, "log"), valid=(0, 100), help="0: the default of the strategy")
+    learning_rate_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor per generation")
+    sigma: Number = hyper(0.1, search=(0.01, 1.0, "log"), valid=(1e-9, 1e3), help="initial step size")
+    sigma_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor per generation")
     sigma_limit: Number = hyper(
-        0.0, search=(0.0, 0.05), valid=(0, 1e3), help="least step size; at least a thousandth of the first"
+        0.0, search=(0.0, 0.05), valid=(0, 1e3), help="smallest step size; at least a thousandth of the initial one"
     )
-    weight_decay: Number = hyper(0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="cost of the squared weights")
+    weight_decay: Number = hyper(
+        0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="times the sum of squared weights, subtracted from fitness"
+    )
 
     strategy: str = static("Open_ES", help="of evosax: Open_ES, SNES, Sep_CMA_ES, PGPE, SimpleGA, ...")
-    population_size: int = static(64, help="candidates in a generation")
-    episodes: int = static(1, help="of each candidate")
-    episode_steps: int = static(0, help="longest episode; 0: the world's limit, or 1,000 where it has none")
+    population_size: int = static(64, help="candidates per generation")
+    episodes: int = static(1, help="episodes per candidate")
+    episode_steps: int = static(0, help="longest episode; 0: the environment's time limit, or 1,000 if it has none")
     optimizer: str = static("default", choices=OPTIMIZERS, help="of strategies that follow a gradient")
-    shaping: str = static("default", choices=SHAPINGS, help="what a strategy sees of returns")
+    shaping: str = static("default", choices=SHAPINGS, help="transformation of the returns for the strategy")
     antithetic: str = static("default", choices=("default", "on", "off"), help="candidates in mirrored pairs")
-    common_random_numbers: bool = static(True, choices=(False, True), help="all candidates meet the same chances")
-    sample_actions: bool = static(False, choices=(False, True), help="draw choices instead of taking the likeliest")
-    squash: str = static("tanh", choices=("tanh", "clip"), help="how numbers come to lie within their bounds")
+    common_random_numbers: bool = static(True, choices=(False, True), help="the same random numbers for all candidates")
+    sample_actions: bool = static(
+        False, choices=(False, True), help="sample discrete actions instead of taking the most probable"
+    )
+    squash: str = static("tanh", choices=("tanh", "clip"), help="how continuous actions are kept within their bounds")
     hidden: tuple[int, ...] = static((16,))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    memory: str = static("none", choices=("none", *MEMORIES), help="on top of the torso")
-    memory_size: int = static(16)
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
+    memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
+    memory_size: int = static(16, help="units of the recurrent cell")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     normalize_observation: bool = normalization_field()
 
     observation_space: Any = filled_by_bind()
@@ -121,18 +127,18 @@ class ES(Agent):
     longest_episode: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "ES":
-        """This agent for this environment. Raises ValueError where they, or the options, do not go together."""
+        """The agent fitted to an environment. Raises ValueError if they, or the agent's fields, do not fit together."""
         check_choices(self)
         check_counts(self, "population_size", "episodes", "hidden", "memory_size")
         head_size(env.action_space)
         if self.episode_steps < 0:
-            raise ValueError(f"episode_steps={self.episode_steps} must not be negative; 0 means the world's own limit.")
+            raise ValueError(f"episode_steps={self.episode_steps} must not be negative; 0 means the time limit.")
         if isinstance(env.action_space, Box):
-            refuse_ignored(self, "where actions are numbers", "sample_actions")
+            refuse_ignored(self, "where actions are continuous", "sample_actions")
         else:
-            refuse_ignored(self, "where actions are choices", "squash")
+            refuse_ignored(self, "where actions are discrete", "squash")
         if self.memory == "none":
-            refuse_ignored(self, "without a memory", "memory_size")
+            refuse_ignored(self, "with memory='none'", "memory_size")
         bound = self.replace(
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
@@ -147,127 +153,133 @@ class ES(Agent):
             shaping=self.shaping,
             antithetic={"default": None, "on": True, "off": False}[self.antithetic],
         )
-        _check_numbers(self, evolution)
+        _refuse_ignored_hyperparameters(self, evolution)
         return bound.replace(evolution=evolution)
 
     @property
     def steps_per_update(self) -> int:
-        """The most steps that a generation may take."""
+        """The largest number of environment steps that a generation can take."""
         return self.population_size * self.episodes * self.longest_episode
 
     @property
     def weights_per_step(self) -> int:
-        """Those of all candidates."""
+        """The weights of all candidates together."""
         return self.population_size * self._count_weights()
 
     def init(self, key: Key, env: Env) -> ESState:
-        """A search around fresh weights."""
+        """A search distribution around initial weights. `key` is consumed."""
         del env
         key, k_weights, k_search = jax.random.split(key, 3)
         center, _ = ravel_pytree(self._controller.init(k_weights, self._example()))
         return ESState(jnp.int32(0), key, self.evolution.init(k_search, center, self.sigma), first_stats(self))
 
     def update(self, state: ESState, env: Env, clock: Int[Array, ""]) -> tuple[ESState, Metrics]:
-        """One generation: ask for candidates, let them play, tell what they were worth."""
+        """One generation: get candidates from the strategy, evaluate them, and update the strategy with their costs."""
         del clock
-        key, k_ask, k_play, k_tell = jax.random.split(state.key, 4)
-        sigma, rate = self._sigma(state.age), self._learning_rate(state.age)
+        key, k_ask, k_evaluate, k_tell = jax.random.split(state.key, 4)
+        sigma, learning_rate = self._sigma(state.age), self._learning_rate(state.age)
         population, search = self.evolution.ask(k_ask, state.search, sigma)
-        lives = self._play(env, population, state.obs_stats, k_play)
-        fitness = jnp.mean(lives.episode_return.reshape(self.population_size, self.episodes), axis=1)
+        played = self._run_episodes(env, population, state.obs_stats, k_evaluate)
+        fitness = jnp.mean(played.episode_return.reshape(self.population_size, self.episodes), axis=1)
         cost = self.weight_decay * jnp.sum(population**2, axis=1) - without_failures(fitness)
-        search = self.evolution.tell(k_tell, population, cost, search, sigma, rate)
-        search = self.evolution.hold_sigma(search, self.sigma_limit)
+        search = self.evolution.tell(k_tell, population, cost, search, sigma, learning_rate)
+        search = self.evolution.with_smallest_sigma(search, self.sigma_limit)
         losses = {
             **describe(fitness),
             "sigma": self.evolution.sigma(search),
             "weight_norm": jnp.linalg.norm(self.evolution.solution(search)),
-            "steps": jnp.sum(lives.length).astype(jnp.float32),
+            "steps": jnp.sum(played.length).astype(jnp.float32),
         }
-        ended = jnp.isfinite(lives.episode_return)  # those cut off too: the others alone would be the failures
-        episodes = EpisodeStats.of(ended, lives.episode_return, lives.length)
-        stats = state.obs_stats and state.obs_stats.merge(_seen(lives, state.obs_stats))
+        # Episodes that reached `episode_steps` count too: leaving out the longest ones would bias the mean return.
+        counted = jnp.isfinite(played.episode_return)
+        episodes = EpisodeStats.of(counted, played.episode_return, played.length)
+        stats = state.obs_stats and state.obs_stats.merge(_observation_stats(played, state.obs_stats))
         return ESState(state.age + 1, key, search, stats), Metrics(episodes, losses)
 
     def initial_carry(self) -> Any:
-        """An empty memory."""
+        """The recurrent carry at the start of an episode; None without a recurrent cell."""
         return self._controller.initial_carry()
 
     def act(
         self, state: ESState | ESPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """What the searched-for controller does; it draws its choices only where it was trained to."""
+        """(action, carry): a sample with `sample_actions` and not greedy, otherwise the most probable action."""
         policy = self.policy_state(state) if isinstance(state, ESState) else state
         head, carry = self._controller.apply(policy.weights, normalized(policy.obs_stats, obs), carry)
         noise = sample_noise(self.action_space, key, ()) if self.sample_actions and not greedy else None
         return self._action(head, noise, mask), carry
 
     def policy_state(self, state: ESState) -> ESPolicy:
-        """The mean of the distribution (or the best of the population) and observation statistics."""
+        """The mean of the search distribution (or the best of the population) and observation statistics."""
         return ESPolicy(self._unravel(self.evolution.solution(state.search)), state.obs_stats)
 
-    # What happens inside an update.
+    # The parts of an update.
 
-    def _play(self, env: Env, population: Float[Array, "P D"], stats: RunningStats | None, key: Key) -> Lives:
-        """Every candidate's first K episodes, to the end of the longest."""
+    def _run_episodes(
+        self, env: Env, population: Float[Array, "P D"], stats: RunningStats | None, key: Key
+    ) -> RunningEpisodes:
+        """Run K episodes of every candidate, until the last one ends or reaches `longest_episode` steps."""
         k_init, k_env, k_act = jax.random.split(key, 3)
         weights = jax.vmap(self._unravel)(population)
 
-        def running(loop: tuple[Int[Array, ""], Lives]) -> Bool[Array, ""]:
-            t, lives = loop
-            return (t < self.longest_episode) & ~jnp.all(lives.over)
+        def running(loop: tuple[Int[Array, ""], RunningEpisodes]) -> Bool[Array, ""]:
+            t, played = loop
+            return (t < self.longest_episode) & ~jnp.all(played.ended)
 
-        def step(loop: tuple[Int[Array, ""], Lives]) -> tuple[Int[Array, ""], Lives]:
-            t, lives = loop
-            obs, mask = jax.vmap(env.observe)(lives.state), jax.vmap(env.action_mask)(lives.state)
-            head, carry = self._heads(weights, normalized(stats, obs), lives.carry)
+        def step(loop: tuple[Int[Array, ""], RunningEpisodes]) -> tuple[Int[Array, ""], RunningEpisodes]:
+            t, played = loop
+            obs, mask = jax.vmap(env.observe)(played.state), jax.vmap(env.action_mask)(played.state)
+            head, carry = self._heads(weights, normalized(stats, obs), played.carry)
             action = self._action(head, self._action_noise(jax.random.fold_in(k_act, t)), mask)
-            env_noise = self._shared(sample_env_noise(env, jax.random.fold_in(k_env, t), self._chances))
-            after, reward, terminated, truncated, _ = jax.vmap(env.advance)(lives.state, action, env_noise)
-            return t + 1, _follow(lives, after, carry, reward, terminated | truncated, obs, stats)
+            env_noise = self._for_candidates(sample_env_noise(env, jax.random.fold_in(k_env, t), self._noise_axes))
+            state, reward, terminated, truncated, _ = jax.vmap(env.advance)(played.state, action, env_noise)
+            return t + 1, _after_step(played, state, carry, reward, terminated | truncated, obs, stats)
 
-        lives = self._begin(self._shared(self._starts(env, k_init)), stats)
-        return jax.lax.while_loop(running, step, (jnp.int32(0), lives))[1]
+        played = self._start_episodes(self._for_candidates(self._first_states(env, k_init)), stats)
+        return jax.lax.while_loop(running, step, (jnp.int32(0), played))[1]
 
     def _heads(self, weights: Weights, obs: Any, carry: Any) -> tuple[Float[Array, "N A"], Any]:
+        # The network outputs for N observations; the weights [P] differ between candidates.
         grid = (self.population_size, self.episodes)
         obs, carry = jax.tree.map(lambda x: x.reshape(*grid, *x.shape[1:]), (obs, carry))
         head, carry = jax.vmap(self._controller.apply)(weights, obs, carry)
         return jax.tree.map(lambda x: x.reshape(math.prod(grid), *x.shape[2:]), (head, carry))
 
-    def _begin(self, state: State, stats: RunningStats | None) -> Lives:
+    def _start_episodes(self, state: State, stats: RunningStats | None) -> RunningEpisodes:
         n = self.population_size * self.episodes
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), self.initial_carry())
-        nothing = stats and jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), stats.mean)
-        none, nought = jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.float32)
-        return Lives(state, carry, nought, none, jnp.zeros(n, bool), nothing, nothing)
+        no_shift = stats and jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), stats.mean)
+        no_length, no_return = jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.float32)
+        return RunningEpisodes(state, carry, no_return, no_length, jnp.zeros(n, bool), no_shift, no_shift)
 
-    # Chances: G groups of candidates, each of which meets the same; K episodes of each.
+    # Random numbers have the axes [G, K]: G groups of candidates share them, K episodes of a candidate do not.
 
     @property
-    def _chances(self) -> tuple[int, int]:
+    def _noise_axes(self) -> tuple[int, int]:
         if self.common_random_numbers:
             return 1, self.episodes
         pairs = 2 if self.evolution.is_antithetic else 1
         return self.population_size // pairs, self.episodes
 
-    def _starts(self, env: Env, key: Key) -> State:
-        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, self._chances))
+    def _first_states(self, env: Env, key: Key) -> State:
+        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, self._noise_axes))
 
     def _action_noise(self, key: Key) -> Any:
-        return self._shared(sample_noise(self.action_space, key, self._chances)) if self.sample_actions else None
+        if not self.sample_actions:
+            return None
+        return self._for_candidates(sample_noise(self.action_space, key, self._noise_axes))
 
-    def _shared(self, chances: Any) -> Any:
-        """Leaves [G, K] for everyone, [N]: candidate p belongs to group p modulo G, as mirrored halves do."""
-        groups, n = self._chances[0], self.population_size * self.episodes
+    def _for_candidates(self, shared: Any) -> Any:
+        """Repeat leaves [G, K] to [N]. Candidate p is in group p modulo G, so that mirrored pairs share a group."""
+        groups, n = self._noise_axes[0], self.population_size * self.episodes
 
-        def everyone(x: Array) -> Array:
+        def repeat(x: Array) -> Array:
             copies = (self.population_size // groups, *x.shape)
             return jnp.broadcast_to(x[None], copies).reshape(n, *x.shape[2:])
 
-        return jax.tree.map(everyone, chances)
+        return jax.tree.map(repeat, shared)
 
-    # Small parts.
+    # The controller, its weights and actions, and schedules.
 
     @property
     def _controller(self) -> Controller:
@@ -296,18 +308,19 @@ class ES(Agent):
         return (policy.mode() if noise is None else policy.sample(noise)).astype(space.dtype)
 
     def _sigma(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        least = jnp.maximum(self.sigma_limit, LEAST_SIGMA * self.sigma)
-        return jnp.maximum(self.sigma * self.sigma_decay ** age.astype(jnp.float32), least)
+        smallest = jnp.maximum(self.sigma_limit, SMALLEST_SIGMA * self.sigma)
+        return jnp.maximum(self.sigma * self.sigma_decay ** age.astype(jnp.float32), smallest)
 
     def _learning_rate(self, age: Int[Array, ""]) -> Float[Array, ""]:
-        rate = jnp.where(self.learning_rate > 0, self.learning_rate, self.evolution.default_rate)
-        return rate * self.learning_rate_decay ** age.astype(jnp.float32)
+        initial = jnp.where(self.learning_rate > 0, self.learning_rate, self.evolution.default_learning_rate)
+        return initial * self.learning_rate_decay ** age.astype(jnp.float32)
 
 
 def without_failures(fitness: Float[Array, "P"]) -> Float[Array, "P"]:
-    """Fitness where a candidate whose return is not finite counts as just below the worst of the others; 0 if none is.
+    """The fitness, with values that are not finite replaced by one just below the worst finite value (0 without one).
 
-    Just below, so that ranks tell the two apart; and no more, so that the scale of the others stays what it was.
+    Just below, so that ranks order failed candidates last; not far below, so that a fitness shaping that depends on the
+    scale (z-scores) is hardly affected.
     """
     finite = jnp.isfinite(fitness)
     below = jnp.nextafter(jnp.min(jnp.where(finite, fitness, jnp.inf)), -jnp.inf)
@@ -315,7 +328,10 @@ def without_failures(fitness: Float[Array, "P"]) -> Float[Array, "P"]:
 
 
 def describe(fitness: Float[Array, "P"]) -> dict[str, Float[Array, ""]]:
-    """Mean, best and deviation over the candidates that did not fail, and the share that did. NaN if all did."""
+    """Mean, best and standard deviation of the finite fitness values, and the fraction that is not finite.
+
+    Mean and standard deviation are NaN if no value is finite.
+    """
     finite = jnp.isfinite(fitness)
     count = jnp.sum(finite).astype(jnp.float32)
     mean = jnp.sum(jnp.where(finite, fitness, 0)) / count
@@ -328,40 +344,49 @@ def describe(fitness: Float[Array, "P"]) -> dict[str, Float[Array, ""]]:
     }
 
 
-def _follow(
-    lives: Lives, state: State, carry: Any, reward: Array, done: Array, obs: Any, stats: RunningStats | None
-) -> Lives:
-    live = ~lives.over
-    lives = lives.replace(
+def _after_step(
+    played: RunningEpisodes,
+    state: State,
+    carry: Any,
+    reward: Array,
+    done: Array,
+    obs: Any,
+    stats: RunningStats | None,
+) -> RunningEpisodes:
+    is_open = ~played.ended
+    played = played.replace(
         state=state,
         carry=carry,
-        episode_return=lives.episode_return + jnp.where(live, reward, 0),
-        length=lives.length + live.astype(jnp.int32),
-        over=lives.over | done,
+        episode_return=played.episode_return + jnp.where(is_open, reward, 0),
+        length=played.length + is_open.astype(jnp.int32),
+        ended=played.ended | done,
     )
     if stats is None:
-        return lives
-    shift = jax.tree.map(lambda x, mean: jnp.where(_column(live, x), x - mean[None], 0), obs, stats.mean)
-    return lives.replace(
-        shift_sum=jax.tree.map(jnp.add, lives.shift_sum, shift),
-        shift_square_sum=jax.tree.map(lambda total, x: total + x**2, lives.shift_square_sum, shift),
+        return played
+    shift = jax.tree.map(lambda x, mean: jnp.where(_column(is_open, x), x - mean[None], 0), obs, stats.mean)
+    return played.replace(
+        shift_sum=jax.tree.map(jnp.add, played.shift_sum, shift),
+        shift_square_sum=jax.tree.map(lambda total, x: total + x**2, played.shift_square_sum, shift),
     )
 
 
-def _seen(lives: Lives, stats: RunningStats) -> RunningStats:
-    """Statistics of all observations of a generation; episodes that were not finite are left out."""
-    sums = (lives.shift_sum, lives.shift_square_sum)
+def _observation_stats(played: RunningEpisodes, stats: RunningStats) -> RunningStats:
+    """Statistics of all observations of a generation, without episodes whose observations are not finite."""
+    sums = (played.shift_sum, played.shift_square_sum)
     finite = [jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim))) for x in jax.tree.leaves(sums)]
-    sound = jnp.all(jnp.stack(finite), axis=0)
-    count = jnp.sum(jnp.where(sound, lives.length, 0)).astype(jnp.float32)
-    first, second = jax.tree.map(lambda x: jnp.sum(jnp.where(_column(sound, x), x, 0), axis=0), sums)
+    is_finite = jnp.all(jnp.stack(finite), axis=0)
+    count = jnp.sum(jnp.where(is_finite, played.length, 0)).astype(jnp.float32)
+    first, second = jax.tree.map(lambda x: jnp.sum(jnp.where(_column(is_finite, x), x, 0), axis=0), sums)
     n = jnp.maximum(count, 1)
     mean = jax.tree.map(lambda old, x: old + x / n, stats.mean, first)
     return RunningStats(count, mean, jax.tree.map(lambda x, square: jnp.maximum(square - x**2 / n, 0), first, second))
 
 
 def _within(space: Box, x: Float[Array, "*axes A"], squash: str) -> Array:
-    """Numbers within the bounds of a box: squashed where both are finite, else clipped."""
+    """Actions within the bounds of a box: components with two finite bounds squashed by tanh, the others clipped.
+
+    With `squash="clip"` all components are clipped.
+    """
     low, high = (side.reshape((1,) * (x.ndim - 1) + side.shape) for side in space.bounds())
     if squash == "clip":
         return jnp.clip(x, low, high).astype(space.dtype)
@@ -374,20 +399,20 @@ def _column(flag: Bool[Array, "N"], x: Array) -> Bool[Array, "N *ones"]:
     return flag.reshape(flag.shape + (1,) * (x.ndim - 1))
 
 
-def _longest_episode(env: Env, given: int) -> int:
+def _longest_episode(env: Env, episode_steps: int) -> int:
     limit = episode_limit(env)
-    return given or WITHOUT_LIMIT if limit is None else min(given or limit, limit)
+    return episode_steps or STEPS_WITHOUT_LIMIT if limit is None else min(episode_steps or limit, limit)
 
 
-def _check_numbers(agent: ES, evolution: Evolution) -> None:
-    """Raise ValueError for a number that the strategy would ignore."""
+def _refuse_ignored_hyperparameters(agent: ES, evolution: Evolution) -> None:
+    """Raise ValueError for a hyperparameter that the strategy would ignore."""
     ignored = []
-    if not evolution.takes_rate:
+    if not evolution.takes_learning_rate:
         ignored += ["learning_rate", "learning_rate_decay"]
     if not evolution.is_scheduled:
         ignored += ["sigma_decay"]
     if not (evolution.is_scheduled or evolution.adapts_sigma):
         ignored += ["sigma_limit"] + ["sigma"] * (not evolution.has_population)
-    if evolution.name == "CMAAnchoredLES":  # its step size is the product of two
+    if evolution.name == "CMAAnchoredLES":  # its step size is the product of two factors
         ignored += ["sigma_limit"]
     refuse_ignored(agent, f"in the strategy {agent.strategy}", *ignored)

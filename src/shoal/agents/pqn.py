@@ -1,8 +1,8 @@
-"""Parallel Q-learning: no replay, no target network; layer normalisation and Q(lambda) returns instead.
+"""Parallel Q-learning (PQN): layer normalisation and Q(lambda) returns, without a replay buffer or target network.
 
-Source: Gallici et al. 2024, "Simplifying deep temporal difference learning"; the defaults are CleanRL's `pqn.py`.
-Differences: a time limit bootstraps from the true final observation, and the return of the last step of a rollout
-bootstraps from the state that it led to (two published versions take the one before or the one after).
+Source: Gallici et al. 2024, "Simplifying deep temporal difference learning"; the defaults are those of CleanRL's
+`pqn.py`. Differences: truncation by a time limit bootstraps from the true final observation, and the return of the last
+step of a rollout bootstraps from its own successor (two published versions use the state before or after that one).
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
-from shoal.ops.exploration import allowed, draw_dice, epsilon_greedy
+from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
 from shoal.ops.running import RunningStats
@@ -35,28 +35,28 @@ Weights = Any
 
 @struct
 class PQNState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
     weights: Weights
     optimizer: Any  # over the weights as one flat vector
     env_states: EnvStates
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @struct
 class PQNPolicy(Struct):
-    """What acting needs; the age tells how much is still explored."""
+    """What `act` and `value` need. Epsilon follows from the age."""
 
     age: Int[Array, ""]
     weights: Weights
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @struct
 class Batch(Struct):
-    """Samples to learn from; leaves lead with [N], later [B]."""
+    """Samples to learn from. Leaves lead with [T * E], in a minibatch with [B]."""
 
     obs: Any
     action: Int[Array, "..."]
@@ -68,19 +68,20 @@ class Batch(Struct):
 class PQN(Agent):
     """Parallel Q-learning for discrete actions.
 
-    An update takes `num_steps` steps of `num_envs` environments, epsilon-greedily, and fits the Q(lambda) returns of
-    all of them in `num_epochs` passes over shuffled minibatches. `network` takes any torso with `init(key, features)`
-    and `apply(weights, features)`; the built-in ones have layer normalisation, on which the method rests.
+    An update takes `num_steps` steps of `num_envs` environments with an epsilon-greedy policy. Then it fits the
+    Q-values to the Q(lambda) returns of all these steps, in `num_epochs` passes over shuffled minibatches. `network`
+    takes any torso with `init(key, features)` and `apply(weights, features)`. The method depends on layer
+    normalisation, which the built-in torsos have.
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
-    q_lambda: Number = hyper(0.65, search=(0.0, 1.0), valid=(0, 1))
+    q_lambda: Number = hyper(0.65, search=(0.0, 1.0), valid=(0, 1), help="lambda of the Q(lambda) returns")
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
-    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
-    max_grad_norm: Number = hyper(10.0, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="of all gradients together")
-    anneal: Number = hyper(1.0, valid=(0, 1), help="share of the learning rate that is gone at the horizon")
+    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="fraction of the horizon until epsilon_end")
+    max_grad_norm: Number = hyper(10.0, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
+    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
     )
@@ -91,25 +92,28 @@ class PQN(Agent):
     num_minibatches: int = static(4)
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    layer_norm: bool = static(True, choices=(False, True))
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation, layer_norm and torso mean nothing")
+    layer_norm: bool = static(True, choices=(False, True), help="layer normalisation before each activation")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
     normalize_observation: bool = normalization_field()
     shuffle: str = static("arithmetic", choices=SHUFFLES)
     reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
+    bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PQN":
-        """This agent for this environment. Raises Unsuited for actions that cannot be counted."""
+        """The agent fitted to an environment.
+
+        Raises Unsuited if actions are not Discrete, and ValueError for fields that do not fit together.
+        """
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
         check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self.shuffle)
         if not isinstance(env.action_space, Discrete):
-            raise Unsuited(f"it values every action by itself, so it needs Discrete actions, not {env.action_space}.")
+            raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")
         space = env.observation_space
         return self.replace(
             network=chosen_torso(self, space, layer_norm=self.layer_norm),
@@ -120,11 +124,11 @@ class PQN(Agent):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of all environments together."""
+        """Environment steps of one update: `num_envs` x `num_steps`."""
         return self.num_envs * self.num_steps
 
     def init(self, key: Key, env: Env) -> PQNState:
-        """Fresh weights and worlds."""
+        """Initial weights and environment states. `key` is consumed."""
         key, k_weights, k_envs = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
@@ -132,13 +136,16 @@ class PQN(Agent):
         return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), env_states, stats)
 
     def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
-        """Roll out, work out returns, and descend over shuffled minibatches, all by the statistics from before."""
+        """Roll out, compute returns, and take gradient steps on shuffled minibatches.
+
+        Observations are normalized with the statistics from before the rollout.
+        """
         del clock
-        key, k_dice, k_envs, k_shuffle = jax.random.split(state.key, 4)
-        dice = draw_dice(k_dice, (self.num_steps, self.num_envs), self.action_space.n)
-        noise = dice, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+        key, k_uniforms, k_envs, k_shuffle = jax.random.split(state.key, 4)
+        uniforms = sample_uniforms(k_uniforms, (self.num_steps, self.num_envs), self.action_space.n)
+        noise = uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
         env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
-        weights, optimizer, losses = self._descend(state, self._batch(state, trajectory), k_shuffle)
+        weights, optimizer, losses = self._gradient_steps(state, self._batch(state, trajectory), k_shuffle)
         stats = updated(state.obs_stats, trajectory.obs)
         return PQNState(state.age + 1, key, weights, optimizer, env_states, stats), Metrics(
             trajectory.episodes(), losses
@@ -147,31 +154,31 @@ class PQN(Agent):
     def act(
         self, state: PQNState | PQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The best action when greedy; otherwise as in training, with the exploration of this age."""
+        """(action, carry): the best action when greedy; otherwise as in training, with the epsilon of this age."""
         epsilon = 0.0 if greedy else self._epsilon(state.age, 0)
-        dice = draw_dice(key, (), self.action_space.n)
-        action = epsilon_greedy(self.q_values(state.weights, normalized(state.obs_stats, obs)), epsilon, dice, mask)
+        uniforms = sample_uniforms(key, (), self.action_space.n)
+        action = epsilon_greedy(self.q_values(state.weights, normalized(state.obs_stats, obs)), epsilon, uniforms, mask)
         return action.astype(self.action_space.dtype), carry
 
     def q_values(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
-        """The expected return of every action, for observations as the network reads them."""
+        """The Q-values of all actions. `obs` is normalized already."""
         return self._net(weights, obs)[..., 0]
 
     def value(self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None) -> Float[Array, "*axes"]:
-        """The expected return of the best action."""
+        """The largest Q-value among the allowed actions."""
         return jnp.max(allowed(self.q_values(state.weights, normalized(state.obs_stats, obs)), mask), axis=-1)
 
     def policy_state(self, state: PQNState) -> PQNPolicy:
         """Weights, age and observation statistics."""
         return PQNPolicy(state.age, state.weights, state.obs_stats)
 
-    # What happens inside an update, in order.
+    # The parts of an update, in order.
 
     def _behavior(self, state: PQNState) -> Any:
         def behave(obs, mask, noise, carry):
-            dice, epsilon = noise
+            uniforms, epsilon = noise
             q_values = self.q_values(state.weights, normalized(state.obs_stats, obs))
-            action = epsilon_greedy(q_values, epsilon, dice, mask).astype(self.action_space.dtype)
+            action = epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype)
             return action, jnp.max(allowed(q_values, mask), axis=-1), carry
 
         return behave
@@ -192,16 +199,16 @@ class PQN(Agent):
         batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target)
         return jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
 
-    def _descend(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
+    def _gradient_steps(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
         flat, unravel = ravel_pytree(state.weights)
-        rate = self._learning_rate(state.age)
-        gradient = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+        learning_rate = self._learning_rate(state.age)
+        gradient_of_loss = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
 
         def step(carry, index):
             flat, optimizer = carry
-            slope, losses = gradient(flat, jax.tree.map(lambda x: x[index], samples))
-            change, optimizer = self._optimizer.update(clip_norm(slope, self.max_grad_norm), optimizer)
-            return (flat - rate * change, optimizer), losses
+            gradient, losses = gradient_of_loss(flat, jax.tree.map(lambda x: x[index], samples))
+            direction, optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
+            return (flat - learning_rate * direction, optimizer), losses
 
         shape = (self.num_steps, self.num_envs)
         index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
@@ -215,14 +222,14 @@ class PQN(Agent):
         loss = jnp.mean(error**2)
         return loss, {"loss": loss, "td_error": jnp.mean(jnp.abs(error)), "q_value": jnp.mean(chosen)}
 
-    # Small parts.
+    # Network, optimizer and schedules.
 
     @property
     def _net(self) -> QNetwork:
         return QNetwork(self.network, self.observation_space, self.action_space.n)
 
     @property
-    def _optimizer(self) -> Any:  # optax's own type speaks of trees; here it is one array
+    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
         return optax.scale_by_radam()
 
     def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:

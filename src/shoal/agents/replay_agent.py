@@ -1,7 +1,8 @@
-"""The bases of agents that learn from a replay: their common fields, what they store, and how much they learn when.
+"""Base classes of agents that learn from a replay buffer.
 
-`ReplayAgent` is the base of all of them, DQN among them. `ReplayActorCritic` adds the state and the update of those
-that learn a policy and its critics from uniform samples: SAC and TD3.
+`ReplayAgent` is the base of all of them, including DQN: common fields, and the schedule of gradient steps.
+`ReplayActorCritic` adds the state and the update of agents that learn a policy and critics from uniform samples: SAC
+and TD3.
 """
 
 import abc
@@ -25,16 +26,16 @@ from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, steps_taken, whole
 from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, final_slots
 
-Learner = TypeVar("Learner")  # what gradient steps change
+Learner = TypeVar("Learner")  # all that a gradient step changes: weights, target weights, optimizer states
 Losses = dict[str, Array]
-# (learner, samples [B], the weight of each sample in a mean [B], key) -> (learner after a gradient step, what to log)
+# (learner, samples [B], weight of each sample in the mean [B], key) -> (learner after one gradient step, losses)
 GradientStep = Callable[[Learner, Transitions, Float[Array, "B"], Key], tuple[Learner, Losses]]
 Fitted = TypeVar("Fitted", bound="ReplayAgent")
 
 
 @struct
 class Observed(Struct):
-    """What an agent is told of an environment: the observation and which actions are allowed (None: all, always)."""
+    """All that an agent observes: the observation, and the action mask (None if all actions are always allowed)."""
 
     obs: Any
     mask: Any
@@ -42,23 +43,27 @@ class Observed(Struct):
 
 @struct
 class ReplayAgent(Agent):
-    """An agent that stores its steps and learns from samples of them. Abstract.
+    """An agent that stores its steps and learns from random samples of them. Abstract.
 
-    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
-    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. Subclasses
-    declare a field again to give it another default.
+    An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
+    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. A subclass
+    declares a field again to give it another default.
 
-    The replay holds observations as they are. Where they are normalized, what a rollout collected counts in the
-    statistics before the gradient steps, which normalize each batch anew.
+    The replay buffer holds observations as the environment gives them. With `normalize_observation`, an update first
+    adds the observations of its rollout to the statistics, then normalizes each sampled batch with them.
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
     discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     batch_size: Number = hyper(256.0, search=(32, 512, "log"), valid=(1, 1e6), cap="max_batch_size")
     buffer_size: Number = hyper(1e5, search=(1e4, 1e6, "log"), valid=(1, 1e9), cap="max_buffer_size")
-    learning_starts: Number = hyper(5e3, valid=(0, 1e9), help="steps before the first gradient step")
-    train_frequency: Number = hyper(1.0, search=(1, 16, "log"), valid=(1, 1e9), help="steps between two trainings")
-    train_iterations: Number = hyper(1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps of each training")
+    learning_starts: Number = hyper(5e3, valid=(0, 1e9), help="environment steps before the first gradient step")
+    train_frequency: Number = hyper(
+        1.0, search=(1, 16, "log"), valid=(1, 1e9), help="environment steps per train_iterations gradient steps"
+    )
+    train_iterations: Number = hyper(
+        1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps per train_frequency environment steps"
+    )
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
 
     num_envs: int = static(1)
@@ -67,15 +72,15 @@ class ReplayAgent(Agent):
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     normalize_observation: bool = normalization_field()
     reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
+    bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
     rollout: Any = filled_by_bind()
-    final_rows: Any = filled_by_bind()  # how many time limits the buffer can hold
+    final_rows: Any = filled_by_bind()  # final observations that the buffer holds for each environment
 
     def fitted(self: Fitted, env: Env, n_step: int = 1) -> Fitted:
-        """This agent with the spaces and sizes that follow from an environment; the part of `bind` that all share.
+        """The agent with the spaces and sizes that follow from an environment: the common part of `bind`.
 
         Raises ValueError for a buffer that cannot hold a sample of `n_step` steps and its successor.
         """
@@ -90,16 +95,16 @@ class ReplayAgent(Agent):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of all environments together."""
+        """Environment steps of one update: `num_envs` x `num_steps`."""
         return self.num_envs * self.num_steps
 
     @property
     def learns_from(self) -> Number:
-        """`learning_starts`."""
+        """Environment steps before the first gradient step: `learning_starts`."""
         return self.learning_starts
 
     def empty_replay(self, observed: Observed, action: Array) -> Replay:
-        """Room for `max_buffer_size` samples; `observed` [E] and one `action` are examples."""
+        """An empty buffer for `max_buffer_size` samples. `observed` [E] and one `action` give shapes and dtypes."""
         return Replay.empty(
             jax.tree.map(lambda x: x[0], observed),
             action,
@@ -110,9 +115,9 @@ class ReplayAgent(Agent):
         )
 
     def gradient_steps_due(self, age: Int[Array, ""], n_step: int = 1) -> Int[Array, ""]:
-        """How many gradient steps belong to the update at this age.
+        """The number of gradient steps in the update at this age.
 
-        None before `learning_starts` and before a first sample of `n_step` steps and its successor are stored.
+        It is 0 before `learning_starts`, and before the buffer holds one sample of `n_step` steps and its successor.
         """
         steps, rows = self.steps_per_update, self.num_steps
         is_time = (steps_taken(age, steps, steps) > self.learning_starts) & (steps_taken(age, rows, rows) > n_step)
@@ -128,80 +133,80 @@ class ReplayAgent(Agent):
         key: Key,
         stats: RunningStats | None = None,
     ) -> tuple[Learner, Losses, Int[Array, ""]]:
-        """(learner after the gradient steps that are due, their mean losses, how many steps that were).
+        """Make the gradient steps that are due: (learner after them, their mean losses, their number).
 
-        Batches are drawn uniformly and normalized by `stats`. `key` is consumed.
+        Batches are sampled uniformly; their observations are normalized with `stats`. `key` is consumed.
         """
         newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
-        share = batch_shares(self.batch_size, self.max_batch_size)
+        sample_weight = sample_weights(self.batch_size, self.max_batch_size)
 
         def step(i: Array, learner: Any) -> tuple[Any, Losses]:
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
             index = replay.uniform(k_index, self.max_batch_size, newest, usable)
             batch = normalized_batch(stats, replay.take(index, self.discount))
-            return gradient_step(learner, batch, share, k_learn)
+            return gradient_step(learner, batch, sample_weight, k_learn)
 
-        def add(i: Array, loop: tuple[Any, Losses]) -> tuple[Any, Losses]:
+        def step_and_add_losses(i: Array, loop: tuple[Any, Losses]) -> tuple[Any, Losses]:
             learner, losses = step(i, loop[0])
             return learner, jax.tree.map(jnp.add, loop[1], losses)
 
         due = self.gradient_steps_due(age)
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, due, learner)[1])
-        learner, total = jax.lax.fori_loop(0, due, add, (learner, nothing))
+        no_losses = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, due, learner)[1])
+        learner, total = jax.lax.fori_loop(0, due, step_and_add_losses, (learner, no_losses))
         return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total), due
 
 
 @struct
 class ReplayState(Struct):
-    """One member of a ReplayActorCritic in training."""
+    """The agent state of one member of a ReplayActorCritic."""
 
     age: Int[Array, ""]
     key: Key
-    learner: Any  # what gradient steps change
+    learner: Any  # all that a gradient step changes
     env_states: EnvStates
     replay: Replay
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @struct
 class ReplayActorCritic(ReplayAgent):
-    """A replay agent with a policy and critics, whose actions are uniform until `learning_starts`. Abstract."""
+    """A replay agent with a policy and critics. Its actions are uniform until `learning_starts`. Abstract."""
 
     @abc.abstractmethod
-    def fresh_learner(self, key: Key, obs: Any, action: Array) -> Any:
-        """Weights and what else gradient steps change; `key` is consumed.
+    def init_learner(self, key: Key, obs: Any, action: Array) -> Any:
+        """Initial weights, and all else that a gradient step changes. `key` is consumed.
 
-        `obs` [E], as networks read them, and one `action` are examples.
+        `obs` [E] (normalized) and one `action` give shapes and dtypes.
         """
 
     @abc.abstractmethod
     def explore(self, learner: Any, observed: Observed, noise: Array) -> Array:
-        """Actions [E] of the policy as it explores, given noise of `nn.distributions.draw_noise`.
+        """Exploratory actions [E] of the policy. `noise` comes from `nn.distributions.sample_noise`.
 
-        What was observed comes as networks read it.
+        The observations are normalized already.
         """
 
     @abc.abstractmethod
     def learn(
-        self, learner: Any, batch: Transitions, share: Float[Array, "B"], key: Key
+        self, learner: Any, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Any, dict[str, Array]]:
-        """A gradient step: (learner after it, losses to log). `share` weighs the samples. `key` is consumed.
+        """Make one gradient step: (learner after it, losses). `key` is consumed.
 
-        Observations of the batch come as networks read them.
+        `sample_weight` is the weight of each sample in a mean. The observations are normalized already.
         """
 
     def init(self, key: Key, env: Env) -> ReplayState:
-        """A fresh learner, environments, and an empty buffer."""
+        """Initial weights, environment states, and an empty buffer. `key` is consumed."""
         key, k_learner, k_envs = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
         observed = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
         action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
         replay, stats = self.empty_replay(observed, action), first_stats(self)
-        learner = self.fresh_learner(k_learner, normalized(stats, observed.obs), action)
+        learner = self.init_learner(k_learner, normalized(stats, observed.obs), action)
         return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats)
 
     def update(self, state: ReplayState, env: Env, clock: Int[Array, ""]) -> tuple[ReplayState, Metrics]:
-        """Roll out, store, and make the gradient steps that are due."""
+        """Roll out, store the steps, and make the gradient steps that are due."""
         key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
         noise = self._action_noise(state.age, k_noise)
         env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
@@ -212,7 +217,7 @@ class ReplayActorCritic(ReplayAgent):
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
     def _action_noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Bool[Array, "T"]]:
-        """(noise of the actions [T, E], whether they are still uniform) for the rollout at this age."""
+        """(noise of the actions [T, E], whether actions are still uniform [T]) for the rollout at this age."""
         noise = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
         within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
         return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
@@ -220,54 +225,57 @@ class ReplayActorCritic(ReplayAgent):
     def _behavior(self, state: ReplayState) -> Any:
         def behave(obs, mask, noise, carry):
             noise, is_uniform = noise
-            chosen = self.explore(state.learner, Observed(normalized(state.obs_stats, obs), mask), noise)
-            action = jnp.where(is_uniform, uniform_action(self.action_space, noise, mask), chosen)
+            explored = self.explore(state.learner, Observed(normalized(state.obs_stats, obs), mask), noise)
+            action = jnp.where(is_uniform, uniform_action(self.action_space, noise, mask), explored)
             return action.astype(self.action_space.dtype), None, carry
 
         return behave
 
 
 def steps_of(trajectory: Trajectory) -> Steps:
-    """A rollout as a replay stores it."""
+    """The fields of a trajectory that a replay buffer stores."""
     return Steps(
-        seen=Observed(trajectory.obs, trajectory.mask),
+        observed=Observed(trajectory.obs, trajectory.mask),
         action=trajectory.action,
         reward=trajectory.reward,
         terminated=trajectory.terminated,
         truncated=trajectory.truncated,
-        finals=Observed(trajectory.final_obs, trajectory.final_mask),
+        final_observed=Observed(trajectory.final_obs, trajectory.final_mask),
         final_slot=trajectory.final_slot,
     )
 
 
 def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transitions:
-    """Samples whose observations, which a replay holds as they are, are as networks read them."""
-    seen, after = (x.replace(obs=normalized(stats, x.obs)) for x in (batch.seen, batch.next_seen))
-    return batch.replace(seen=seen, next_seen=after)
+    """The samples with their observations, and those of their successors, normalized."""
+    observed, next_observed = (x.replace(obs=normalized(stats, x.obs)) for x in (batch.observed, batch.next_observed))
+    return batch.replace(observed=observed, next_observed=next_observed)
 
 
 def critic_loss(
-    q_values: Float[Array, "K B"], target: Float[Array, "B"], share: Float[Array, "B"]
+    q_values: Float[Array, "K B"], target: Float[Array, "B"], sample_weight: Float[Array, "B"]
 ) -> tuple[Float[Array, ""], Losses]:
-    """(squared errors of K critics, summed over them and averaged over samples; what to log of them)."""
+    """(the squared error, summed over K critics and averaged over samples, the losses to report)."""
     error = q_values - target[None]
-    squares = jnp.sum(share * jnp.sum(error**2, axis=0))
+    squares = jnp.sum(sample_weight * jnp.sum(error**2, axis=0))
     mean = {"td_error": jnp.abs(error), "q_value": q_values}
-    return squares, {"loss": squares, **jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)}
+    return squares, {"loss": squares, **jax.tree.map(lambda x: jnp.sum(sample_weight * jnp.mean(x, axis=0)), mean)}
 
 
-def batch_shares(batch_size: Number, size: int) -> Float[Array, "B"]:
-    """The weight of each of `size` samples in a mean over the first `batch_size` of them; others weigh nothing."""
+def sample_weights(batch_size: Number, size: int) -> Float[Array, "B"]:
+    """The weight of each of `size` samples in a mean over the first `batch_size` of them; 0 for the others.
+
+    The program is compiled for `size` samples, and `batch_size` is traced.
+    """
     used = jnp.clip(jnp.round(batch_size), 1, size)
     return jnp.where(jnp.arange(size) < used, 1 / used, 0)
 
 
 def _check_buffer(agent: ReplayAgent, n_step: int) -> None:
-    """Raise ValueError where a buffer, of one agent or the smallest of a population, cannot hold a single sample."""
-    held = math.ceil(np.min(np.asarray(agent.buffer_size)) / agent.num_envs)
-    if held <= n_step:
+    """Raise ValueError if the buffer (for a population: the smallest) cannot hold a single sample."""
+    rows = math.ceil(np.min(np.asarray(agent.buffer_size)) / agent.num_envs)
+    if rows <= n_step:
         raise ValueError(
-            f"buffer_size={np.min(np.asarray(agent.buffer_size)):g} holds {held} steps of each of {agent.num_envs} "
+            f"buffer_size={np.min(np.asarray(agent.buffer_size)):g} holds {rows} steps of each of {agent.num_envs} "
             f"environments: too few for samples of {n_step} and their successors. It must be more than "
             f"{n_step * agent.num_envs}."
         )

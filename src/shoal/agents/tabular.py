@@ -1,13 +1,13 @@
-"""Learners with a table: Q-learning, double Q-learning, SARSA and expected SARSA.
+"""Tabular agents: Q-learning, double Q-learning, SARSA and expected SARSA.
 
-Source: Sutton and Barto 2018, sections 6.4 to 6.7; van Hasselt 2010 for double Q-learning. Differences: a time limit
-bootstraps from the true successor, ties among the best actions are broken uniformly at random, and where several
-actions are best in one table of double Q-learning, their mean in the other is what counts.
+Source: Sutton and Barto 2018, sections 6.4 to 6.7; van Hasselt 2010 for double Q-learning. Differences: truncation by a
+time limit bootstraps from the true successor; ties among the best actions are broken uniformly at random; and if
+several actions are best in one table of double Q-learning, the target uses the mean of their values in the other table.
 
-One environment and one table entry a step, as the books have it; speed comes from the form of the loop. Actions are
-few, so their values are numbers of their own instead of an array (`ops/rows.py`), and a table is a flat array that is
-read and written one entry at a time. The change of a step is written at the start of the next one: all reads of a step
-come after it, and so the compiler writes in place.
+Each step takes one step of one environment and changes one table entry, as in the textbook. Two things make the loop
+fast. There are few actions, so that their Q-values are separate scalars instead of an array (`ops/rows.py`). And a
+table is a flat array that is read and written one entry at a time: the new value of a step is written at the start of
+the next step, so that all reads of a step come after the write and XLA writes in place.
 """
 
 import functools
@@ -43,36 +43,36 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.rollout import EnvStates, Rollout, RolloutSamples, StepResult
 
 RULES = ("q", "double-q", "sarsa", "expected-sarsa")
-LARGEST = 1_000_000  # entries of a table: 4 MB a member
-CALL_BYTES = 500_000  # of all tables in one call: they stay in a core's cache, and XLA leaves the loop to one core
+MOST_ENTRIES = 1_000_000  # of a table: 4 MB per member
+CALL_BYTES = 500_000  # of all tables in one call: they fit into a core's cache, and XLA runs the loop on one core
 
 
 @struct
-class Luck(Struct):
-    """What chance decides of a step."""
+class ActionNoise(Struct):
+    """The random numbers with which the agent chooses the action of a step."""
 
     epsilon: Float[Array, "..."]
-    explores: Bool[Array, "..."]
-    pick: Float[Array, "..."]  # in [0, 1): which of the actions that are equally good
-    coin: Bool[Array, "..."] | None  # which table of double Q-learning the next step changes
+    explores: Bool[Array, "..."]  # true with probability epsilon
+    uniform: Float[Array, "..."]  # in [0, 1): selects one of several candidate actions
+    second_table: Bool[Array, "..."] | None  # whether the next step changes the second table of double Q-learning
 
 
 @struct
 class QTableState(Struct):
-    """One member in training."""
+    """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
-    q: Float[Array, "K S A"]  # one table, or the two of double Q-learning
-    visits: Float[Array, "K S A"] | None  # how often each entry changed, where step sizes depend on it
-    env_states: EnvStates  # one environment
-    action: Int[Array, ""]  # the one that is taken next
+    q: Float[Array, "K S A"]  # K is 1, or 2 for double Q-learning; S observations, A actions
+    visits: Float[Array, "K S A"] | None  # how often each entry changed; None without `count_visits`
+    env_states: EnvStates  # of one environment
+    action: Int[Array, ""]  # the next action, chosen already
     snapshots: Float[Array, "N S A"] | None
 
 
 @struct
 class QTablePolicy(Struct):
-    """What a learner with a table knows: action values, and what they were at earlier times if that was asked for."""
+    """What `act` and `value` need: Q-values (for double Q-learning the mean of both tables), epsilon, and snapshots."""
 
     q: Float[Array, "S A"]
     epsilon: Float[Array, ""]
@@ -80,19 +80,19 @@ class QTablePolicy(Struct):
 
 
 @struct
-class Walk(Struct):
-    """What goes from step to step. Tables are flat."""
+class LoopState(Struct):
+    """What one step of an update passes on to the next. Tables are flat."""
 
     q: Float[Array, "KSA"]
-    pending: tuple[Int[Array, ""], Scalar]  # the entry that the last step changed, and its new value: not written yet
+    pending: tuple[Int[Array, ""], Scalar]  # the index and the new value of the last change, which is not written yet
     visits: Float[Array, "KSA"] | None
     env_states: EnvStates
-    bank_index: Int[Array, "1"]  # in the bank of resets
-    action: Int[Array, ""]  # the one that is taken next
-    coin: Bool[Array, ""] | None  # and which table that will change
-    entry: Int[Array, ""]  # in which entry
-    old: Scalar  # of which value
-    error: Scalar  # sum of absolute temporal differences
+    bank_index: Int[Array, "1"]  # index of the next first state in the reset bank
+    action: Int[Array, ""]  # the action of the next step
+    second_table: Bool[Array, ""] | None  # whether the next step changes the second table
+    entry: Int[Array, ""]  # index of the table entry that the next step changes
+    old_value: Scalar  # the value of that entry
+    error_sum: Scalar  # sum of absolute temporal-difference errors
 
 
 @agent("q-learning")
@@ -101,41 +101,49 @@ class Walk(Struct):
 @agent("expected-sarsa", rule="expected-sarsa")
 @struct
 class QTable(Agent):
-    """A table of action values, learned a step at a time, for worlds whose observations and actions can be counted.
+    """A table of Q-values that changes after every step, for environments with countable observations and actions.
 
-    Observations are Discrete, MultiDiscrete, or tuples and dicts of these; actions Discrete. The policy is
-    epsilon-greedy with uniform random ties. Epsilon falls linearly to `epsilon_end` over the share `exploration` of the
-    horizon. The step size is `learning_rate`, of which the share `anneal` is gone at the horizon; `count_visits`
-    divides it by n^`visit_power` at the n-th change of an entry.
+    Observations are Discrete, MultiDiscrete, or tuples and dicts of these; actions are Discrete. The policy is
+    epsilon-greedy; ties are broken uniformly at random. Epsilon falls linearly to `epsilon_end` over the fraction
+    `exploration` of the horizon. The step size is `learning_rate`; it falls linearly, by the fraction `anneal`, until
+    the horizon. `count_visits` divides it by n^`visit_power` at the n-th change of an entry.
 
-    `snapshots=N` keeps the table as it was at the end of each of N parts of the horizon, or where no update ended
-    there, at the end of the update before (before the first: as it began). `shoal.load(run).weights.snapshots` is
-    [N, S, A], as `weights.q` is the last table, [S, A] (of double Q-learning, the mean of its two).
+    `snapshots=N` divides the horizon into N parts and keeps the table at the end of each part (more exactly: after the
+    last update that ends within the part; the initial table if there is none). `shoal.load(run).weights.snapshots` is
+    [N, S, A]; `weights.q` is the last table, [S, A] (for double Q-learning the mean of both tables).
     """
 
     learning_rate: Number = hyper(0.1, search=(1e-2, 1.0, "log"), valid=(0, 1))
-    anneal: Number = hyper(0.0, search=(0.0, 1.0), valid=(0, 1), help="share of the learning rate gone at the horizon")
-    visit_power: Number = hyper(0.7, search=(0.5, 1.0), valid=(0, 1), help="with count_visits")
+    anneal: Number = hyper(
+        0.0, search=(0.0, 1.0), valid=(0, 1), help="fraction of the learning rate removed by the horizon"
+    )
+    visit_power: Number = hyper(
+        0.7, search=(0.5, 1.0), valid=(0, 1), help="with count_visits: exponent of the number of visits"
+    )
     discount: Number = hyper(0.99, search=(0.9, 0.9999), valid=(0, 1))
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
-    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="share of the horizon until epsilon_end")
-    initial_value: Number = hyper(0.0, valid=(-1e9, 1e9), help="of every entry; a high one is tried until it is not")
+    exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="fraction of the horizon until epsilon_end")
+    initial_value: Number = hyper(0.0, valid=(-1e9, 1e9), help="of every entry; a high value makes the agent explore")
     horizon: Number = hyper(0.0, valid=(0, 1e18), spans_run=True, help="steps of the schedules; 0: as long as the run")
 
     rule: str = static("q", choices=RULES)
-    num_steps: int = static(250, help="in one update, at whose start the step size changes")
-    count_visits: bool = static(False, choices=(False, True))
-    snapshots: int = static(0, help="tables to keep on the way")
+    num_steps: int = static(250, help="steps in one update; the learning rate is constant within it")
+    count_visits: bool = static(False, choices=(False, True), help="smaller step sizes for often visited entries")
+    snapshots: int = static(0, help="number of tables to keep during training")
     reset: str = static("bank", choices=("bank", "exact"))
-    bank_size: int = static(0, help="fresh first states for each environment in an update; 0: as a random policy needs")
+    bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "QTable":
-        """This agent for this environment. Raises Unsuited where no table would do, ValueError for wrong sizes."""
+        """The agent fitted to an environment.
+
+        Raises Unsuited if observations or actions are not countable or a table would be too large, and ValueError for
+        wrong sizes.
+        """
         check_choices(self)
         check_counts(self, "num_steps")
         if self.snapshots < 0:
@@ -151,149 +159,176 @@ class QTable(Agent):
 
     @property
     def steps_per_update(self) -> int:
-        """Steps of the one environment."""
+        """Environment steps of one update: `num_steps`, because there is one environment."""
         return self.num_steps
 
     @property
     def members_per_call(self) -> int:
-        """As many tables as one core's cache holds."""
+        """The number of members whose tables fit into the cache of one CPU core together."""
         return max(1, CALL_BYTES // (4 * math.prod(self._shape)))
 
     def init(self, key: Key, env: Env) -> QTableState:
-        """A table of equal values, a world, and a first action."""
-        key, k_envs, k_luck = jax.random.split(key, 3)
+        """A table filled with `initial_value`, a first environment state, and a first action. `key` is consumed."""
+        key, k_envs, k_action = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
-        equal = allowed([jnp.float32(0)] * self.action_space.n, self._here(env, env_states.state)[1])
-        luck = jax.tree.map(lambda x: x[0], self._luck(k_luck, jnp.int32(0), 1))
-        kept = (self.snapshots, *self._shape[1:])
+        equal = allowed([jnp.float32(0)] * self.action_space.n, self._observe(env, env_states.state)[1])
+        noise = jax.tree.map(lambda x: x[0], self._action_noise(k_action, jnp.int32(0), 1))
+        snapshots = (self.snapshots, *self._shape[1:])
         return QTableState(
             age=jnp.int32(0),
             key=key,
             q=jnp.full(self._shape, self.initial_value, jnp.float32),
             visits=jnp.zeros(self._shape, jnp.float32) if self.count_visits else None,
             env_states=env_states,
-            action=choose(equal, luck.explores, luck.pick),
-            snapshots=jnp.full(kept, self.initial_value, jnp.float32) if self.snapshots else None,
+            action=choose(equal, noise.explores, noise.uniform),
+            snapshots=jnp.full(snapshots, self.initial_value, jnp.float32) if self.snapshots else None,
         )
 
     def update(self, state: QTableState, env: Env, clock: Int[Array, ""]) -> tuple[QTableState, Metrics]:
         """Take `num_steps` steps and learn from each."""
         del clock
-        key, k_envs, k_luck, k_coin = jax.random.split(state.key, 4)
-        samples, luck = self.rollout.sample(env, k_envs), self._luck(k_luck, state.age, self.num_steps)
+        key, k_envs, k_actions, k_table = jax.random.split(state.key, 4)
+        samples, noise = self.rollout.sample(env, k_envs), self._action_noise(k_actions, state.age, self.num_steps)
         step = functools.partial(self._step, env, samples, self._learning_rate(state.age))
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        walk, ends = jax.lax.scan(step, self._start(state, env, k_coin), (steps, samples.noise, luck))
-        q = write(walk.q, *walk.pending).reshape(self._shape)
-        visits = None if walk.visits is None else walk.visits.reshape(self._shape)
-        # Epsilon at the end of the update: a mean over it would have other last bits in a block of members.
-        losses = {"td_error": walk.error / self.num_steps, "epsilon": luck.epsilon[-1]}
-        state = QTableState(state.age + 1, key, q, visits, walk.env_states, walk.action, self._snapshots(state, q))
-        return state, Metrics(self._episodes(*ends), losses)
+        loop, episodes = jax.lax.scan(step, self._start(state, env, k_table), (steps, samples.noise, noise))
+        q = write(loop.q, *loop.pending).reshape(self._shape)
+        visits = None if loop.visits is None else loop.visits.reshape(self._shape)
+        # This reports the last epsilon of the update: the last bits of a mean would depend on the members in the call.
+        losses = {"td_error": loop.error_sum / self.num_steps, "epsilon": noise.epsilon[-1]}
+        state = QTableState(state.age + 1, key, q, visits, loop.env_states, loop.action, self._snapshots(state, q))
+        return state, Metrics(self._episodes(*episodes), losses)
 
     def act(
         self, state: QTableState | QTablePolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The first of the best actions when greedy, epsilon-greedy with random ties otherwise."""
+        """(action, carry): the first of the best actions when greedy, epsilon-greedy with random ties otherwise."""
         policy = self._policy(state)
         row = allowed(list(policy.q[index_of(self.observation_space, obs)]), mask)
         if greedy:
             action = choose(row, jnp.bool_(False), jnp.float32(0))
         else:
-            k_explore, k_pick = jax.random.split(key)
-            action = choose(row, jax.random.uniform(k_explore) < policy.epsilon, jax.random.uniform(k_pick))
+            k_explore, k_choose = jax.random.split(key)
+            action = choose(row, jax.random.uniform(k_explore) < policy.epsilon, jax.random.uniform(k_choose))
         return action.astype(self.action_space.dtype), carry
 
     def value(self, state: QTableState | QTablePolicy, obs: Any) -> Float[Array, "..."]:
-        """That of the best action, whatever a mask would say. `obs` may have leading axes."""
+        """The largest Q-value, as if all actions were allowed. `obs` may have leading axes."""
         return jnp.max(self._policy(state).q[index_of(self.observation_space, obs)], axis=-1)
 
     def with_policy(self, state: QTableState, policy: QTablePolicy) -> QTableState:
-        """A fresh member that begins with this table."""
+        """A new member's state with the table of a policy."""
         return state.replace(q=jnp.broadcast_to(policy.q, state.q.shape))
 
     def policy_state(self, state: QTableState) -> QTablePolicy:
-        """The table, what epsilon is by now, and the snapshots."""
+        """The table (mean over tables), the epsilon of this age, and the snapshots."""
         return QTablePolicy(jnp.mean(state.q, axis=0), self._epsilon(state.age, jnp.int32(0)), state.snapshots)
 
-    # What happens inside an update, in order.
+    # The parts of an update, in order.
 
-    def _luck(self, key: Key, age: Int[Array, ""], steps: int) -> Luck:
-        k_explore, k_pick, k_coin = jax.random.split(key, 3)
+    def _action_noise(self, key: Key, age: Int[Array, ""], steps: int) -> ActionNoise:
+        k_explore, k_choose, k_table = jax.random.split(key, 3)
         epsilon = self._epsilon(age, jnp.arange(steps, dtype=jnp.int32))
         explores = jax.random.uniform(k_explore, (steps,)) < epsilon
-        return Luck(epsilon, explores, jax.random.uniform(k_pick, (steps,)), self._coins(k_coin, (steps,)))
+        uniform = jax.random.uniform(k_choose, (steps,))
+        return ActionNoise(epsilon, explores, uniform, self._second_table(k_table, (steps,)))
 
-    def _start(self, state: QTableState, env: Env, key: Key) -> Walk:
-        q, coin = state.q.reshape(-1), self._coins(key, ())
+    def _start(self, state: QTableState, env: Env, key: Key) -> LoopState:
+        q, second_table = state.q.reshape(-1), self._second_table(key, ())
         visits = None if state.visits is None else state.visits.reshape(-1)
-        entry = self._entry(_table(coin), self._here(env, state.env_states.state)[0], state.action)
-        old, bank_index = read(q, entry), self.rollout.first_bank_index()
-        return Walk(
-            q, (entry, old), visits, state.env_states, bank_index, state.action, coin, entry, old, jnp.float32(0)
+        entry = self._entry(_table(second_table), self._observe(env, state.env_states.state)[0], state.action)
+        old_value, bank_index = read(q, entry), self.rollout.first_bank_index()
+        return LoopState(
+            q=q,
+            pending=(entry, old_value),
+            visits=visits,
+            env_states=state.env_states,
+            bank_index=bank_index,
+            action=state.action,
+            second_table=second_table,
+            entry=entry,
+            old_value=old_value,
+            error_sum=jnp.float32(0),
         )
 
-    def _step(self, env: Env, samples: RolloutSamples, rate: Scalar, walk: Walk, inputs: tuple) -> tuple[Walk, tuple]:
-        t, noise, luck = inputs
-        action = walk.action.astype(self.action_space.dtype)[None]
-        env_states, bank_index, seen = self.rollout.advance(
-            env, samples, walk.env_states, walk.bank_index, action, noise, t
+    def _step(
+        self, env: Env, samples: RolloutSamples, learning_rate: Scalar, loop: LoopState, inputs: tuple
+    ) -> tuple[LoopState, tuple]:
+        t, env_noise, action_noise = inputs
+        action = loop.action.astype(self.action_space.dtype)[None]
+        env_states, bank_index, step = self.rollout.advance(
+            env, samples, loop.env_states, loop.bank_index, action, env_noise, t
         )
-        q = write(walk.q, *walk.pending)
-        at, mask = self._here(env, env_states.state)
-        rows = self._rows(q, at)
-        after = self._successor_value(env, q, walk.coin, seen, (rows, mask), luck)
-        change = seen.reward[0] + jnp.where(seen.terminated[0], 0, self.discount * after) - walk.old
-        visits, size = self._step_size(walk.visits, walk.entry, rate)
-        new = walk.old + size * change
-        # SARSA chooses before the change: it learns from the action that will be taken. The others choose after it.
-        known = rows if self.rule == "sarsa" else self._corrected(rows, at, walk.entry, new)
-        action = choose(allowed(sum_of(known), mask), luck.explores, luck.pick)
-        entry = self._entry(_table(luck.coin), at, action)
-        walk = Walk(
+        q = write(loop.q, *loop.pending)
+        obs_index, mask = self._observe(env, env_states.state)
+        rows = self._rows(q, obs_index)
+        next_value = self._successor_value(env, q, loop.second_table, step, (rows, mask), action_noise)
+        error = step.reward[0] + jnp.where(step.terminated[0], 0, self.discount * next_value) - loop.old_value
+        visits, step_size = self._step_size(loop.visits, loop.entry, learning_rate)
+        new_value = loop.old_value + step_size * error
+        # SARSA chooses the next action with the old values, because the target contains that action's Q-value. The
+        # other rules choose it with the new values.
+        choosing_rows = rows if self.rule == "sarsa" else self._with_new_value(rows, obs_index, loop.entry, new_value)
+        action = choose(allowed(sum_of(choosing_rows), mask), action_noise.explores, action_noise.uniform)
+        entry = self._entry(_table(action_noise.second_table), obs_index, action)
+        loop = LoopState(
             q=q,
-            pending=(walk.entry, new),
+            pending=(loop.entry, new_value),
             visits=visits,
             env_states=env_states,
             bank_index=bank_index,
             action=action,
-            coin=luck.coin,
+            second_table=action_noise.second_table,
             entry=entry,
-            old=jnp.where(entry == walk.entry, new, pick(one_of(rows, luck.coin), action)),
-            error=walk.error + jnp.abs(change),
+            old_value=jnp.where(entry == loop.entry, new_value, pick(one_of(rows, action_noise.second_table), action)),
+            error_sum=loop.error_sum + jnp.abs(error),
         )
-        ended = (seen.terminated | seen.truncated)[0]
-        return walk, (jnp.where(ended, seen.state.time[0], 0), seen.episode_return[0])
+        ended = (step.terminated | step.truncated)[0]
+        return loop, (jnp.where(ended, step.state.time[0], 0), step.episode_return[0])
 
     def _successor_value(
-        self, env: Env, q: Array, coin: Any, seen: StepResult, start: tuple[list[Row], Any], luck: Luck
+        self,
+        env: Env,
+        q: Array,
+        second_table: Any,
+        step: StepResult,
+        next_start: tuple[list[Row], Any],
+        noise: ActionNoise,
     ) -> Scalar:
-        """What the true successor of a step is worth under the rule; `start` is where the next step starts."""
-        rows, mask = start
-        if env.max_steps is not None:  # else they differ after terminations only, which are worth nothing
-            arrived, mask = self._here(env, seen.state)
-            rows = self._rows(q, arrived)
-        row = allowed(one_of(rows, coin), mask)
+        """The value of the true successor of a step, under the rule.
+
+        `next_start` has the Q-values and the action mask of the state, perhaps after a reset, where the next step
+        begins. It differs from the successor only where an episode ended.
+        """
+        rows, mask = next_start
+        if env.max_steps is not None:  # without truncation they differ after termination only, where the value is 0
+            obs_index, mask = self._observe(env, step.state)
+            rows = self._rows(q, obs_index)
+        row = allowed(one_of(rows, second_table), mask)
         if self.rule == "sarsa":
-            return pick(row, choose(row, luck.explores, luck.pick))
+            return pick(row, choose(row, noise.explores, noise.uniform))
         if self.rule == "expected-sarsa":
-            return (1 - luck.epsilon) * best_of(row) + luck.epsilon * mean_of(row)
+            return (1 - noise.epsilon) * best_of(row) + noise.epsilon * mean_of(row)
         if self.rule == "double-q":
-            return mean_where_best(row, one_of(rows, ~coin))
+            return mean_where_best(row, one_of(rows, ~second_table))
         return best_of(row)
 
-    def _step_size(self, visits: Any, entry: Int[Array, ""], rate: Scalar) -> tuple[Any, Scalar]:
+    def _step_size(self, visits: Any, entry: Int[Array, ""], learning_rate: Scalar) -> tuple[Any, Scalar]:
+        """(visits with that of the entry increased, the step size of this change)."""
         if visits is None:
-            return None, rate
+            return None, learning_rate
         n = read(visits, entry) + 1
-        return write(visits, entry, n), rate * n**-self.visit_power
+        return write(visits, entry, n), learning_rate * n**-self.visit_power
 
-    def _corrected(self, rows: list[Row], at: Int[Array, ""], entry: Int[Array, ""], new: Scalar) -> list[Row]:
-        # Cheaper than to read again.
-        return [with_change(row, entry - self._entry(table, at, 0), new) for table, row in enumerate(rows)]
+    def _with_new_value(
+        self, rows: list[Row], obs_index: Int[Array, ""], entry: Int[Array, ""], new_value: Scalar
+    ) -> list[Row]:
+        # The rows after the change of one entry, which may be in another row. Faster than reading the table again.
+        return [with_change(row, entry - self._entry(table, obs_index, 0), new_value) for table, row in enumerate(rows)]
 
     def _snapshots(self, state: QTableState, q: Float[Array, "K S A"]) -> Float[Array, "N S A"] | None:
-        # Every update writes its own part of the horizon and those to come: an update may be longer than a part.
+        # Every update writes the snapshot of its part of the horizon and those of all later parts, because the next
+        # update may end in a part after the next one.
         if state.snapshots is None:
             return None
         part = jnp.ceil(self._progress(state.age + 1, 0) * self.snapshots - 1e-3).astype(jnp.int32) - 1
@@ -304,27 +339,29 @@ class QTable(Agent):
         stats = EpisodeStats.of(length > 0, episode_return, length)
         return stats.replace(resets_reused=jnp.maximum(stats.count - self.rollout.num_first_states, 0))
 
-    # Small parts.
+    # Tables, observations and schedules.
 
     @property
     def _shape(self) -> tuple[int, int, int]:
+        """(K, S, A): tables, observations, actions."""
         tables = 2 if self.rule == "double-q" else 1
         return tables, math.prod(choices(self.observation_space) or ()), self.action_space.n
 
-    def _entry(self, table: Any, at: Int[Array, ""], action: Any) -> Int[Array, ""]:
-        return (table * self._shape[1] + at) * self.action_space.n + action
+    def _entry(self, table: Any, obs_index: Int[Array, ""], action: Any) -> Int[Array, ""]:
+        """The index of a table entry in the flat array."""
+        return (table * self._shape[1] + obs_index) * self.action_space.n + action
 
-    def _rows(self, q: Float[Array, "KSA"], at: Int[Array, ""]) -> list[Row]:
-        """The values of all actions, in each table."""
+    def _rows(self, q: Float[Array, "KSA"], obs_index: Int[Array, ""]) -> list[Row]:
+        """The Q-values of all actions for one observation, in each table."""
         tables, _, actions = self._shape
-        return [[read(q, self._entry(table, at, a)) for a in range(actions)] for table in range(tables)]
+        return [[read(q, self._entry(table, obs_index, a)) for a in range(actions)] for table in range(tables)]
 
-    def _here(self, env: Env, state: Any) -> tuple[Int[Array, ""], Any]:
-        """(where in the table, which actions are allowed) the one environment is."""
+    def _observe(self, env: Env, state: Any) -> tuple[Int[Array, ""], Any]:
+        """(index of the observation in the table, action mask) of the one environment."""
         one = jax.tree.map(lambda x: x[0], state)
         return index_of(self.observation_space, env.observe(one)), env.action_mask(one)
 
-    def _coins(self, key: Key, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
+    def _second_table(self, key: Key, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
         return jax.random.bernoulli(key, shape=shape) if self.rule == "double-q" else None
 
     def _policy(self, state: QTableState | QTablePolicy) -> QTablePolicy:
@@ -340,22 +377,22 @@ class QTable(Agent):
         return progress(age, self.num_steps, self.horizon, step)
 
 
-def _table(coin: Bool[Array, ""] | None) -> Any:
-    return 0 if coin is None else coin.astype(jnp.int32)
+def _table(second_table: Bool[Array, ""] | None) -> Any:
+    return 0 if second_table is None else second_table.astype(jnp.int32)
 
 
 def _check_countable(env: Env) -> None:
     if not isinstance(env.action_space, Discrete):
         raise Unsuited(f"a table needs actions that can be counted, Discrete, not {env.action_space}.")
-    counted = choices(env.observation_space)
-    if counted is None:
+    sizes = choices(env.observation_space)
+    if sizes is None:
         raise Unsuited(
             "a table needs observations that can be counted: Discrete, MultiDiscrete, tuples and dicts of these; not "
             f"{env.observation_space}."
         )
-    states, actions = math.prod(counted), env.action_space.n
-    if states * actions > LARGEST:
+    states, actions = math.prod(sizes), env.action_space.n
+    if states * actions > MOST_ENTRIES:
         raise Unsuited(
-            f"a table of {float(states):.3g} observations and {actions} actions is too large: it may have {LARGEST:,} "
-            "entries."
+            f"a table of {float(states):.3g} observations and {actions} actions is too large: it may have "
+            f"{MOST_ENTRIES:,} entries."
         )

@@ -1,10 +1,10 @@
-"""Twin delayed deep deterministic policy gradients, and DDPG, from which it came.
+"""Twin delayed deep deterministic policy gradients (TD3), and DDPG, on which it is based.
 
 Source: Fujimoto et al. 2018, "Addressing function approximation error in actor-critic methods"; DDPG: Lillicrap et al.
-2016, here with the networks and rates of TD3 (Fujimoto's "our DDPG", but its policy steps are not delayed). The
-defaults are the hyperparameters of CleanRL's `td3_continuous_action.py`, but for the buffer: 100,000 samples, not a
-million, so that a population fits in memory. Differences: a time limit bootstraps from the true final observation;
-weights begin orthogonal.
+2016, here with the networks and learning rates of TD3 (Fujimoto's "our DDPG", but without delayed policy steps). The
+defaults are the hyperparameters of CleanRL's `td3_continuous_action.py`, except that the buffer holds 100,000 samples
+instead of a million, so that a population fits in memory. Differences: truncation by a time limit bootstraps from the
+true final observation; initial weights are orthogonal.
 """
 
 from typing import Any
@@ -35,64 +35,68 @@ Weights = Any
 
 @struct
 class Networks(Struct):
-    """A policy and its critics."""
+    """The weights of a policy and its critics."""
 
     actor: Weights
-    critics: Weights  # leaves lead with the critic
+    critics: Weights  # leaves have a leading axis over critics [K]
 
 
 @struct
 class Learner(Struct):
-    """What gradient steps change."""
+    """All that a gradient step changes."""
 
     weights: Networks
     target: Networks
-    actor_moments: Any  # Adam's, over the weights as one flat vector
+    actor_moments: Any  # Adam's state, over the weights as one flat vector
     critic_moments: Any
 
 
 @struct
 class TD3Policy(Struct):
-    """What acting and valuing need."""
+    """What `act` and `value` need."""
 
     actor: Weights
     critics: Weights
-    obs_stats: RunningStats | None = None  # that observations are normalized with
+    obs_stats: RunningStats | None = None  # statistics that normalize observations
 
 
 @agent("td3")
 @agent("ddpg", num_critics=1, target_noise=0.0, policy_delay=1.0)
 @struct
 class TD3(ReplayActorCritic):
-    """A deterministic policy that climbs its critics, for actions in a box with finite bounds.
+    """TD3: a deterministic policy trained to maximize its critics' Q-values, for actions in a Box with finite bounds.
 
-    An update takes `num_steps` steps of `num_envs` environments, stores them, and then makes as many gradient steps as
+    An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
     are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on; until then
-    actions are uniform. Each is a step of the critics; every `policy_delay`-th comes with one of the policy and of all
-    target weights. All noise is in units of half the width of the box.
+    actions are uniform. A gradient step changes the critics; every `policy_delay`-th one also changes the policy and
+    all target weights. All noise is in units of half the width of the Box.
     """
 
-    learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="of the critics")
+    learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the critics")
     policy_learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    target_mix: Number = hyper(0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="target's share of each new step")
-    policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps for each step of the policy")
-    exploration_noise: Number = hyper(
-        0.1, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="deviation, added to actions"
+    target_mix: Number = hyper(
+        0.005, search=(0.001, 0.1, "log"), valid=(0, 1), help="weight of the online weights in each target update"
     )
-    target_noise: Number = hyper(0.2, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="deviation, in targets")
-    target_clip: Number = hyper(0.5, valid=(0, 1e3), help="largest noise in targets")
+    policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps per policy step")
+    exploration_noise: Number = hyper(
+        0.1, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="standard deviation of the noise added to actions"
+    )
+    target_noise: Number = hyper(
+        0.2, search=(0.01, 1.0, "log"), valid=(0, 1e3), help="standard deviation of the noise of target actions"
+    )
+    target_clip: Number = hyper(0.5, valid=(0, 1e3), help="bound on the noise of target actions")
     learning_starts: Number = hyper(
-        25e3, valid=(0, 1e9), help="steps, of uniform actions, before the first gradient step"
+        25e3, valid=(0, 1e9), help="environment steps with uniform actions before the first gradient step"
     )
 
-    num_critics: int = static(2, help="the least of their values counts in targets; the policy climbs the first")
+    num_critics: int = static(2, help="targets use the smallest of their Q-values; the policy maximizes the first")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: as observations need it; impala has layers of its own")
-    network: Any = static(None, help="a torso of your own; then hidden, activation and torso mean nothing")
+    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
 
     def bind(self, env: Env) -> "TD3":
-        """This agent for this environment. Raises Unsuited for actions that are not in a bounded box."""
+        """The agent fitted to an environment. Raises Unsuited if actions are not in a Box with finite bounds."""
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
         check_bounded(env.action_space)
@@ -103,84 +107,88 @@ class TD3(ReplayActorCritic):
     def act(
         self, state: ReplayState | TD3Policy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
     ) -> tuple[Any, Any]:
-        """The policy's action; with the noise of exploration unless greedy."""
+        """(action, carry): the policy's action, with exploration noise added unless greedy."""
         del mask
-        known = self.policy_state(state)
-        obs = normalized(known.obs_stats, obs)
+        weights = self.policy_state(state)
+        obs = normalized(weights.obs_stats, obs)
         if greedy:
-            return self._choose(known.actor, obs), carry
-        return self._explore(known.actor, obs, sample_noise(self.action_space, key, ())), carry
+            return self._greedy_action(weights.actor, obs), carry
+        return self._noisy_action(weights.actor, obs, sample_noise(self.action_space, key, ())), carry
 
     def value(self, state: ReplayState | TD3Policy, obs: Any) -> Float[Array, "*axes"]:
-        """What the critics agree that the policy's action is worth."""
-        known = self.policy_state(state)
-        obs = normalized(known.obs_stats, obs)
-        return jnp.min(self._critics(known.critics, obs, self._choose(known.actor, obs)), axis=0)
+        """The smallest of the critics' Q-values of the policy's action."""
+        weights = self.policy_state(state)
+        obs = normalized(weights.obs_stats, obs)
+        return jnp.min(self._critics(weights.critics, obs, self._greedy_action(weights.actor, obs)), axis=0)
 
     def with_policy(self, state: ReplayState, policy: TD3Policy) -> ReplayState:
-        """A fresh member that begins with these networks, also as targets, and observation statistics."""
+        """A new member's state with a policy's weights (online and target) and observation statistics."""
         weights = Networks(policy.actor, policy.critics)
         return state.replace(learner=state.learner.replace(weights=weights, target=weights), obs_stats=policy.obs_stats)
 
     def policy_state(self, state: ReplayState | TD3Policy) -> TD3Policy:
-        """Weights and observation statistics."""
+        """Weights and observation statistics; a policy is returned as it is."""
         if isinstance(state, TD3Policy):
             return state
         return TD3Policy(state.learner.weights.actor, state.learner.weights.critics, state.obs_stats)
 
-    # What happens inside an update, in order.
+    # The parts of an update, in order.
 
     def explore(self, learner: Learner, observed: Observed, noise: Array) -> Array:
-        """The policy's actions with the noise of exploration."""
-        return self._explore(learner.weights.actor, observed.obs, noise)
+        """The policy's actions with exploration noise [E]."""
+        return self._noisy_action(learner.weights.actor, observed.obs, noise)
 
     def learn(
-        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
+        self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
-        """One gradient step: critics, then policy and targets when it is time."""
-        learner, losses = self._learn_critics(learner, batch, share, key)
-        return self._learn_policy(learner, batch.seen, share), losses
+        """One gradient step: the critics, then policy and target weights if they are due."""
+        learner, losses = self._learn_critics(learner, batch, sample_weight, key)
+        return self._learn_policy(learner, batch.observed, sample_weight), losses
 
     def _learn_critics(
-        self, learner: Learner, batch: Transitions, share: Float[Array, "B"], key: Key
+        self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Learner, dict[str, Array]]:
-        noise = sample_noise(self.action_space, key, share.shape)
-        target = batch.reward + batch.bootstrap * self._after(learner.target, batch.next_seen, noise)
+        noise = sample_noise(self.action_space, key, sample_weight.shape)
+        target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch.next_observed, noise)
 
         def loss(critics):
-            return critic_loss(self._critics(critics, batch.seen.obs, batch.action), target, share)
+            return critic_loss(self._critics(critics, batch.observed.obs, batch.action), target, sample_weight)
 
         old = learner.weights
-        slope, losses = jax.grad(loss, has_aux=True)(old.critics)
-        critics, moments = descend(old.critics, slope, learner.critic_moments, self.learning_rate, self.adam_eps)
+        gradient, losses = jax.grad(loss, has_aux=True)(old.critics)
+        critics, moments = descend(old.critics, gradient, learner.critic_moments, self.learning_rate, self.adam_eps)
         return learner.replace(weights=old.replace(critics=critics), critic_moments=moments), losses
 
-    def _after(self, target: Networks, seen: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
-        """What the target critics agree that actions near the target policy's are worth."""
-        smoothing = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
-        action = self._nudge(self._choose(target.actor, seen.obs), smoothing)
-        return jnp.min(self._critics(target.critics, seen.obs, action), axis=0)
+    def _next_value(self, target: Networks, observed: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
+        """The smallest of the target critics' Q-values, for the target policy's action with clipped noise."""
+        clipped_noise = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
+        action = self._add_noise(self._greedy_action(target.actor, observed.obs), clipped_noise)
+        return jnp.min(self._critics(target.critics, observed.obs, action), axis=0)
 
-    def _learn_policy(self, learner: Learner, seen: Observed, share: Float[Array, "B"]) -> Learner:
-        """A step of the policy and of all targets when it is time, else none."""
+    def _learn_policy(self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"]) -> Learner:
+        """A step of the policy and of all target weights after every `policy_delay` critic steps, otherwise none."""
 
         def step(_, learner):
             old = learner.weights
             first = jax.tree.map(lambda x: x[:1], old.critics)
 
             def loss(actor):
-                return -jnp.sum(share * self._critics(first, seen.obs, self._choose(actor, seen.obs))[0])
+                return -jnp.sum(
+                    sample_weight * self._critics(first, observed.obs, self._greedy_action(actor, observed.obs))[0]
+                )
 
-            slope = jax.grad(loss)(old.actor)
-            actor, moments = descend(old.actor, slope, learner.actor_moments, self.policy_learning_rate, self.adam_eps)
+            gradient = jax.grad(loss)(old.actor)
+            actor, moments = descend(
+                old.actor, gradient, learner.actor_moments, self.policy_learning_rate, self.adam_eps
+            )
             new = old.replace(actor=actor)
             return Learner(new, polyak_update(learner.target, new, self.target_mix), moments, learner.critic_moments)
 
-        every = jnp.maximum(whole(self.policy_delay), 1)
-        is_time = learner.critic_moments.count % every == 0
-        return jax.lax.fori_loop(0, is_time.astype(jnp.int32), step, learner)
+        period = jnp.maximum(whole(self.policy_delay), 1)
+        is_due = learner.critic_moments.count % period == 0
+        return jax.lax.fori_loop(0, is_due.astype(jnp.int32), step, learner)
 
-    # Small parts.
+    # Networks, initial weights and actions.
 
     @property
     def _actor(self) -> PolicyNetwork:
@@ -190,7 +198,8 @@ class TD3(ReplayActorCritic):
     def _critics(self) -> Critics:
         return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
 
-    def fresh_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+    def init_learner(self, key: Key, obs: Any, action: Array) -> Learner:
+        """Initial weights, target weights and Adam states. `key` is consumed."""
         k_actor, k_critics = jax.random.split(key)
         actor = self._actor.init(k_actor, obs)
         critics = self._critics.init(k_critics, obs, jnp.broadcast_to(action, (self.num_envs, *action.shape)))
@@ -202,12 +211,12 @@ class TD3(ReplayActorCritic):
             critic_moments=adam().init(ravel_pytree(critics)[0]),
         )
 
-    def _choose(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:
+    def _greedy_action(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:
         return from_unit(self.action_space, jnp.tanh(self._actor(actor, obs)))
 
-    def _explore(self, actor: Weights, obs: Any, noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-        return self._nudge(self._choose(actor, obs), self.exploration_noise * noise)
+    def _noisy_action(self, actor: Weights, obs: Any, noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+        return self._add_noise(self._greedy_action(actor, obs), self.exploration_noise * noise)
 
-    def _nudge(self, action: Float[Array, "*axes n"], by: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-        # `by` is in units of half the width of the box, whose bounds `from_unit` keeps.
-        return from_unit(self.action_space, to_unit(self.action_space, action) + by)
+    def _add_noise(self, action: Float[Array, "*axes n"], noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
+        # `noise` is in units of half the width of the box. `from_unit` clips to its bounds.
+        return from_unit(self.action_space, to_unit(self.action_space, action) + noise)

@@ -1,1 +1,1 @@
-"""Networks, initialisers and distributions."""
+"""Networks, weight initialisers and action distributions."""

@@ -1,4 +1,4 @@
-"""Critics: networks that value actions, several of one shape side by side. Weights are plain nested dicts."""
+"""Critics: K networks of one shape that compute Q-values. Weights are nested dicts."""
 
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ Weights = Any
 
 
 class Critics(NamedTuple):
-    """`count` critics Q(s, a), drawn and applied together: their layers are one batched product.
+    """K = `count` critics Q(s, a), initialized and applied together: each layer is one batched product.
 
-    For a box of actions, a critic reads the action (on a scale from -1 to 1) beside the features of the observation;
-    where its torso reads images, beside what the torso makes of them, with a hidden layer of relu units more. For
-    discrete actions it reads the observation and values all of them at once.
+    For actions in a Box, the action (rescaled to [-1, 1]) is concatenated to the features of the observation. If the
+    torso reads images, it is concatenated to the torso's output instead, and one more hidden layer of relu units
+    follows. For discrete actions, a critic reads the observation and computes the Q-values of all actions at once.
     """
 
     torso: Any
@@ -30,18 +30,21 @@ class Critics(NamedTuple):
     count: int = 2
 
     def init(self, key: Key, obs: Any, action: Array) -> Weights:
-        """Fresh weights, from examples with any leading axes; leaves lead with the critic. `key` is consumed."""
+        """Initial weights with a leading axis [K]. `key` is consumed.
+
+        `obs` and `action` are examples with any leading axes.
+        """
         return jax.vmap(lambda k: self._init_one(k, obs, action))(jax.random.split(key, self.count))
 
     def __call__(self, weights: Weights, obs: Any, action: Array) -> Float[Array, "K *axes"]:
-        """What every critic thinks of one action."""
+        """The Q-value of one action for each observation, by every critic."""
         if isinstance(self.action_space, Box):
             return jax.vmap(lambda w: self._apply_one(w, obs, action))(weights)[..., 0]
         chosen = jax.nn.one_hot(action, self.action_space.n, dtype=bool)
         return jnp.sum(jnp.where(chosen[None], self.every(weights, obs), 0), axis=-1)
 
     def every(self, weights: Weights, obs: Any) -> Float[Array, "K *axes A"]:
-        """What every critic thinks of every discrete action."""
+        """The Q-values of all discrete actions for each observation, by every critic."""
         return jax.vmap(lambda w: self._apply_one(w, obs, None))(weights)
 
     def _init_one(self, key: Key, obs: Any, action: Array) -> Weights:
@@ -76,5 +79,5 @@ class Critics(NamedTuple):
     def _joins_late(self) -> bool:
         return isinstance(self.action_space, Box) and not self._joins_early
 
-    def _joint(self, width: int) -> Any:  # not MLP: flax types what `apply` returns by its own options
+    def _joint(self, width: int) -> Any:  # not `-> MLP`: flax declares several return types of `apply`
         return MLP((width,), "relu")

@@ -1,4 +1,7 @@
-"""An actor and a critic on torsos: shared or separate, with or without memory. Weights are plain nested dicts."""
+"""The actor and the critic of a policy-gradient agent: torsos, optional recurrent cells, heads.
+
+The two may share one torso and cell. Weights are nested dicts.
+"""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +20,7 @@ Weights = Any
 
 
 class Carry(NamedTuple):
-    """The memories of an actor and of a critic; None where there is none, and for a critic that shares the actor's."""
+    """The recurrent carries of actor and critic. None without a recurrent cell; `critic` is None if they share it."""
 
     actor: Any = None
     critic: Any = None
@@ -27,11 +30,10 @@ NOTHING = Carry()
 
 
 class ActorCritic(NamedTuple):
-    """The networks of a policy-gradient agent: torsos, memories on top of them, a policy head of small weights, a value
-    head.
+    """Torsos, optional recurrent cells after them, a policy head with small initial weights, and a value head.
 
-    Without `memory` every carry is None and is passed on. With it, `both` and `values` read observations [T, E] of
-    which `is_first` begin an episode.
+    Without a recurrent cell (`memory=None`) every carry is None. With one, `both` and `values` take observations
+    [T, E, ...], and `is_first` [T, E] says which of them begin an episode.
     """
 
     torso: Any
@@ -41,11 +43,11 @@ class ActorCritic(NamedTuple):
     memory: Memory | None = None
 
     def init(self, key: Key, obs: Any) -> Weights:
-        """Fresh weights, from one observation (any leading axes). `key` is consumed."""
+        """Initial weights, from an example observation with any leading axes. `key` is consumed."""
         key, k_memory = (key, None) if self.memory is None else jax.random.split(key)
         k_torsos, k_policy, k_value = jax.random.split(key, 3)
         features = self.features(obs)
-        # Drawn together: half the program for the compiler to read.
+        # Both torsos are initialized in one vmapped call, which halves the program to compile.
         weights = self._for_each(lambda k: self.torso.init(k, features), k_torsos)
         width = jax.eval_shape(self.torso.apply, weights["actor"], features).shape[-1]
         if self.memory is not None:
@@ -58,60 +60,60 @@ class ActorCritic(NamedTuple):
         return weights
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Carry:
-        """What is remembered at the start of an episode."""
+        """The recurrent carries at the start of an episode, with leading `axes`."""
         if self.memory is None:
             return Carry()
         return Carry(self.memory.initial_carry(axes), None if self.shared else self.memory.initial_carry(axes))
 
     def features(self, obs: Any) -> Any:
-        """What the torso reads of an observation."""
+        """The input of the torso for an observation."""
         return torso_input(self.torso, self.observation_space, obs)
 
-    # One observation, with any leading axes.
+    # For single observations, with any leading axes.
 
     def policy(self, weights: Weights, obs: Any) -> Distribution:
-        """The action distribution, without memory."""
+        """The action distribution of networks without a recurrent cell."""
         return self.act(weights, obs, None)[0]
 
     def act(self, weights: Weights, obs: Any, carry: Any) -> tuple[Distribution, Any]:
-        """The action distribution, and the actor's memory after this observation."""
-        hidden, carry = self._remember(weights, "actor", obs, carry)
+        """(the action distribution, the actor's carry after this observation)."""
+        hidden, carry = self._step(weights, "actor", obs, carry)
         return self._policy_head(weights, hidden), carry
 
     def value(self, weights: Weights, obs: Any, carry: Any = None) -> Float[Array, "..."]:
-        """The state value, given the memory of whoever values; None is that at the start of an episode."""
-        return self._value_head(weights, self._remember(weights, self._valuer, obs, carry)[0])
+        """The state value, given the recurrent carry of the network that computes it (None: start of an episode)."""
+        return self._value_head(weights, self._step(weights, self._value_network, obs, carry)[0])
 
-    # Whole rollouts, or parts of them.
+    # For observations [T, E] of a rollout or a minibatch.
 
     def both(
         self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NOTHING
     ) -> tuple[Distribution, Float[Array, "..."]]:
-        """Policy and value; what is shared runs once."""
+        """(action distributions, state values) of all observations. A shared torso runs once."""
         if is_dense(self.torso) and not self.shared and self.memory is None:
-            # One product of the observations with both first layers is faster than two, the more so the wider they are.
+            # One batched product for both torsos is faster than two products, more so for wide layers.
             torsos = jax.tree.map(lambda *x: jnp.stack(x), weights["actor"], weights["critic"])
-            apply: Any = self.torso.apply  # flax types what it returns by its own options
-            hidden, seen = jax.vmap(apply, in_axes=(0, None))(torsos, self.features(obs))
+            apply: Any = self.torso.apply  # flax declares several return types
+            hidden, critic_hidden = jax.vmap(apply, in_axes=(0, None))(torsos, self.features(obs))
         else:
             hidden, _ = self._unroll(weights, "actor", obs, is_first, carry.actor)
-            seen = hidden if self.shared else self._unroll(weights, "critic", obs, is_first, carry.critic)[0]
-        value = self._value_head(weights, seen)
+            critic_hidden = hidden if self.shared else self._unroll(weights, "critic", obs, is_first, carry.critic)[0]
+        value = self._value_head(weights, critic_hidden)
         return self._policy_head(weights, hidden), value
 
     def values(
         self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Carry
     ) -> tuple[Float[Array, "T E"], Any]:
-        """State values, and the memory of whoever values after each step."""
-        held = carry.actor if self.shared else carry.critic
-        hidden, carries = self._unroll(weights, self._valuer, obs, is_first, held)
+        """(state values [T, E], recurrent carries after each step [T, E] of the network that computes them)."""
+        start = carry.actor if self.shared else carry.critic
+        hidden, carries = self._unroll(weights, self._value_network, obs, is_first, start)
         return self._value_head(weights, hidden), carries
 
     @property
-    def _valuer(self) -> str:
+    def _value_network(self) -> str:
         return "actor" if self.shared else "critic"
 
-    def _remember(self, weights: Weights, name: str, obs: Any, carry: Any) -> tuple[Array, Any]:
+    def _step(self, weights: Weights, name: str, obs: Any, carry: Any) -> tuple[Array, Any]:
         hidden = self.torso.apply(weights[name], self.features(obs))
         if self.memory is None:
             return hidden, carry
@@ -127,8 +129,8 @@ class ActorCritic(NamedTuple):
 
     def _for_each(self, init: Any, key: Any) -> dict[str, Any]:
         names = ("actor",) if self.shared else ("actor", "critic")
-        drawn = jax.vmap(init)(jax.random.split(key, len(names)))
-        return {name: jax.tree.map(lambda x, i=i: x[i], drawn) for i, name in enumerate(names)}
+        weights = jax.vmap(init)(jax.random.split(key, len(names)))
+        return {name: jax.tree.map(lambda x, i=i: x[i], weights) for i, name in enumerate(names)}
 
     def _policy_head(self, weights: Weights, hidden: Array) -> Distribution:
         head = apply_dense(weights["policy"], hidden)

@@ -1,6 +1,6 @@
-"""Controllers: networks from what is seen, and perhaps remembered, to what is done. For searches without gradients.
+"""The network of a policy that is found without gradients: a torso, an optional recurrent cell, and a policy head.
 
-A controller has a torso, an optional memory (`nn/memory.py`) and a head, and weights that are nested dicts.
+Recurrent cells are those of `nn/memory.py`. Weights are nested dicts.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ Weights = Any
 
 
 class Controller(NamedTuple):
-    """Torso, memory (None: none) and head."""
+    """A torso, a recurrent cell (`memory`; None: no cell), and a linear head."""
 
     torso: Any
     observation_space: Space
@@ -27,7 +27,7 @@ class Controller(NamedTuple):
     memory: Memory | None = None
 
     def init(self, key: Key, obs: Any) -> Weights:
-        """Fresh weights, from one observation. `key` is consumed."""
+        """Initial weights, from an example observation. `key` is consumed."""
         k_torso, k_memory, k_head = jax.random.split(key, 3)
         weights = {"torso": self.torso.init(k_torso, self._features(obs))}
         hidden = self._hidden(weights, obs)
@@ -38,11 +38,11 @@ class Controller(NamedTuple):
         return {**weights, "policy": init_dense(k_head, width, head_size(self.action_space), scale=0.01)}
 
     def initial_carry(self) -> Any:
-        """What is remembered at the start of an episode; None without memory."""
+        """The recurrent carry at the start of an episode; None without a recurrent cell."""
         return None if self.memory is None else self.memory.initial_carry()
 
     def apply(self, weights: Weights, obs: Any, carry: Any) -> tuple[Float[Array, "*axes A"], Any]:
-        """(head, carry) of observations with any leading axes, which the carry shares."""
+        """(outputs of the head, next carry). `obs` may have leading axes; `carry` must have the same."""
         hidden = self._hidden(weights, obs)
         if self.memory is not None:
             carry = self.memory.step(weights["memory"], hidden, carry)

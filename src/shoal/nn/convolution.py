@@ -1,8 +1,9 @@
-"""Convolutions of 3 x 3 pixels that also learn fast on a CPU.
+"""3 x 3 convolutions that also train fast on a CPU.
 
-There XLA computes the gradient of a convolution inside a loop, where all training happens, pixel by pixel: a matrix
-product over copied patches takes a ninth of the time or less (`python benchmarks/convolutions.py`). Patches take nine
-times an image's memory, so many images go by turns. Accelerators have kernels of their own for it.
+On a CPU, XLA computes the gradient of a convolution inside a loop pixel by pixel, and all training happens inside a
+loop. A matrix product over copied patches takes a ninth of the time or less (`python benchmarks/convolutions.py`).
+Patches need nine times the memory of the images, so large batches are processed in pieces. Accelerators have fast
+kernels for convolutions, which are used there.
 """
 
 import math
@@ -16,14 +17,14 @@ from jaxtyping import Array, Float
 from shoal.nn.initializers import INITIALIZERS
 
 SIDE = 3
-PATCHES = 1_000_000  # numbers in the patches of one turn
+PATCHES = 1_000_000  # largest number of floats in the patches of one piece
 OFFSETS = [(row, column) for row in range(SIDE) for column in range(SIDE)]
 
 
 class Conv(nn.Module):
     """A convolution with zero biases and the parameters of flax's `Conv`. `initializer` is one of `INITIALIZERS`.
 
-    `padding` is "VALID", which loses the border, or "SAME", which takes zeros to lie beyond it.
+    `padding` is "VALID" (the output is smaller by the border) or "SAME" (the input is padded with zeros).
     """
 
     features: int
@@ -32,7 +33,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, images: Float[Array, "N H W C"]) -> Float[Array, "N height width features"]:
-        """Images to images with other channels."""
+        """Map images [N, H, W, C] to images with `features` channels."""
         shape = (SIDE, SIDE, images.shape[-1], self.features)
         kernel = self.param("kernel", INITIALIZERS[self.initializer], shape)
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -43,14 +44,14 @@ class Conv(nn.Module):
 def convolve(
     images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"], padding: str
 ) -> Float[Array, "N height width F"]:
-    """What `jax.lax.conv_general_dilated` computes for images with channels last.
+    """Convolve images whose last axis is the channel, with the same result as `jax.lax.conv_general_dilated`.
 
-    The platform that a program is compiled for decides the way, not the one where it is traced.
+    The platform for which the program is compiled, not the one on which it is traced, selects the implementation.
     """
     return jax.lax.platform_dependent(
         images,
         kernel,
-        cpu=partial(_in_turns, padding=padding),
+        cpu=partial(_in_pieces, padding=padding),
         default=partial(_by_library, padding=padding),
     )
 
@@ -61,7 +62,7 @@ def _by_library(
     return jax.lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def _in_turns(
+def _in_pieces(
     images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"], padding: str
 ) -> Float[Array, "N height width F"]:
     if padding == "SAME":
@@ -69,8 +70,8 @@ def _in_turns(
     at_once = max(1, PATCHES // (len(OFFSETS) * math.prod(images.shape[1:])))
     if len(images) <= at_once:
         return _by_patches(images, kernel)
-    turn = jax.checkpoint(_by_patches)  # for a gradient, each turn makes its patches again
-    return jax.lax.map(lambda image: turn(image[None], kernel)[0], images, batch_size=at_once)
+    piece = jax.checkpoint(_by_patches)  # the backward pass computes the patches again instead of storing them
+    return jax.lax.map(lambda image: piece(image[None], kernel)[0], images, batch_size=at_once)
 
 
 def _by_patches(images: Float[Array, "N H W C"], kernel: Float[Array, "3 3 C F"]) -> Float[Array, "N height width F"]:

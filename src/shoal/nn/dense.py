@@ -1,4 +1,4 @@
-"""Dense layers as plain dicts of arrays: the heads of agents."""
+"""Dense layers as dicts of arrays, used for the heads of agents."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,11 +10,14 @@ Dense = dict[str, Array]
 
 
 def init_dense(key: Key, rows: int, columns: int, scale: float) -> Dense:
-    """Orthogonal weights times `scale`, zero biases. `key` is consumed."""
+    """Initial weights of a layer from `rows` inputs to `columns` outputs. `key` is consumed.
+
+    The kernel is orthogonal times `scale`, the bias 0.
+    """
     return {"kernel": orthogonal(scale)(key, (rows, columns)), "bias": jnp.zeros((columns,), jnp.float32)}
 
 
 def apply_dense(layer: Dense, x: Float[Array, "*axes n"]) -> Float[Array, "*axes m"]:
-    """x W + b."""
+    """x @ kernel + bias, with any leading axes."""
     y = x @ layer["kernel"]
     return y + layer["bias"].reshape((1,) * (y.ndim - 1) + (-1,))

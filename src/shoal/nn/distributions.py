@@ -1,7 +1,7 @@
-"""Small action distributions: unbatched in the action, with any leading axes. Sampling takes noise, not keys.
+"""Action distributions with any leading axes. `sample` takes noise instead of a key.
 
-A rollout draws its noise for many steps at once (`noise(key, shape)`), outside the hot loop; `sample(noise)` is then
-arithmetic only.
+A rollout samples the noise of all its steps at once with `sample_noise`, before the loop; `sample(noise)` inside the
+loop is then only arithmetic.
 """
 
 import math
@@ -22,51 +22,51 @@ LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 
 @struct
 class Categorical(Struct):
-    """One choice among A, from unnormalised log-probabilities. Sampled by the Gumbel-max trick."""
+    """One of A actions, with unnormalised log-probabilities `logits`. Sampled by the Gumbel-max trick."""
 
     logits: Float[Array, "... A"]
 
     def sample(self, noise: Float[Array, "... A"]) -> Int[Array, "..."]:
-        """A draw, given Gumbel noise."""
+        """A sample, given Gumbel noise."""
         return jnp.argmax(self.logits + noise, axis=-1).astype(jnp.int32)
 
     def mode(self) -> Int[Array, "..."]:
-        """The likeliest choice; the first of equals."""
+        """The most probable action; the first of equals."""
         return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
-        """Log-probability of a choice."""
+        """The log-probability of an action."""
         chosen = jax.nn.one_hot(action, self.logits.shape[-1], dtype=bool)
         return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(self.logits), 0), axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:
-        """Exact, in nats; choices of probability zero add nothing."""
+        """The exact entropy in nats; actions of probability 0 add 0."""
         log_p = jax.nn.log_softmax(self.logits)
-        # 0 log 0 is 0, and so must its gradient be.
+        # 0 log 0 is 0, and its gradient must be 0 too.
         return -jnp.sum(jnp.exp(log_p) * jnp.where(jnp.isfinite(log_p), log_p, 0), axis=-1)
 
 
 @struct
 class MultiCategorical(Struct):
-    """Independent choices, their logits side by side; the i-th has `sizes[i]` options."""
+    """n independent categorical components. Their logits are concatenated; the i-th has `sizes[i]` options."""
 
     logits: Float[Array, "... total"]
     sizes: tuple[int, ...] = static()
 
     def sample(self, noise: Float[Array, "... total"]) -> Int[Array, "... n"]:
-        """A draw of every choice, given Gumbel noise."""
+        """A sample of all components, given Gumbel noise."""
         return jnp.stack([part.sample(n) for part, n in zip(self._parts(), self._split(noise), strict=True)], axis=-1)
 
     def mode(self) -> Int[Array, "... n"]:
-        """The likeliest of every choice."""
+        """The most probable option of each component."""
         return jnp.stack([part.mode() for part in self._parts()], axis=-1)
 
     def log_prob(self, action: Int[Array, "... n"]) -> Float[Array, "..."]:
-        """Summed log-probability of the choices."""
+        """The log-probability of an action: the sum over components."""
         return sum(part.log_prob(action[..., i]) for i, part in enumerate(self._parts()))  # type: ignore[return-value]  # at least one part
 
     def entropy(self) -> Float[Array, "..."]:
-        """Sum of the choices' entropies."""
+        """The exact entropy in nats: the sum over components."""
         return sum(part.entropy() for part in self._parts())  # type: ignore[return-value]  # at least one part
 
     def _split(self, values: Array) -> list[Array]:
@@ -79,13 +79,13 @@ class MultiCategorical(Struct):
 
 @struct
 class DiagGaussian(Struct):
-    """A normal distribution with independent components. Not squashed: the agent clips what it sends to the world."""
+    """A normal distribution with independent components. It is unbounded: the agent clips actions to their space."""
 
     mean: Float[Array, "... n"]
     log_std: Float[Array, "... n"]
 
     def sample(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """A draw, given standard normal noise."""
+        """A sample, given standard normal noise."""
         return self.mean + jnp.exp(self.log_std) * noise
 
     def mode(self) -> Float[Array, "... n"]:
@@ -93,24 +93,24 @@ class DiagGaussian(Struct):
         return self.mean
 
     def log_prob(self, action: Float[Array, "... n"]) -> Float[Array, "..."]:
-        """Summed log-density."""
+        """The log-density of an action: the sum over components."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z**2 - self.log_std - LOG_SQRT_2_PI, axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:
-        """Exact, in nats."""
+        """The exact entropy in nats."""
         return jnp.sum(jnp.broadcast_to(self.log_std, self.mean.shape) + 0.5 + LOG_SQRT_2_PI, axis=-1)
 
 
 @struct
 class SquashedGaussian(Struct):
-    """A normal distribution pressed through tanh into the bounds of a box, component by component.
+    """A normal distribution squashed by tanh into the bounds of a box, component by component.
 
         a = center + half * tanh(u),  u ~ N(mean, std)
         log p = log N(u) - sum log(1 - tanh(u)^2)
 
-    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of tanh(u), which is the action
-    on a scale from -1 to 1, so that they do not depend on the units in which a box is given.
+    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of tanh(u), the action rescaled
+    to [-1, 1], so that they do not depend on the units of the box.
     """
 
     mean: Float[Array, "... n"]
@@ -118,19 +118,18 @@ class SquashedGaussian(Struct):
     space: Box = static()
 
     def sample(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """A draw, given standard normal noise."""
+        """A sample, given standard normal noise."""
         return from_unit(self.space, jnp.tanh(self._unbounded(noise)))
 
     def mode(self) -> Float[Array, "... n"]:
-        """The image of the mean (of the median, that is; not where the density is greatest)."""
+        """The squashed mean. It is the median of each component, not the maximum of the density."""
         return from_unit(self.space, jnp.tanh(self.mean))
 
-    def draw(self, noise: Float[Array, "... n"]) -> tuple[Float[Array, "... n"], Float[Array, "..."]]:
-        """(a draw, the log-density of it on a scale from -1 to 1, summed over components).
+    def sample_with_log_prob(self, noise: Float[Array, "... n"]) -> tuple[Float[Array, "... n"], Float[Array, "..."]]:
+        """(a sample, its log-density on the scale [-1, 1], summed over components).
 
-        The density is that of the number before the squashing: tanh rounds to 1 and has no way back.
-
-        log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) holds where the left side would be log 0.
+        The density is computed from u, because tanh(u) rounds to 1 for large u and cannot be inverted. The code uses
+        log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), whose right side stays finite where the left is log 0.
         """
         u = self._unbounded(noise)
         log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
@@ -145,19 +144,22 @@ Distribution = Categorical | MultiCategorical | DiagGaussian
 
 
 def masked(logits: Float[Array, "... A"], mask: Bool[Array, "... A"] | None) -> Float[Array, "... A"]:
-    """Logits under which forbidden choices have probability zero."""
+    """The logits, with minus infinity (probability 0) for forbidden actions. `mask=None` allows all."""
     return logits if mask is None else jnp.where(mask, logits, -jnp.inf)
 
 
 def restricted(policy: Distribution, mask: Bool[Array, "... A"] | None) -> Distribution:
-    """A policy that never chooses what a mask forbids; itself without one, as of every box."""
+    """The policy restricted to the actions that a mask allows; unchanged if `mask` is None, as always for a Box."""
     if mask is None:
         return policy
-    return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only choices have masks
+    return policy.replace(logits=masked(policy.logits, mask))  # type: ignore[union-attr]  # only discrete actions
 
 
 def head_size(space: Space) -> int:
-    """How many network outputs parametrise a distribution over an action space. Raises Unsuited for other spaces."""
+    """The number of network outputs for a distribution over an action space.
+
+    Raises Unsuited for a space that is not Discrete, MultiDiscrete, or a Box with one axis.
+    """
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
@@ -168,7 +170,10 @@ def head_size(space: Space) -> int:
 
 
 def sample_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
-    """The noise of `shape` draws from a distribution over this space. `key` is consumed."""
+    """The noise for samples, with leading axes `shape`, of a distribution over this space. `key` is consumed.
+
+    Standard normal for a Box, Gumbel otherwise.
+    """
     size = head_size(space)
     if isinstance(space, Box):
         return jax.random.normal(key, (*shape, size), jnp.float32)
@@ -176,45 +181,45 @@ def sample_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
 
 
 def uniform_action(space: Box | Discrete, noise: Array, mask: Any = None) -> Array:
-    """A uniform element of a bounded space, from the noise of a draw (`draw_noise`)."""
+    """A uniformly random action of a bounded space, computed from noise of `sample_noise`."""
     if isinstance(space, Box):
         return from_unit(space, jax.lax.erf(noise * math.sqrt(0.5)))
     return Categorical(masked(jnp.zeros_like(noise), mask)).sample(noise)
 
 
 def check_bounded(space: Space) -> None:
-    """Raise Unsuited for anything but a box of one axis whose components are real numbers between finite bounds."""
+    """Raise Unsuited unless the space is a Box of floats with one axis and finite bounds."""
     if not isinstance(space, Box):
-        raise Unsuited(f"it acts by numbers, so it needs actions in a Box, not {space}.")
+        raise Unsuited(f"its actions are continuous, so it needs actions in a Box, not {space}.")
     head_size(space)
     low, high = space.bounds()
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise Unsuited(
-            f"it presses actions into the bounds of their space, so it needs low < high and both finite, not {space}."
+            f"it squashes actions into the bounds of their space, so it needs low < high and both finite, not {space}."
         )
     check_real(space)
 
 
 def check_real(space: Space) -> None:
-    """Raise Unsuited for a box of whole numbers."""
+    """Raise Unsuited for a Box of integers."""
     if isinstance(space, Box) and not np.issubdtype(space.dtype, np.floating):
-        raise Unsuited(f"it acts by real numbers, so it needs a Box of floats, not {space}.")
+        raise Unsuited(f"its actions are real numbers, so it needs a Box of floats, not {space}.")
 
 
 def from_unit(space: Box, unit: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-    """Actions of a bounded box, given on a scale from -1 to 1."""
+    """Rescale numbers in [-1, 1] to actions of a bounded box, and clip them to its bounds."""
     low, high, center, half = (jnp.broadcast_to(x, unit.shape) for x in (*space.bounds(), _center(space), _half(space)))
-    return jnp.clip(center + half * unit, low, high)  # rounding must not lead out of it
+    return jnp.clip(center + half * unit, low, high)  # against rounding errors, too
 
 
 def to_unit(space: Box, action: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-    """Actions of a bounded box on a scale from -1 to 1."""
+    """Rescale actions of a bounded box to [-1, 1]."""
     center, half = (jnp.broadcast_to(x, action.shape) for x in (_center(space), _half(space)))
     return (action - center) / half
 
 
 def distribution(space: Space, head: Array, log_std: Any = None) -> Distribution:
-    """The distribution that network outputs stand for; `log_std` applies to boxes."""
+    """The distribution over an action space whose parameters are network outputs. `log_std` is for a Box only."""
     if isinstance(space, Discrete):
         return Categorical(head)
     if isinstance(space, MultiDiscrete):

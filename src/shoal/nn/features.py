@@ -1,4 +1,7 @@
-"""From observations of any space to the float arrays that networks read. Casts happen here and nowhere earlier."""
+"""Convert observations of any space to the float arrays that networks read.
+
+Observations keep their dtype everywhere else, so that rollouts and replay buffers stay small.
+"""
 
 import math
 from collections.abc import Iterator
@@ -13,21 +16,21 @@ from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 
 
 def is_image(space: Space) -> bool:
-    """Whether observations are single images: a box of shape [H, W, C]."""
+    """Whether the space is a Box of shape [H, W, C], whose elements count as one image."""
     return isinstance(space, Box) and len(space.shape) == 3
 
 
 def image_features(space: Box, obs: Array) -> Float[Array, "... H W C"]:
-    """An image as floats: uint8 is scaled to [0, 1], all else (booleans, normalized images) keeps its values."""
+    """An image as floats: uint8 is scaled to [0, 1]; booleans and normalized images keep their values."""
     return _scaled(space, obs)
 
 
 def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
-    """An observation as one vector: choices one-hot, arrays flattened, parts of tuples and dicts side by side."""
+    """An observation as one vector [D]: discrete components one-hot, arrays flattened, parts concatenated."""
     if isinstance(space, Discrete):
         return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
     if isinstance(space, MultiDiscrete):
-        if space.is_uniform:  # a grid, for one: a program of one operation instead of hundreds
+        if space.is_uniform:  # one operation instead of one per component
             return jax.nn.one_hot(obs, space.nvec[0], dtype=jnp.float32).reshape(*obs.shape[:-1], sum(space.nvec))
         parts = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
         return jnp.concatenate(parts, axis=-1)
@@ -40,7 +43,7 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
 
 
 def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
-    """Every part of an observation that is no dict or tuple, with its space."""
+    """All (space, observation) pairs inside nested Dict and Tuple spaces, in order."""
     if isinstance(space, Dict):
         for name, part in space.spaces:
             yield from parts(part, obs[name])

@@ -1,4 +1,4 @@
-"""The residual network of IMPALA: for images that a single convolution does not take in."""
+"""The residual network of IMPALA, for images that need more than one convolution."""
 
 import math
 from typing import ClassVar
@@ -11,10 +11,9 @@ from shoal.nn.torsos import ACTIVATIONS, MLP
 
 
 class ImpalaCNN(nn.Module):
-    """Sections of a convolution, a maximum over 3 x 3 pixels at every second one, and two residual blocks; then dense
-    layers.
+    """For each of `channels`: a convolution, a 3 x 3 max pooling with stride 2, two residual blocks. Then dense layers.
 
-    A block adds to its input what two convolutions, each behind an activation, make of it.
+    A residual block adds to its input the result of two convolutions, with an activation before each.
     Source: Espeholt et al. 2018, figure 3 (right), without its LSTM and with weights of `initializer`.
     """
 
@@ -28,7 +27,7 @@ class ImpalaCNN(nn.Module):
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
-        """Image to the last hidden layer."""
+        """Map images [H, W, C] to the last hidden layer."""
 
         def activation(x: Array) -> Array:
             return ACTIVATIONS[self.activation](nn.LayerNorm()(x) if self.layer_norm else x)

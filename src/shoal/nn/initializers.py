@@ -1,7 +1,7 @@
-"""Weight initialisers that run anywhere, named as in the papers.
+"""Weight initialisers, named as in the papers.
 
-The orthogonal one avoids LAPACK: batched QR factorisations can deadlock jaxlib 0.10 on CPU, and a population sets up
-thousands of matrices at once.
+The orthogonal one does not use LAPACK: batched QR factorisations can deadlock jaxlib 0.10 on CPU, and a population
+initializes thousands of matrices at once.
 """
 
 import jax
@@ -13,9 +13,10 @@ from shoal.core.keys import Key
 
 
 def orthogonal(scale: float = 1.0):
-    """An initialiser whose matrices have orthonormal rows or columns, times `scale` (Saxe et al. 2014).
+    """An initialiser of matrices with orthonormal rows or columns, times `scale` (Saxe et al. 2014).
 
-    Takes (key, shape, dtype) like flax's; a kernel of more than two axes is treated as [everything else, out].
+    Like those of flax it takes (key, shape, dtype). A kernel with more than two axes is treated as a matrix
+    [product of the other axes, last axis].
     """
 
     def init(key: Key, shape: tuple[int, ...], dtype=jnp.float32) -> Array:
@@ -31,14 +32,14 @@ def orthogonal(scale: float = 1.0):
 
 
 def gram_schmidt(matrix: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Orthonormal columns that span those of a tall matrix, to float32 accuracy.
+    """Orthonormal columns that span the same space as the columns of a tall matrix, to float32 accuracy.
 
-    Each column is projected twice: "twice is enough" (Giraud, Langou and Rozloznik 2005).
+    Each column is orthogonalized twice: "twice is enough" (Giraud, Langou and Rozloznik 2005).
     """
     n, k = matrix.shape
 
     def add_column(i, q):
-        # Columns from i on are still zero in q, so they project nothing.
+        # Columns of q from i on are still zero, so that the projection uses only the finished columns.
         column = jax.lax.dynamic_slice_in_dim(matrix, i, 1, axis=1)
         column = column - q @ (q.T @ column)
         column = column - q @ (q.T @ column)
@@ -49,7 +50,7 @@ def gram_schmidt(matrix: Float[Array, "n k"]) -> Float[Array, "n k"]:
 
 
 INITIALIZERS = {
-    "orthogonal": orthogonal(2**0.5),  # Saxe et al. 2014; the gain is that of rectified units
+    "orthogonal": orthogonal(2**0.5),  # Saxe et al. 2014, with the gain for rectified units
     "glorot_uniform": flax_initializers.glorot_uniform(),  # Glorot and Bengio 2010
     "he_normal": flax_initializers.he_normal(),  # He et al. 2015
     "lecun_normal": flax_initializers.lecun_normal(),  # LeCun et al. 1998

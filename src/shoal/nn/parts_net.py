@@ -1,4 +1,4 @@
-"""A torso for observations of several parts, some of them pictures."""
+"""A torso for observations of several parts, some of which are images."""
 
 from typing import ClassVar
 
@@ -12,14 +12,14 @@ from shoal.nn.impala import ImpalaCNN
 from shoal.nn.torsos import CNN, MLP
 
 PICTURES = {"cnn": CNN, "impala": ImpalaCNN}
-SMALLEST = 3  # a picture has at least as many pixels along each side as a kernel
+SMALLEST = 3  # smallest height and width: that of a convolution kernel
 
 
 class PartsNet(nn.Module):
-    """Convolutions for every picture among the parts, then dense layers that read them beside all other parts.
+    """Convolutions for every image among the parts of an observation; then dense layers on these and all other parts.
 
-    `pictures` says which: those of a `CNN` or of an `ImpalaCNN`, which keeps its own activation. Reads observations of
-    `space` as they are.
+    `pictures` selects the convolutions: "cnn" (`CNN`), or "impala" (`ImpalaCNN`, with its own activation). The input is
+    an observation of `space`, unchanged.
     """
 
     reads: ClassVar[str] = "observation"
@@ -28,22 +28,22 @@ class PartsNet(nn.Module):
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
     pictures: str = "cnn"
-    layer_norm: bool = False  # of dense layers and convolutions
+    layer_norm: bool = False  # in dense layers and convolutions
 
     @nn.compact
     def __call__(self, obs: object) -> Float[Array, "*axes hidden"]:
-        """Observation to the last hidden layer."""
-        own = {} if self.pictures == "impala" else {"activation": self.activation}
+        """Map observations to the last hidden layer."""
+        options = {} if self.pictures == "impala" else {"activation": self.activation}
         features = []
         for space, part in parts(self.space, obs):
             if is_picture(space):
                 image = image_features(space, part)  # type: ignore[arg-type]  # a picture is a Box
-                features.append(PICTURES[self.pictures](hidden=(), layer_norm=self.layer_norm, **own)(image))
+                features.append(PICTURES[self.pictures](hidden=(), layer_norm=self.layer_norm, **options)(image))
             else:
                 features.append(flat_features(space, part))
         return MLP(self.hidden, self.activation, self.layer_norm)(jnp.concatenate(features, axis=-1))
 
 
 def is_picture(space: Space) -> bool:
-    """Whether observations are images that a kernel fits into."""
+    """Whether the space is a Box of images that are at least as large as a convolution kernel."""
     return is_image(space) and min(space.shape[:2]) >= SMALLEST  # type: ignore[union-attr]  # an image is a Box

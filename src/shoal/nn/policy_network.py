@@ -1,4 +1,4 @@
-"""A torso with one linear head: the network of a policy that stands by itself. Weights are plain nested dicts."""
+"""The network of a policy without a value head: a torso and one linear head. Weights are nested dicts."""
 
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ Weights = Any
 
 
 class PolicyNetwork(NamedTuple):
-    """Observations to `outputs` numbers, which an agent reads as the parameters of its policy."""
+    """Maps observations to `outputs` numbers: the parameters of an action distribution, or an action."""
 
     torso: Any
     observation_space: Space
     outputs: int
 
     def init(self, key: Key, obs: Any) -> Weights:
-        """Fresh weights, from observations with any leading axes; those of the head are small. `key` is consumed."""
+        """Initial weights, from an example observation with any leading axes; small for the head. `key` is consumed."""
         k_torso, k_head = jax.random.split(key)
         features = torso_input(self.torso, self.observation_space, obs)
         torso = self.torso.init(k_torso, features)
@@ -29,6 +29,6 @@ class PolicyNetwork(NamedTuple):
         return {"torso": torso, "head": init_dense(k_head, width, self.outputs, scale=0.01)}
 
     def __call__(self, weights: Weights, obs: Any) -> Float[Array, "*axes outputs"]:
-        """What the head says."""
+        """The outputs of the head for observations with any leading axes."""
         features = torso_input(self.torso, self.observation_space, obs)
         return apply_dense(weights["head"], self.torso.apply(weights["torso"], features))

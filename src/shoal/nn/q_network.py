@@ -1,4 +1,4 @@
-"""A torso and heads that value every action: plain, dueling, distributional, noisy. Weights are plain nested dicts."""
+"""Networks for the Q-values of all actions: plain, dueling, distributional, noisy. Weights are nested dicts."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,14 +13,15 @@ from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.torso_choice import torso_input
 
 Weights = Any
-SIGMA = 0.5  # initial size of parameter noise (Fortunato et al. 2018, section 3.2)
+SIGMA = 0.5  # initial scale of the noise of weights (Fortunato et al. 2018, section 3.2)
 
 
 class QNetwork(NamedTuple):
-    """Values of A actions, or for each of them `atoms` numbers that stand for a distribution of returns.
+    """A torso and a head with `atoms` outputs for each of A actions: a Q-value, or a distribution of returns.
 
-    `dueling` adds a state value and advantages that are zero on average (Wang et al. 2016, eq. 9; the two heads sit on
-    one torso). `noisy` gives the heads factorised Gaussian parameter noise (Fortunato et al. 2018).
+    With `dueling` the outputs are the sum of a state value and advantages whose mean is 0 (Wang et al. 2016, eq. 9; the
+    two heads share one torso). With `noisy` the weights of the heads have factorised Gaussian noise (Fortunato et al.
+    2018).
     """
 
     torso: Any
@@ -31,7 +32,7 @@ class QNetwork(NamedTuple):
     noisy: bool = False
 
     def init(self, key: Key, obs: Any) -> Weights:
-        """Fresh weights, from an observation with any leading axes. `key` is consumed."""
+        """Initial weights, from an example observation with any leading axes. `key` is consumed."""
         k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads))
         features = torso_input(self.torso, self.observation_space, obs)
         weights = {"torso": self.torso.init(k_torso, features)}
@@ -44,7 +45,7 @@ class QNetwork(NamedTuple):
         return weights
 
     def __call__(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A atoms"]:
-        """What every action is worth. Without `noise` a noisy network answers with its mean weights."""
+        """The outputs for all actions. With `noise=None` a noisy network uses the means of its weights."""
         hidden = self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
         parts = {name: _head(weights, name, hidden, None if noise is None else noise[name]) for name in self._heads}
         q_values = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
@@ -53,9 +54,9 @@ class QNetwork(NamedTuple):
         return parts["value"][..., None, :] + q_values - jnp.mean(q_values, axis=-2, keepdims=True)
 
     def sample_noise(self, key: Key, weights: Weights, shape: tuple[int, ...]) -> Any:
-        """Noise for observations with leading axes `shape`, each its own; None for a network without.
+        """Independent noise for observations with leading axes `shape`; None if the network is not noisy.
 
-        Two vectors a head instead of a matrix of noise: their outer product is the matrix. `key` is consumed.
+        Each head gets two concatenated vectors, whose outer product is its noise matrix. `key` is consumed.
         """
         if not self.noisy:
             return None

@@ -1,7 +1,7 @@
-"""A torso for tile worlds, whose images hold categories instead of colors.
+"""A torso for grid worlds such as MiniGrid, whose images hold categories instead of colors.
 
-A convolution of one-hot categories, and a dense layer of one-hot choices, are sums of rows of their weights. The rows
-are looked up, not multiplied: on CPU that costs a fraction, forward and backward.
+A convolution of one-hot categories, and a dense layer of one-hot components, are sums of rows of their weights. The
+rows are looked up instead of multiplied, which on a CPU takes a fraction of the time, forward and backward.
 """
 
 import math
@@ -18,23 +18,24 @@ from shoal.nn.features import flat_features, parts
 from shoal.nn.initializers import orthogonal
 from shoal.nn.torsos import ACTIVATIONS, MLP
 
-HIGHEST, MOST_LOOKS = 31, 4096  # larger numbers are quantities; a table has a row for each look of a cell
+HIGHEST = 31  # an image with larger values does not count as an image of categories
+MOST_COMBINATIONS = 4096  # of the categories of all channels of a cell; a table has one row for each
 
 
 def is_tiles(space: Space) -> bool:
-    """Whether observations are images of categories: integers [W, H, C], each channel from 0 to something small.
+    """Whether observations are images of categories: integers [W, H, C] from 0 to at most `HIGHEST`.
 
-    The channels of several frames (`FrameStack`) may be many, those of one frame must be few.
+    One frame may have at most `MOST_COMBINATIONS` combinations of categories; several frames (`FrameStack`) have more.
     """
     if not isinstance(space, Box) or len(space.shape) != 3 or not np.issubdtype(space.dtype, np.integer):
         return False
     low, high = space.bounds()
-    looks = (math.prod(sizes) for sizes in _by_frame(sizes_of(space), space.frames))
-    return not low.any() and bool(high.max() <= HIGHEST) and max(looks) <= MOST_LOOKS
+    combinations = (math.prod(sizes) for sizes in _by_frame(sizes_of(space), space.frames))
+    return not low.any() and bool(high.max() <= HIGHEST) and max(combinations) <= MOST_COMBINATIONS
 
 
 def has_tiles(space: Space) -> bool:
-    """Whether images of categories are among the parts of an observation."""
+    """Whether a space is, or contains in a Dict or Tuple, a space of images of categories."""
     if isinstance(space, Dict):
         return any(has_tiles(part) for _, part in space.spaces)
     if isinstance(space, Tuple):
@@ -43,16 +44,16 @@ def has_tiles(space: Space) -> bool:
 
 
 def sizes_of(tiles: Box) -> tuple[int, ...]:
-    """How many categories each channel has."""
+    """The number of categories of each channel."""
     return tuple(int(n) + 1 for n in tiles.bounds()[1].max(axis=(0, 1)))
 
 
 class TileNet(nn.Module):
-    """A small CNN that reads observations of `space` as they are, and dense layers.
+    """One convolution for each image of categories, then dense layers. The input is an observation of `space`.
 
-    Every image of categories goes through one convolution, whose channels the choices (a direction, the words of a
-    mission) scale and shift: so it can look for what is asked for. The first dense layer reads the result beside all
-    other parts, arrays as numbers and choices one-hot. Source: Perez et al. 2018, "FiLM".
+    The discrete components of the observation (a direction, the words of a mission) scale and shift the channels of the
+    convolution, so that it can search for what the mission names (FiLM, Perez et al. 2018). The first dense layer reads
+    the result together with all other parts of the observation; discrete components are one-hot.
     """
 
     reads: ClassVar[str] = "observation"
@@ -68,30 +69,30 @@ class TileNet(nn.Module):
     def __post_init__(self) -> None:
         if not self.hidden:
             raise ValueError(
-                "hidden=() leaves no layer to read images of categories with: give one size at least, as hidden=(64,)."
+                "hidden=() leaves no layer to read images of categories with: give at least one size, as hidden=(64,)."
             )
         super().__post_init__()
 
     @nn.compact
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
-        """Observation to the last hidden layer."""
+        """Map observations to the last hidden layer."""
         activation, width = ACTIVATIONS[self.activation], self.hidden[0]
-        each = list(parts(self.space, obs))
-        chosen, scale, shift = self._from_choices(each)
-        numbers = []
-        for space, part in each:
+        all_parts = list(parts(self.space, obs))
+        from_discrete, scale, shift = self._from_discrete(all_parts)
+        features = []
+        for space, part in all_parts:
             if isinstance(space, Box) and is_tiles(space):
                 maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride, space.frames)(part)
                 maps = activation(maps * (1 + scale[..., None, None, :]) + shift[..., None, None, :])
-                numbers.append(maps.reshape(*maps.shape[:-3], math.prod(maps.shape[-3:])))
+                features.append(maps.reshape(*maps.shape[:-3], math.prod(maps.shape[-3:])))
             elif isinstance(space, Box):
-                numbers.append(flat_features(space, part))
-        total = nn.Dense(width, kernel_init=orthogonal(2**0.5))(jnp.concatenate(numbers, axis=-1))
-        total = nn.LayerNorm()(total + chosen) if self.layer_norm else total + chosen
+                features.append(flat_features(space, part))
+        total = nn.Dense(width, kernel_init=orthogonal(2**0.5))(jnp.concatenate(features, axis=-1))
+        total = nn.LayerNorm()(total + from_discrete) if self.layer_norm else total + from_discrete
         return MLP(self.hidden[1:], self.activation, self.layer_norm)(activation(total))
 
-    def _from_choices(self, parts: list[tuple[Any, Array]]) -> list[Array]:
-        """What all choices together add to the first dense layer, and by how much they scale and shift channels."""
+    def _from_discrete(self, parts: list[tuple[Any, Array]]) -> list[Array]:
+        """[contribution of all discrete components to the first dense layer, scale, shift of the channels]."""
         space, part = parts[0]
         width, size = self.hidden[0], self.hidden[0] + 2 * self.channels
         total = jnp.zeros((*part.shape[: part.ndim - len(space.shape)], size), jnp.float32)
@@ -104,10 +105,10 @@ class TileNet(nn.Module):
 
 
 class TileConv(nn.Module):
-    """A convolution of one-hot categories, with zeros where it reaches over the last row or column.
+    """A convolution of one-hot categories, padded with zeros after the last row and column.
 
-    Of several frames, each is looked up in tables of its own: a table for all would have a row for every look of a cell
-    in all frames.
+    Each frame has its own tables: one table for all frames would need a row for every combination of categories in all
+    frames.
     """
 
     sizes: tuple[int, ...]  # categories of each channel
@@ -118,7 +119,7 @@ class TileConv(nn.Module):
 
     @nn.compact
     def __call__(self, tiles: Integer[Array, "*axes W H C"]) -> Float[Array, "*axes w h features"]:
-        """Categories to feature maps."""
+        """Map categories [W, H, C] to feature maps [w, h, features]."""
         weights = self.param("kernel", orthogonal(2**0.5), (self.kernel**2, sum(self.sizes), self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         sizes_of_frames = _by_frame(self.sizes, self.frames)
@@ -126,29 +127,31 @@ class TileConv(nn.Module):
         frames = jnp.split(tiles, self.frames, axis=-1)
         maps = bias.reshape((1,) * (tiles.ndim - 1) + (-1,))
         for sizes, kernel, frame in zip(sizes_of_frames, kernels, frames, strict=True):
-            maps = self._add(maps, _tables(kernel, sizes), self._padded(_looks(frame, sizes), math.prod(sizes)))
+            maps = self._add(maps, _tables(kernel, sizes), self._padded(_cells(frame, sizes), math.prod(sizes)))
         return maps
 
     def _add(
-        self, maps: Float[Array, "..."], tables: Float[Array, "K looks F"], looks: Int[Array, "*axes X Y"]
+        self, maps: Float[Array, "..."], tables: Float[Array, "K combinations F"], cells: Int[Array, "*axes X Y"]
     ) -> Float[Array, "*axes w h F"]:
-        w, h = ((n - self.kernel) // self.stride + 1 for n in looks.shape[-2:])
+        """Add the convolution of one frame to the feature maps, one kernel position after the other."""
+        w, h = ((n - self.kernel) // self.stride + 1 for n in cells.shape[-2:])
         for position, table in enumerate(tables):
             x, y = divmod(position, self.kernel)
-            maps = maps + _rows(table, looks[..., x :: self.stride, y :: self.stride][..., :w, :h])
+            maps = maps + _rows(table, cells[..., x :: self.stride, y :: self.stride][..., :w, :h])
         return maps
 
-    def _padded(self, looks: Int[Array, "*axes W H"], beyond_the_edge: int) -> Int[Array, "*axes X Y"]:
-        beyond = [(0, max(self.kernel - n, (self.kernel - n) % self.stride)) for n in looks.shape[-2:]]
-        if beyond == [(0, 0), (0, 0)]:
-            return looks
-        return jnp.pad(looks, [(0, 0)] * (looks.ndim - 2) + beyond, constant_values=beyond_the_edge)
+    def _padded(self, cells: Int[Array, "*axes W H"], outside: int) -> Int[Array, "*axes X Y"]:
+        padding = [(0, max(self.kernel - n, (self.kernel - n) % self.stride)) for n in cells.shape[-2:]]
+        if padding == [(0, 0), (0, 0)]:
+            return cells
+        return jnp.pad(cells, [(0, 0)] * (cells.ndim - 2) + padding, constant_values=outside)
 
 
 class ChoiceDense(nn.Module):
-    """A dense layer, without bias, of one-hot choices: the i-th has `sizes[i]` options.
+    """A dense layer, without bias, of n one-hot discrete components; the i-th has `sizes[i]` options.
 
-    Where all have the same options, as the words of a text, an option has a row for every place, and one for all.
+    If all components have the same options, like the words of a text, the row of an option is the sum of one row for
+    its position and one that all positions share.
     """
 
     sizes: tuple[int, ...]
@@ -156,7 +159,7 @@ class ChoiceDense(nn.Module):
 
     @nn.compact
     def __call__(self, choices: Integer[Array, "*axes n"]) -> Float[Array, "*axes features"]:
-        """Choices to the sum of their rows."""
+        """The sum of the rows of all components."""
         rows = self.param("kernel", orthogonal(2**0.5), (sum(self.sizes), self.features))
         tables = jnp.split(rows, np.cumsum(self.sizes)[:-1].tolist())
         if len(self.sizes) > 1 and len(set(self.sizes)) == 1:
@@ -166,21 +169,21 @@ class ChoiceDense(nn.Module):
 
 
 def _by_frame(sizes: tuple[int, ...], frames: int) -> list[tuple[int, ...]]:
-    """The sizes of all channels, apart for every frame."""
+    """The sizes of the channels of each frame."""
     width = len(sizes) // frames
     return [sizes[i * width : (i + 1) * width] for i in range(frames)]
 
 
-def _looks(tiles: Integer[Array, "*axes W H C"], sizes: tuple[int, ...]) -> Int[Array, "*axes W H"]:
-    """One number for all channels of a cell: row-major, the last channel fastest."""
-    looks = tiles[..., 0].astype(jnp.int32)
+def _cells(tiles: Integer[Array, "*axes W H C"], sizes: tuple[int, ...]) -> Int[Array, "*axes W H"]:
+    """The number of the combination of categories in each cell; the last channel changes fastest."""
+    cells = tiles[..., 0].astype(jnp.int32)
     for channel in range(1, len(sizes)):
-        looks = looks * sizes[channel] + tiles[..., channel].astype(jnp.int32)
-    return looks
+        cells = cells * sizes[channel] + tiles[..., channel].astype(jnp.int32)
+    return cells
 
 
-def _tables(weights: Float[Array, "K total F"], sizes: tuple[int, ...]) -> Float[Array, "K looks F"]:
-    """For each kernel position, the summed rows of every look of a cell; a last row of zeros is for no cell at all."""
+def _tables(weights: Float[Array, "K total F"], sizes: tuple[int, ...]) -> Float[Array, "K combinations F"]:
+    """For each kernel position, the summed weights of every combination of categories; last a row of 0 for padding."""
     positions, _, features = weights.shape
     tables = jnp.zeros((positions, *(1,) * len(sizes), features), jnp.float32)
     for channel, start in enumerate(np.cumsum((0, *sizes[:-1]))):

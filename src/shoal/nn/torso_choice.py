@@ -1,4 +1,4 @@
-"""Which torso suits which observations, and what each reads of them."""
+"""Choose a torso for an observation space, and convert observations to the input of a torso."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,12 +16,14 @@ FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 def default_torso(
     observation_space: Space, hidden: tuple[int, ...], activation: str, *, layer_norm: bool = False
 ) -> Any:
-    """A TileNet where there are images of categories, a CNN for other images, a PartsNet where there are such among
-    other parts, an MLP for everything else. Raises ValueError for arrays of four or more axes.
+    """The torso for an observation space.
+
+    A TileNet if the space contains images of categories, a CNN for one other image, a PartsNet if there are images
+    among other parts, an MLP otherwise. Raises ValueError for arrays with four or more axes.
     """
     if stack := _stack(observation_space):
         raise ValueError(
-            f"observations hold an array of {len(stack.shape)} axes, {stack}, which could be frames of pictures: no "
+            f"observations contain an array of {len(stack.shape)} axes, {stack}, which could be frames of images: no "
             "network is chosen for it. FrameStack(env, n) without a layout puts frames on the channel axis, which "
             "every network reads; torso='mlp' reads all numbers as one vector."
         )
@@ -37,7 +39,7 @@ def default_torso(
 def named_torso(
     name: str, observation_space: Space, hidden: tuple[int, ...], activation: str, *, layer_norm: bool = False
 ) -> Any:
-    """The torso of a name among `TORSOS`. Raises ValueError for one that cannot read these observations."""
+    """The torso with a name from `TORSOS`. Raises ValueError if it cannot read observations of this space."""
     if name == "auto":
         return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
@@ -46,26 +48,26 @@ def named_torso(
         if has_tiles(observation_space):
             return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
         raise ValueError(
-            f"torso='tiles' needs images of categories, and there are none in {observation_space}: leave torso out."
+            f"torso='tiles' needs images of categories, and there are none in {observation_space}: leave out torso."
         )
     if has_tiles(observation_space):
-        raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave torso out.")
+        raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave out torso.")
     if is_picture(observation_space):
         if name == "cnn":
             return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
         return PICTURES[name](layer_norm=layer_norm)
     if has_pictures(observation_space):
         return PartsNet(observation_space, hidden, activation, name, layer_norm)
-    raise ValueError(f"torso={name!r} needs pictures, and there are none in {observation_space}: leave torso out.")
+    raise ValueError(f"torso={name!r} needs images, and there are none in {observation_space}: leave out torso.")
 
 
 @runtime_checkable
 class TorsoFields(Protocol):
-    """The fields of an agent that say which torso it has."""
+    """The fields of an agent from which its torso is chosen."""
 
     @property
     def network(self) -> Any:
-        """A torso of the user's own, or None."""
+        """The user's own torso, or None."""
 
     @property
     def torso(self) -> str:
@@ -79,26 +81,26 @@ class TorsoFields(Protocol):
 
     @property
     def activation(self) -> str:
-        """That of every layer."""
+        """The activation function of every layer: a name."""
         ...
 
     @property
     def normalize_observation(self) -> bool:
-        """Whether it reads observations on a scale of their own."""
+        """Whether observations are normalized before the torso reads them."""
         ...
 
 
 def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bool = False) -> Any:
-    """The torso of an agent for these observations: its own `network`, or the one that `torso` names.
+    """The torso of an agent for an observation space: its field `network`, or the torso that `torso` names.
 
-    Raises TypeError for a network that is none, ValueError for one that cannot read these observations, for layers or
-    activations that the torso would ignore, and for observations to be normalized that are not all arrays of numbers.
+    Raises TypeError for a `network` without `init` and `apply`. Raises ValueError for a torso that cannot read the
+    observations, for fields that the torso would ignore, and for observations that cannot be normalized.
     """
     if agent.normalize_observation:
         _check_numbers(observation_space)
     if agent.network is None:
         if agent.torso == "impala" and is_picture(observation_space):
-            refuse_ignored(agent, "in this network, whose layers are those published", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
+            refuse_ignored(agent, "in this network, whose layers are fixed", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
         return named_torso(agent.torso, observation_space, agent.hidden, agent.activation, layer_norm=layer_norm)
     if isinstance(agent.network, type) or not all(callable(getattr(agent.network, x, None)) for x in ("init", "apply")):
         raise TypeError(
@@ -110,7 +112,7 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
 
 
 def has_pictures(space: Space) -> bool:
-    """Whether pictures are among the parts of an observation."""
+    """Whether a space is, or contains in a Dict or Tuple, a space of images."""
     if isinstance(space, Dict):
         return any(has_pictures(part) for _, part in space.spaces)
     if isinstance(space, Tuple):
@@ -119,14 +121,14 @@ def has_pictures(space: Space) -> bool:
 
 
 def _check_numbers(space: Space) -> None:
-    """Raise ValueError for observations that cannot be normalized: those that are not all arrays of numbers."""
+    """Raise ValueError for observations that cannot be normalized: all parts must be arrays of numbers."""
     if not only_boxes(space) or has_tiles(space):
         what = "images of categories" if has_tiles(space) else str(space)
         raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
 
 
 def _stack(space: Space) -> Box | None:
-    """An array of more axes than a picture has, if one is among the parts of an observation."""
+    """The first part of an observation space with more than three axes, or None."""
     if isinstance(space, (Dict, Tuple)):
         within = space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces)
         return next(filter(None, map(_stack, within)), None)
@@ -134,9 +136,9 @@ def _stack(space: Space) -> Box | None:
 
 
 def form_read(torso: Any, space: Space) -> str:
-    """The form in which a torso reads observations of a space, as its `reads` declares: one of `FORMS`.
+    """The form in which a torso reads observations: its attribute `reads`, or a default by the space. One of `FORMS`.
 
-    Raises ValueError for another word, and for a torso of images where the observation is none.
+    Raises ValueError for an unknown form, and for a torso that reads images if the space is not one of images.
     """
     form = getattr(torso, "reads", None)
     if form is None:
@@ -149,7 +151,7 @@ def form_read(torso: Any, space: Space) -> str:
 
 
 def torso_input(torso: Any, space: Space, obs: Any) -> Any:
-    """An observation, with any leading axes, in the form that a torso reads."""
+    """Convert an observation with any leading axes to the form that a torso reads."""
     form = form_read(torso, space)
     if form == "observation":
         return obs
@@ -159,5 +161,5 @@ def torso_input(torso: Any, space: Space, obs: Any) -> Any:
 
 
 def is_dense(torso: Any) -> bool:
-    """Whether a torso declares that its layers are products with matrices of weights (`nn/torsos.py`)."""
+    """Whether a torso declares `is_dense = True`: all its layers are matrix products (`nn/torsos.py`)."""
     return getattr(torso, "is_dense", False)

@@ -1,18 +1,18 @@
-"""Torsos: networks from what is observed to a hidden vector. Agents put their heads on top.
+"""Torsos: networks that map an observation to a hidden vector. Agents add their heads to it.
 
-Any object with `init(key, features) -> weights` and `apply(weights, features) -> hidden`, both for any leading axes,
-serves as a torso: a flax module, for one. Two attributes of its class say more; both may be left out.
+A torso is any object with `init(key, features) -> weights` and `apply(weights, features) -> hidden`, for any leading
+axes; a flax module, for example. Its class may have two more attributes.
 
-`reads` is the form of an observation that it takes for `features`:
+`reads` is the form of the observation that the torso takes as `features`:
 
-- "vector": float numbers [D]: choices one-hot, arrays flattened, parts of tuples and dicts side by side;
-- "image": one picture [H, W, C] as floats; the observation must be one;
-- "observation": what the environment gives, as it is;
-- left out: "image" where the observation is one array of three axes, else "vector".
+- "vector": floats [D]: discrete components one-hot, arrays flattened, parts of tuples and dicts concatenated;
+- "image": one image [H, W, C] of floats; the observation must be one image;
+- "observation": the observation as the environment gives it;
+- not declared: "image" if the observation is one array with three axes, else "vector".
 
-`is_dense = True` says that its layers are products with matrices of weights. Actor and critic of a PPO agent then learn
-from one batched product for both, and on a CPU a library computes the products of large networks
-(`Agent.weights_per_step`). Left out, it is False: right for every torso, but slower for a dense one.
+`is_dense = True` declares that all layers are matrix products. PPO then computes actor and critic in one batched
+product, and on a CPU a library computes the products of large networks (`Agent.weights_per_step`). The default, False,
+is correct for every torso, but slower for a dense one.
 """
 
 import math
@@ -42,12 +42,12 @@ class MLP(nn.Module):
 
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
-    layer_norm: bool = False  # before every activation (Ba et al. 2016), as parallel Q-learning needs it
+    layer_norm: bool = False  # before every activation (Ba et al. 2016); parallel Q-learning needs it
     initializer: str = "orthogonal"
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes hidden"]:
-        """Features to the last hidden layer."""
+        """Map features [D] to the last hidden layer."""
         for size in self.hidden:
             features = nn.Dense(size, kernel_init=INITIALIZERS[self.initializer])(features)
             features = nn.LayerNorm()(features) if self.layer_norm else features
@@ -56,7 +56,7 @@ class MLP(nn.Module):
 
 
 class CNN(nn.Module):
-    """3x3 convolutions, then dense layers; for small pictures such as MinAtar's."""
+    """3 x 3 convolutions, then dense layers; for small images such as those of MinAtar."""
 
     reads: ClassVar[str] = "image"
 
@@ -68,7 +68,7 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
-        """Image to the last hidden layer."""
+        """Map images [H, W, C] to the last hidden layer."""
         activation = ACTIVATIONS[self.activation]
         axes = features.shape[:-3]
         images = features.reshape(math.prod(axes), *features.shape[-3:])

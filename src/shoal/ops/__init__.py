@@ -1,1 +1,1 @@
-"""Arithmetic shared by agents: returns, losses, running statistics, shuffles. Pure functions."""
+"""Pure functions that agents share: returns, losses, replay buffers, running statistics, shuffles."""

@@ -1,4 +1,7 @@
-"""Returns as distributions: on a fixed support, or by their quantiles. Per sample; the caller vmaps or adds axes."""
+"""Losses for distributions of returns, given as probabilities on a fixed support or as quantiles.
+
+Axes: B samples, Z points of the support or quantiles.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,28 +16,29 @@ def project(
     reward: Float[Array, "B"],
     bootstrap: Float[Array, "B"],
 ) -> Float[Array, "B Z"]:
-    """The distribution of reward + bootstrap * return, with its mass moved to the two nearest points of the support.
+    """The distribution of reward + bootstrap * return, projected to the support. `support` is evenly spaced.
 
-    Source: Bellemare et al. 2017, eq. 7. Written as a sum over all pairs of points: no scatter.
+    The probability of each shifted point is divided between the two nearest points of the support.
+    Source: Bellemare et al. 2017, eq. 7. Computed as a sum over all pairs of points, which needs no scatter.
     """
     step = support[1] - support[0]
-    moved = jnp.clip(reward[:, None] + bootstrap[:, None] * support[None], support[0], support[-1])
-    share = jnp.clip(1 - jnp.abs(moved[:, :, None] - support[None, None, :]) / step, 0, 1)
-    return jnp.sum(probability[:, :, None] * share, axis=1)
+    shifted = jnp.clip(reward[:, None] + bootstrap[:, None] * support[None], support[0], support[-1])
+    fraction = jnp.clip(1 - jnp.abs(shifted[:, :, None] - support[None, None, :]) / step, 0, 1)
+    return jnp.sum(probability[:, :, None] * fraction, axis=1)
 
 
 def cross_entropy(logits: Float[Array, "B Z"], target: Float[Array, "B Z"]) -> Float[Array, "B"]:
-    """-sum target log softmax(logits)."""
+    """-sum target log softmax(logits), over the last axis."""
     return -jnp.sum(target * jax.nn.log_softmax(logits), axis=-1)
 
 
 def entropy(probability: Float[Array, "B Z"]) -> Float[Array, "B"]:
-    """-sum p log p, where what never happens adds nothing."""
+    """-sum p log p in nats, over the last axis; points of probability 0 add 0."""
     return -jnp.sum(jax.scipy.special.xlogy(probability, probability), axis=-1)
 
 
 def quantile_huber(quantiles: Float[Array, "B Z"], target: Float[Array, "B Y"], kappa: Number) -> Float[Array, "B"]:
-    """Huber quantile regression: summed over the predicted quantiles, averaged over the target's.
+    """The quantile Huber loss, summed over the predicted quantiles and averaged over the target's quantiles.
 
     Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression", eq. 9 and 10.
     """
@@ -47,6 +51,6 @@ def quantile_huber(quantiles: Float[Array, "B Z"], target: Float[Array, "B Y"], 
 
 
 def huber(error: Float[Array, "..."], kappa: Number) -> Float[Array, "..."]:
-    """error^2 / 2 within `kappa`, linear beyond, with the same slope where they meet. Source: Huber 1964."""
+    """error^2 / 2 where |error| <= kappa, else kappa * (|error| - kappa / 2). Elementwise. Source: Huber 1964."""
     size = jnp.abs(error)
     return jnp.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))

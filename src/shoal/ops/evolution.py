@@ -1,16 +1,16 @@
-"""evosax's strategies as functions of traced numbers: a population to try, and what its costs teach.
+"""The strategies of evosax with traced hyperparameters: `ask` returns candidates, `tell` updates with their costs.
 
-evosax keeps what it learns with in places that a program cannot change once compiled: learning rates inside optax
-closures, step sizes inside schedules. Here both are arguments. The optimizer handed to evosax keeps its learning rate
-in its own state, where it is overwritten before every step; a scheduled step size is overwritten before every draw;
-and where a strategy adapts its step size itself, only the first one is given, through evosax's own parameters.
+evosax stores learning rates in optax closures and step sizes in schedules, which a compiled program cannot change. Here
+both are arguments. The optimizer that evosax gets keeps its learning rate in its state, where `tell` overwrites it
+before every step. `ask` overwrites a scheduled step size before it samples candidates. A strategy that adapts its step
+size itself gets only the initial one, through evosax's parameters.
 
-A strategy has the name that evosax's registry gives it; `NOT_HERE` says which do not fit, and why. evosax minimizes,
-and so does this: give costs, not returns.
+A strategy has the name that it has in evosax's registry; `EXCLUDED` lists those that do not fit, with the reason. Like
+evosax this minimizes: give costs, not returns.
 
-Returns of episodes are often equal, and evosax 0.3.2 gives all candidates of equal cost the weight of their middle
-rank, so that weights no longer add up and the step size shrinks or grows without a reason. Here each gets the mean of
-their weights, and a generation whose candidates all cost the same changes the mean of the search alone.
+Episode returns are often equal. evosax 0.3.2 then gives all candidates of equal cost the weight of their middle rank,
+so that the weights have another sum and the step size shrinks or grows without a reason. Here each of them gets the
+mean of their weights. A generation whose candidates all have the same cost changes only the mean of the distribution.
 """
 
 import contextlib
@@ -33,22 +33,22 @@ State = Any  # evosax's own, one kind for each strategy
 
 SHAPINGS = ("default", "ranks", "z-score", "none")
 OPTIMIZERS = ("default", "adam", "sgd")
-# Half of their candidates are the other half mirrored at the mean, whatever is asked for.
+# One half of their candidates is always the other half mirrored at the mean.
 ALWAYS_MIRRORED = ("ARS", "PGPE", "ASEBO", "GuidedES", "CR_FM_NES")
-# Their gradient is a natural one: a step of length 1 along it is the strategy as published.
+# They follow the natural gradient: with a learning rate of 1 they are as published.
 NATURAL = ("SNES", "xNES", "SimpleES", "DES")
 ADAM_RATE = 0.05
-NOT_HERE = {
-    "PersistentES": "judges unfinished episodes, a piece at a time",
-    "NoiseReuseES": "judges unfinished episodes, a piece at a time",
-    "RandomSearch": "needs a distribution to draw from",
+EXCLUDED = {
+    "PersistentES": "evaluates parts of unfinished episodes",
+    "NoiseReuseES": "evaluates parts of unfinished episodes",
+    "RandomSearch": "needs a distribution to sample from",
     "GuidedES": "needs gradients from elsewhere",
-    "DiffusionEvolution": "moves for a number of generations that is fixed beforehand",
-    "Rm_ES": "lowers its step size whatever candidates cost (in evosax 0.3.2)",
+    "DiffusionEvolution": "needs to know the number of generations in advance",
+    "Rm_ES": "lowers its step size whatever the costs are (in evosax 0.3.2)",
     "SV_CMA_ES": "searches for several solutions at once",
     "SV_Open_ES": "searches for several solutions at once",
 }
-# They compare costs of different generations, which ranks within one do not tell.
+# They compare costs of different generations, so that costs must not be replaced by ranks within a generation.
 COMPARES_GENERATIONS = (
     "CMAAnchoredLES",
     "DifferentialEvolution",
@@ -62,13 +62,13 @@ COMPARES_GENERATIONS = (
     "iAMaLGaM_Full",
     "iAMaLGaM_Univariate",
 )
-# They multiply weights of ranks with deviates in the order of candidates (in evosax 0.3.2): candidates come best first.
-WEIGH_IN_ORDER = ("MA_ES", "LM_MA_ES")
-FOR_ONE = ("GradientlessDescent", "HillClimbing", "SimulatedAnnealing")  # a single candidate is enough for them
+# In evosax 0.3.2 they multiply the weights of ranks with deviates in the order of the candidates: sort by cost first.
+NEED_SORTED_CANDIDATES = ("MA_ES", "LM_MA_ES")
+WORK_WITH_ONE_CANDIDATE = ("GradientlessDescent", "HillClimbing", "SimulatedAnnealing")
 
 
-class Rated(NamedTuple):
-    """State of an optimizer whose learning rate is a number like any other."""
+class LearningRateState(NamedTuple):
+    """The state of an optimizer together with its learning rate."""
 
     rate: Float[Array, ""]
     inner: Any
@@ -76,13 +76,13 @@ class Rated(NamedTuple):
 
 @struct
 class Evolution(Struct):
-    """A strategy of evosax for P candidates of D numbers each. Make one with `named`."""
+    """A strategy of evosax for P candidates with D weights each. Make one with `named`."""
 
     name: str = static()
     strategy: Any = static()  # evosax's object
-    takes_rate: bool = static()  # whether it has an optimizer
-    is_scheduled: bool = static()  # whether the step size is given from outside in every generation
-    has_population: bool = static()  # keeps candidates, not a distribution
+    takes_learning_rate: bool = static()  # whether it has an optimizer
+    is_scheduled: bool = static()  # whether the caller sets the step size in every generation
+    has_population: bool = static()  # whether its state is a population of candidates instead of a distribution
 
     @classmethod
     def named(
@@ -97,21 +97,21 @@ class Evolution(Struct):
     ) -> "Evolution":
         """The strategy that evosax calls `name`.
 
-        Raises UnknownNameError with the nearest names for one it does not have, and ValueError for an option that the
-        strategy has no place for, or a population size that it cannot split.
+        Raises UnknownNameError, with the nearest names, for an unknown name, and ValueError for an option that the
+        strategy does not support or a population size that does not fit.
         """
-        library = importlib.import_module("evosax.algorithms")  # a second of imports: only when it is needed
+        library = importlib.import_module("evosax.algorithms")  # takes a second: import only when needed
         if name not in library.algorithms:
-            known = [other for other in library.algorithms if other not in NOT_HERE]
-            raise unknown_name("strategy", name, known, f"evosax has: {', '.join(known)}.")
-        if name in NOT_HERE:
-            raise ValueError(f"strategy {name} {NOT_HERE[name]}, which is not for policies: try Open_ES or Sep_CMA_ES.")
-        if population_size < 2 and name not in FOR_ONE:
-            raise ValueError(f"population_size={population_size} is too few for strategy {name}: it needs 2 at least.")
+            names = [other for other in library.algorithms if other not in EXCLUDED]
+            raise unknown_name("strategy", name, names, f"evosax has: {', '.join(names)}.")
+        if name in EXCLUDED:
+            raise ValueError(f"strategy {name} {EXCLUDED[name]}, which does not suit ES: try Open_ES or Sep_CMA_ES.")
+        if population_size < 2 and name not in WORK_WITH_ONE_CANDIDATE:
+            raise ValueError(f"population_size={population_size} is too few for strategy {name}: it needs at least 2.")
         if name == "LM_MA_ES" and population_size > 2 * size:
-            raise ValueError(  # the rate of its first evolution path, P / D, would exceed 2, and its root is no number
+            raise ValueError(  # the rate of its first evolution path, P / D, would exceed 2: its root would be NaN
                 f"strategy LM_MA_ES with population_size={population_size} needs at least {population_size / 2:g} "
-                f"weights to search for, and here are {size}: take fewer candidates, or MA_ES."
+                f"weights to search for, and here are {size}: use a smaller population, or MA_ES."
             )
         kind = library.algorithms[name]
         accepted = inspect.signature(kind).parameters
@@ -130,31 +130,31 @@ class Evolution(Struct):
         return cls(
             name=name,
             strategy=made,
-            takes_rate="optimizer" in accepted,
+            takes_learning_rate="optimizer" in accepted,
             is_scheduled="std_schedule" in accepted,
             has_population=name in library.population_based_algorithms,
         )
 
     @property
     def adapts_sigma(self) -> bool:
-        """Whether the strategy takes a first step size and goes on from there itself."""
+        """Whether the strategy takes an initial step size and then adapts it itself."""
         return not self.is_scheduled and hasattr(self._parameters(1.0), "std_init")
 
     @property
     def is_antithetic(self) -> bool:
-        """Whether candidate p + P / 2 mirrors candidate p."""
+        """Whether candidate p + P / 2 is candidate p mirrored at the mean."""
         return self.name in ALWAYS_MIRRORED or getattr(self.strategy, "use_antithetic_sampling", False)
 
     @property
-    def default_rate(self) -> float:
-        """A learning rate to begin with."""
+    def default_learning_rate(self) -> float:
+        """The learning rate if the user gives none."""
         return 1.0 if self.name in NATURAL else ADAM_RATE
 
     def init(self, key: Key, center: Float[Array, "D"], sigma: Any) -> State:
-        """Start around a solution. `key` is consumed.
+        """The state of a search that starts around the weights `center`. `key` is consumed.
 
-        Strategies with a population begin with normal deviates of deviation `sigma` around it, which are the first
-        candidates to be tried.
+        A strategy with a population starts with normal deviates of standard deviation `sigma` around `center`; they are
+        the first candidates.
         """
         with _rules_of_evosax():
             if not self.has_population:
@@ -171,68 +171,75 @@ class Evolution(Struct):
             return to_arrays(self.strategy.init(key, population, costs, self._parameters(sigma)))
 
     def ask(self, key: Key, state: State, sigma: Any) -> tuple[Float[Array, "P D"], State]:
-        """Candidates to try, and the state to hand to `tell`. `key` is consumed."""
+        """(candidates to evaluate [P, D], the state to pass to `tell`). `key` is consumed."""
         if self.is_scheduled:
             state = state.replace(std=jnp.asarray(sigma, jnp.float32))
         with _rules_of_evosax():
-            population, asked = self.strategy.ask(key, state, self._parameters(sigma))
+            population, next_state = self.strategy.ask(key, state, self._parameters(sigma))
             if self.has_population:
                 is_first = state.generation_counter == 0
                 population = jnp.where(is_first, state.population, population)
-                asked = jax.tree.map(lambda old, new: jnp.where(is_first, old, new), state, asked)
-        return population, to_arrays(asked)
+                next_state = jax.tree.map(lambda old, new: jnp.where(is_first, old, new), state, next_state)
+        return population, to_arrays(next_state)
 
     def tell(
-        self, key: Key, population: Float[Array, "P D"], cost: Float[Array, "P"], state: State, sigma: Any, rate: Any
+        self,
+        key: Key,
+        population: Float[Array, "P D"],
+        cost: Float[Array, "P"],
+        state: State,
+        sigma: Any,
+        learning_rate: Any,
     ) -> State:
-        """Learn from what the candidates cost (finite numbers; less is better). `key` is consumed.
+        """The state after the costs of the candidates (finite numbers; lower is better). `key` is consumed.
 
-        Where all cost the same, strategies that weigh ranks move their mean to that of the candidates (those whose
-        weights add up to 0 stay), and step size, covariance and paths stay as they were.
+        If all costs are equal, a strategy that weights ranks moves its mean to that of the candidates (or not at all if
+        its weights add up to 0); step size, covariance and evolution paths do not change.
         """
-        if self.takes_rate:
-            state = state.replace(opt_state=state.opt_state._replace(rate=jnp.asarray(rate, jnp.float32)))
+        if self.takes_learning_rate:
+            state = state.replace(opt_state=state.opt_state._replace(rate=jnp.asarray(learning_rate, jnp.float32)))
         with _rules_of_evosax():
             k_tell, k_init = jax.random.split(key)
             parameters = self._parameters(sigma)
-            if self.name in WEIGH_IN_ORDER:
+            if self.name in NEED_SORTED_CANDIDATES:
                 order = jnp.argsort(cost)
                 population, cost, state = population[order], cost[order], state.replace(z=state.z[order])
             if hasattr(parameters, "weights"):
-                told = _tell_with_ties(self.strategy, k_tell, population, cost, state, parameters)
+                updated = _tell_with_ties(self.strategy, k_tell, population, cost, state, parameters)
             else:
-                told = self.strategy.tell(k_tell, population, cost, state, parameters)[0]
+                updated = self.strategy.tell(k_tell, population, cost, state, parameters)[0]
             if self.is_scheduled:
-                told = told.replace(std=state.std)
+                updated = updated.replace(std=state.std)
             if not self.has_population:
-                return to_arrays(told)
-            # What the first candidates cost is where such a strategy begins; there is nothing to learn from yet.
-            begun = self.strategy.init(k_init, population, cost, parameters)
-            begun = begun.replace(generation_counter=told.generation_counter)
+                return to_arrays(updated)
+            # evosax initializes a strategy with a population from candidates and their costs: that is generation 0.
+            initial = self.strategy.init(k_init, population, cost, parameters)
+            initial = initial.replace(generation_counter=updated.generation_counter)
             if self.is_scheduled:
-                begun = begun.replace(std=state.std)
+                initial = initial.replace(std=state.std)
             is_first = state.generation_counter == 0
-            return to_arrays(jax.tree.map(lambda new, old: jnp.where(is_first, new, old), begun, told))
+            return to_arrays(jax.tree.map(lambda new, old: jnp.where(is_first, new, old), initial, updated))
 
     def solution(self, state: State) -> Float[Array, "D"]:
-        """The mean of the distribution; of a population the member that was best when last tried.
+        """The mean of the distribution; for a population the candidate with the lowest last measured cost.
 
-        Not evosax's archive of the best ever: that is one lucky evaluation. But DifferentialEvolution, MR15_GA, LGA,
-        HillClimbing, GradientlessDescent and SimulatedAnnealing keep what they found, with what it cost once, and never
-        try it again: theirs may be the luckiest of a whole run.
+        This is not the best candidate ever, which evosax also stores: its low cost may be due to chance. But
+        DifferentialEvolution, MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep a good
+        candidate with its one measured cost and never evaluate it again, so that theirs may be the luckiest evaluation
+        of the whole run.
         """
         return state.population[jnp.argmin(state.fitness)] if self.has_population else state.mean
 
     def sigma(self, state: State) -> Float[Array, ""]:
-        """The step size now, averaged over dimensions; 0 where the strategy has none."""
+        """The current step size, averaged over dimensions; 0 if the strategy has none."""
         return jnp.mean(state.std) if hasattr(state, "std") else jnp.float32(0)
 
-    def hold_sigma(self, state: State, limit: Any) -> State:
-        """The same state with a step size of `limit` at least."""
+    def with_smallest_sigma(self, state: State, limit: Any) -> State:
+        """The state with a step size of at least `limit`."""
         return state.replace(std=jnp.maximum(state.std, limit)) if hasattr(state, "std") else state
 
     def _parameters(self, sigma: Any) -> Any:
-        with _rules_of_evosax(), jax.ensure_compile_time_eval():  # some of it asks for whole numbers of arrays
+        with _rules_of_evosax(), jax.ensure_compile_time_eval():  # evosax converts arrays to int
             parameters = self.strategy.default_params
         return parameters.replace(std_init=sigma) if hasattr(parameters, "std_init") else parameters
 
@@ -240,59 +247,59 @@ class Evolution(Struct):
 def tie_averaged(
     weights: Float[Array, "P"], cost: Float[Array, "P"], positive_first: bool = False
 ) -> Float[Array, "P"]:
-    """The weights of ranks, best first, where candidates of equal cost share the mean of their weights.
+    """Weights of the ranks, best first, such that candidates of equal cost get the mean of their weights.
 
-    With `positive_first` candidates that share ranks of positive and of negative weight get the mean of the positive
-    ones (the negative ones count as 0), so that the positive weights keep their sum.
+    With `positive_first`, tied candidates whose ranks have both positive and negative weights get the mean of the
+    positive parts (negative weights count as 0), so that the sum of the positive weights does not change.
     """
     ordered = jnp.sort(cost)
     begin, end = (jnp.searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
 
-    def mean(of: Array) -> Array:
-        total = jnp.concatenate([jnp.zeros(1, of.dtype), jnp.cumsum(of)])
-        return (total[end] - total[begin]) / (end - begin).astype(of.dtype)
+    def mean_over_ties(x: Array) -> Array:
+        total = jnp.concatenate([jnp.zeros(1, x.dtype), jnp.cumsum(x)])
+        return (total[end] - total[begin]) / (end - begin).astype(x.dtype)
 
-    shared = mean(weights)
+    tied = mean_over_ties(weights)
     if positive_first:
-        shared = jnp.where(weights[begin] > 0, mean(jnp.maximum(weights, 0)), shared)
-    return jnp.where(end - begin > 1, shared, weights)
+        tied = jnp.where(weights[begin] > 0, mean_over_ties(jnp.maximum(weights, 0)), tied)
+    return jnp.where(end - begin > 1, tied, weights)
 
 
-def rated(direction: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Steps of `rate` along a direction, where `rate` is part of the state."""
+def with_learning_rate(direction: optax.GradientTransformation) -> optax.GradientTransformation:
+    """An optimizer that takes steps of -rate * direction, where `rate` is part of its state and thus traced."""
 
     def init(params: Any) -> Any:
-        return Rated(jnp.float32(0), direction.init(params))
+        return LearningRateState(jnp.float32(0), direction.init(params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         step, inner = direction.update(updates, state.inner, params)
-        return jax.tree.map(lambda x: -state.rate * x, step), Rated(state.rate, inner)
+        return jax.tree.map(lambda x: -state.rate * x, step), LearningRateState(state.rate, inner)
 
     return optax.GradientTransformation(init, update)
 
 
 @contextlib.contextmanager
 def _rules_of_evosax() -> Iterator[None]:
-    # Its arithmetic relies on JAX's standard promotion; a program around it may be stricter.
+    # evosax relies on JAX's standard dtype and rank promotion; the calling program may use stricter settings.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 def _tell_with_ties(strategy: Any, key: Key, population: Array, cost: Array, state: State, parameters: Any) -> State:
-    # evosax looks weights up by a candidate's middle rank, where tied candidates find the weight that they share.
+    # evosax looks weights up by the middle rank of tied candidates, where `tie_averaged` puts their mean weight.
     has_path = hasattr(parameters, "mu_eff")
-    weights = tie_averaged(parameters.weights, cost, positive_first=has_path)  # a path adds positive weights alone
-    shared = parameters.replace(weights=weights)
+    weights = tie_averaged(parameters.weights, cost, positive_first=has_path)  # paths use only positive weights
+    averaged = parameters.replace(weights=weights)
     if has_path:
-        shared = shared.replace(mu_eff=_mu_eff(parameters, weights))
-    told = strategy.tell(key, population, cost, state, shared)[0]
-    is_flat = jnp.all(cost == cost[0])
-    return jax.tree.map(lambda old, new: jnp.where(is_flat, old, new), state.replace(mean=told.mean), told)
+        averaged = averaged.replace(mu_eff=_mu_eff(parameters, weights))
+    updated = strategy.tell(key, population, cost, state, averaged)[0]
+    all_equal = jnp.all(cost == cost[0])
+    return jax.tree.map(lambda old, new: jnp.where(all_equal, old, new), state.replace(mean=updated.mean), updated)
 
 
 def _mu_eff(parameters: Any, weights: Float[Array, "P"]) -> Float[Array, ""]:
-    # An evolution path is scaled by sqrt(mu_eff), so that its expected length is known where costs tell nothing; a
-    # shorter path makes sigma shrink. Weights that are shared are more even, and the mean that they give is shorter.
+    # An evolution path is scaled by sqrt(mu_eff), so that its expected length under random selection is known; sigma
+    # shrinks if the path is shorter. Averaged weights are more equal, which shortens the path: mu_eff must grow.
     before, after = (jnp.sum(jnp.maximum(w, 0) ** 2) for w in (parameters.weights, weights))
     is_tied = jnp.any(weights != parameters.weights)
     return jnp.where(is_tied, parameters.mu_eff * before / after, parameters.mu_eff)
@@ -301,21 +308,21 @@ def _mu_eff(parameters: Any, weights: Float[Array, "P"]) -> Float[Array, ""]:
 def _optimizer_option(name: str, accepted: Any, optimizer: str) -> dict[str, Any]:
     if "optimizer" not in accepted:
         if optimizer != "default":
-            raise ValueError(f"strategy {name} has no optimizer: leave optimizer={optimizer!r} out.")
+            raise ValueError(f"strategy {name} has no optimizer: leave out optimizer={optimizer!r}.")
         return {}
     if optimizer == "default":
         optimizer = "sgd" if name in NATURAL else "adam"
-    return {"optimizer": rated(optax.identity() if optimizer == "sgd" else optax.scale_by_adam())}
+    return {"optimizer": with_learning_rate(optax.identity() if optimizer == "sgd" else optax.scale_by_adam())}
 
 
 def _shaping_option(name: str, kind: type, shaping: str) -> dict[str, Any]:
     if shaping == "default":
         return {}
     if name in COMPARES_GENERATIONS and shaping != "none":
-        raise ValueError(f"strategy {name} compares costs of different generations: leave shaping={shaping!r} out.")
+        raise ValueError(f"strategy {name} compares costs of different generations: leave out shaping={shaping!r}.")
     functions = importlib.import_module("evosax.core.fitness_shaping")
     if inspect.signature(kind).parameters["fitness_shaping_fn"].default is functions.weights_fitness_shaping_fn:
-        raise ValueError(f"strategy {name} weighs ranks in a way of its own: leave shaping={shaping!r} out.")
+        raise ValueError(f"strategy {name} has its own weights for ranks: leave out shaping={shaping!r}.")
     names = {
         "ranks": functions.centered_rank_fitness_shaping_fn,
         "z-score": functions.standardize_fitness_shaping_fn,
@@ -328,5 +335,5 @@ def _antithetic_option(name: str, accepted: Any, antithetic: bool | None) -> dic
     if antithetic is None:
         return {}
     if "use_antithetic_sampling" not in accepted:
-        raise ValueError(f"strategy {name} leaves no choice of antithetic sampling; Open_ES does.")
+        raise ValueError(f"strategy {name} has no option for antithetic sampling; Open_ES has.")
     return {"use_antithetic_sampling": antithetic}

@@ -1,7 +1,8 @@
-"""Priorities of the samples in a replay ring: drawn from in proportion, without a tree.
+"""Priorities of the samples in a replay buffer, and sampling in proportion to them.
 
-Two levels are enough: sums over blocks of about the square root of all samples. A draw is a search among the sums and
-one in a block; a change writes a sample and adds its block up anew. Nothing ever walks over the whole buffer.
+Instead of a sum tree there are two levels: the N priorities are divided into about sqrt(N) blocks, and the sum of each
+block is stored. Sampling searches among the block sums, then within one block. A change writes one priority and
+computes the sum of its block again. No operation goes through the whole buffer.
 Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3 (proportional variant).
 """
 
@@ -18,53 +19,57 @@ from shoal.core.struct import Number, struct
 
 @struct
 class Priorities(Buffer):
-    """One number for each sample, by the index of the ring; 0 is never drawn. Make one with `zero`."""
+    """One priority for each index of a replay buffer. Samples of priority 0 are never taken. Make one with `zero`."""
 
-    leaf: Float[Array, "blocks W"]
+    leaf: Float[Array, "blocks W"]  # the priorities, W to a block
     block: Float[Array, "blocks"]  # sums of the rows of `leaf`
-    largest: Float[Array, ""]  # so far; what a new sample gets
+    largest: Float[Array, ""]  # the largest priority so far, which new samples get
 
     @classmethod
     def zero(cls, size: int) -> "Priorities":
-        """For `size` samples, none of which can be drawn yet."""
+        """Priorities of 0 for `size` samples."""
         width = 2 ** math.ceil(math.log2(max(size, 2)) / 2)
         blocks = math.ceil(size / width)
         return cls(jnp.zeros((blocks, width), jnp.float32), jnp.zeros(blocks, jnp.float32), jnp.float32(1))
 
     def set(self, index: Int[Array, "B"], value: Float[Array, "B"]) -> "Priorities":
-        """With new priorities at some samples; where one is named twice, either value."""
+        """Change the priorities at some indices. If an index occurs twice, it gets one of the two values."""
         blocks, width = self.leaf.shape
         leaf = self.leaf.reshape(blocks * width).at[index].set(value, mode="promise_in_bounds").reshape(blocks, width)
-        touched = index // width
-        sums = jnp.sum(leaf.at[touched].get(mode="promise_in_bounds"), axis=-1)
-        return self.replace(leaf=leaf, block=self.block.at[touched].set(sums, mode="promise_in_bounds"))
+        changed = index // width
+        sums = jnp.sum(leaf.at[changed].get(mode="promise_in_bounds"), axis=-1)
+        return self.replace(leaf=leaf, block=self.block.at[changed].set(sums, mode="promise_in_bounds"))
 
     def learn(
         self, index: Int[Array, "B"], error: Float[Array, "B"], exponent: Number, used: Bool[Array, "B"]
     ) -> "Priorities":
-        """(|error| + 1e-6)^exponent at the samples that are used, at least one of them; and the largest so far."""
+        """Set the priorities of samples to (|error| + 1e-6)^exponent, and update the largest priority.
+
+        Only samples with `used` count; at least one must be used.
+        """
         value, first = (jnp.abs(error) + 1e-6) ** exponent, jnp.argmax(used)
         index, value = jnp.where(used, index, index[first]), jnp.where(used, value, value[first])
         return self.set(index, value).replace(largest=jnp.maximum(self.largest, jnp.max(value)))
 
-    def draw(self, key: Key, count: int, used: Number | None = None) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-        """(indices, their probabilities): stratified, one from each of equal shares. `key` is consumed.
+    def sample(self, key: Key, count: int, used: Number | None = None) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
+        """Stratified sampling: (`count` indices, their probabilities). `key` is consumed.
 
-        There are `count` shares; or `used`, a traced number, of which the first `used` samples take one each.
+        The cumulative distribution is divided into `count` equal strata, and one sample is taken from each. With
+        `used`, which may be traced, there are `used` strata, and each of the first `used` samples takes one.
         """
-        # Sums are rounded: a block of nothing must not seem to have a share, nor a sample of nothing in its block.
+        # Sums are rounded. Blocks and samples of priority 0 must not be taken because of a rounding error.
         ends = jax.lax.cummax(jnp.where(self.block > 0, jnp.cumsum(self.block), 0))
         total = ends[-1]
-        shares = jnp.float32(count) if used is None else jnp.clip(jnp.round(used), 1, count)
-        order = jnp.arange(count, dtype=jnp.float32) % shares
-        share = (order + jax.random.uniform(key, (count,), jnp.float32)) / shares
-        target = jnp.minimum(share, 1 - 1e-6) * total
+        strata = jnp.float32(count) if used is None else jnp.clip(jnp.round(used), 1, count)
+        stratum = jnp.arange(count, dtype=jnp.float32) % strata
+        quantile = (stratum + jax.random.uniform(key, (count,), jnp.float32)) / strata
+        target = jnp.minimum(quantile, 1 - 1e-6) * total
         block = jnp.minimum(jnp.searchsorted(ends, target, side="right"), len(self.block) - 1).astype(jnp.int32)
         row = self.leaf.at[block].get(mode="promise_in_bounds")
         within = jnp.cumsum(row, axis=-1)
-        # Rounding may leave more than the block has: then its last sample of any weight.
+        # By rounding the rest may exceed the sum of the block: then take its last sample of positive priority.
         rest = jnp.clip(target - (ends[block] - self.block[block]), 0, within[:, -1] * (1 - 1e-6))
-        place = jnp.argmax((within > rest[:, None]) & (row > 0), axis=-1).astype(jnp.int32)
-        index = block * self.leaf.shape[1] + place
-        probability = jnp.take_along_axis(row, place[:, None], axis=1)[:, 0] / total
+        column = jnp.argmax((within > rest[:, None]) & (row > 0), axis=-1).astype(jnp.int32)
+        index = block * self.leaf.shape[1] + column
+        probability = jnp.take_along_axis(row, column[:, None], axis=1)[:, 0] / total
         return index, probability

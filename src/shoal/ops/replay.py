@@ -1,11 +1,12 @@
-"""The newest experience of one member in a ring, sampled by index.
+"""A replay buffer: a ring with the newest steps of one member, sampled by index.
 
-A row is one step of E environments. What was seen is stored once, in the dtypes of the world: the successor of a row
-is the next one, except at a time limit, whose final observation lies in a small ring of its own. A sample is a few
-gathers, whatever the capacity; the buffer itself is never permuted, never sorted and never copied.
+A row is one step of E environments. Each observation is stored once, in the dtype that the environment gives: the
+successor of a row is the next row, except at a truncation, whose final observation is in a second, small ring. Sampling
+is a few gathers, whatever the capacity; the buffer itself is never permuted, sorted or copied.
 
-The place of new rows follows from the runner's clock, which members share, so that under `vmap` a write stays one
-contiguous slice. How many rows are this member's own follows from its age: a member that begins late sees only its own.
+The row at which new steps are written follows from the runner's clock, which is the same for all members, so that under
+`vmap` a write is one contiguous slice. How many rows hold steps of this member follows from its age, so that a member
+that begins late samples only its own steps.
 """
 
 import math
@@ -22,48 +23,50 @@ from shoal.core.struct import Number, Struct, static, struct
 
 @struct
 class Steps(Struct):
-    """T steps of E environments, as a rollout tells them."""
+    """T steps of E environments, as a rollout records them."""
 
-    seen: Any  # [T, E], what the policy saw: any tree of arrays
+    observed: Any  # [T, E], all that the policy observed before each step: any pytree of arrays
     action: Any  # [T, E]
     reward: Float[Array, "T E"]
     terminated: Bool[Array, "T E"]
     truncated: Bool[Array, "T E"]
-    finals: Any  # [F, E], what was seen last before a time limit, in order; F is 0 for a world without one
-    final_slot: Int[Array, "T E"]  # which row of `finals` belongs to a step that a time limit cut
+    final_observed: Any  # [F, E], the final observations of truncated episodes, in order; F is 0 without a time limit
+    final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_observed`
 
 
 @struct
 class Transitions(Struct):
-    """B samples, each a step (or n of them) and what came after. The target is reward + bootstrap * value(next)."""
+    """B samples, each of one step (or n steps) and its successor. The target is reward + bootstrap * value(next)."""
 
-    seen: Any  # [B]
+    observed: Any  # [B]
     action: Any  # [B]
-    reward: Float[Array, "B"]  # of n steps, discounted; fewer where the episode ended
-    bootstrap: Float[Array, "B"]  # discount to the number of steps; 0 where the episode terminated
-    next_seen: Any  # [B], the true successor: the final observation where a time limit cut the episode
+    reward: Float[Array, "B"]  # discounted sum over n steps, or up to the end of the episode
+    bootstrap: Float[Array, "B"]  # discount to the power of the number of steps; 0 where the episode terminated
+    next_observed: Any  # [B], the true successor: the final observation where the episode was truncated
 
 
 @struct
 class Replay(Buffer):
-    """A ring of R rows. Make one with `empty`."""
+    """A ring of R rows of E environments. Make one with `empty`."""
 
-    seen: Any  # [R, E]
+    observed: Any  # [R, E]
     action: Any  # [R, E]
     reward: Float[Array, "R E"]
     terminated: Bool[Array, "R E"]
     truncated: Bool[Array, "R E"]
-    finals: Any  # [K, E], every environment's newest ends by a time limit
-    final_slot: Int[Array, "R E"] | None  # which row of `finals`; None for a world without a time limit
-    next_final: Int[Array, "E"]  # where the next one goes
-    rows_at_once: int = static()  # T
+    final_observed: Any  # [K, E], a ring of each environment's newest final observations
+    final_slot: Int[Array, "R E"] | None  # for a truncated step: its row in `final_observed`; None without a time limit
+    next_final: Int[Array, "E"]  # the row of `final_observed` that is written next
+    rows_at_once: int = static()  # T, the rows of one rollout
 
     @classmethod
-    def empty(cls, seen: Any, action: Any, *, num_envs: int, num_steps: int, size: int, final_rows: int) -> "Replay":
-        """Room for `size` samples, rounded up to whole rollouts of `num_steps` rows.
+    def empty(
+        cls, observed: Any, action: Any, *, num_envs: int, num_steps: int, size: int, final_rows: int
+    ) -> "Replay":
+        """A buffer for `size` samples, rounded up to whole rollouts of `num_steps` rows.
 
-        `seen` and `action` are examples of one environment; `final_rows` is K, how many time limits one environment can
-        reach within R rows (`rollout.final_slots`).
+        `observed` and `action` of one environment give shapes and dtypes. `final_rows` is K, the largest number of
+        truncations of one environment within R rows (`rollout.final_slots`).
         """
         rows = rows_for(size, num_envs, num_steps)
 
@@ -72,12 +75,12 @@ class Replay(Buffer):
 
         flags = jnp.zeros((rows, num_envs), bool)
         return cls(
-            seen=ring(rows, seen),
+            observed=ring(rows, observed),
             action=ring(rows, action),
             reward=jnp.zeros((rows, num_envs), jnp.float32),
             terminated=flags,
             truncated=flags,
-            finals=ring(final_rows, seen),
+            final_observed=ring(final_rows, observed),
             final_slot=jnp.zeros((rows, num_envs), jnp.int32) if final_rows else None,
             next_final=jnp.zeros(num_envs, jnp.int32),
             rows_at_once=num_steps,
@@ -85,64 +88,70 @@ class Replay(Buffer):
 
     @property
     def rows(self) -> int:
-        """R."""
+        """R, the capacity in rows."""
         return self.reward.shape[0]
 
     @property
     def num_envs(self) -> int:
-        """E."""
+        """E, the number of environments."""
         return self.reward.shape[1]
 
     def add(self, steps: Steps, clock: Int[Array, ""]) -> "Replay":
-        """With T new rows in the place of the oldest. `clock` counts updates and must not differ between members."""
+        """The buffer with T new rows instead of the T oldest. `clock` counts updates; all members must share it."""
         start = clock % (self.rows // self.rows_at_once) * self.rows_at_once
 
         def write(ring: Array, new: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), start, axis=0)
 
-        steps, finals, next_final = self._add_finals(steps)
+        steps, final_observed, next_final = self._add_final(steps)
         return self.replace(
-            seen=jax.tree.map(write, self.seen, steps.seen),
+            observed=jax.tree.map(write, self.observed, steps.observed),
             action=jax.tree.map(write, self.action, steps.action),
             reward=write(self.reward, steps.reward),
             terminated=write(self.terminated, steps.terminated),
             truncated=write(self.truncated, steps.truncated),
-            finals=finals,
+            final_observed=final_observed,
             final_slot=None if self.final_slot is None else write(self.final_slot, steps.final_slot),
             next_final=next_final,
         )
 
     def newest(self, clock: Int[Array, ""]) -> Int[Array, ""]:
-        """The row that was written last, after `add` with this clock."""
+        """The index of the newest row, after `add` with this clock."""
         return (clock % (self.rows // self.rows_at_once) + 1) * self.rows_at_once - 1
 
     def stored(self, age: Int[Array, ""], limit: Number | None = None) -> Int[Array, ""]:
-        """How many rows are a member's own, after the add at this age (0: its first).
+        """The number of rows that hold steps of this member, after `add` in the update at this age (0: the first one).
 
-        `limit` bounds the samples that count, in a ring that has room for more; it may be traced.
+        `limit` is the number of samples that count, if the ring is larger; it may be traced.
         """
         own = jnp.minimum(age + 1, self.rows // self.rows_at_once) * self.rows_at_once
         return own if limit is None else jnp.minimum(own, jnp.ceil(limit / self.num_envs).astype(jnp.int32))
 
     def usable(self, age: Int[Array, ""], n_step: int = 1, limit: Number | None = None) -> Int[Array, ""]:
-        """How many rows can be sampled, at least 1: not the newest n, whose successors are still to come."""
+        """The number of rows that can be sampled, at least 1: all but the newest n, whose successors are not stored."""
         return jnp.maximum(self.stored(age, limit) - n_step, 1)
 
     def uniform(self, key: Key, count: int, newest: Array, usable: Array, n_step: int = 1) -> Int[Array, "B"]:
-        """Indices of `count` samples, with replacement, from the rows that are usable. `key` is consumed."""
-        drawn = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
-        return self.index(newest, n_step + drawn // self.num_envs, drawn % self.num_envs)
+        """Indices of `count` samples, uniform with replacement, from the `usable` rows. `key` is consumed."""
+        number = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
+        return self.index(newest, n_step + number // self.num_envs, number % self.num_envs)
 
     def index(self, newest: Int[Array, ""], behind: Int[Array, "..."], env: Int[Array, "..."]) -> Int[Array, "..."]:
-        """The index of the sample of environment `env` that is `behind` rows older than the newest; both broadcast."""
+        """The index, in the flattened ring, of environment `env` in the row `behind` rows before the newest.
+
+        `behind` and `env` broadcast.
+        """
         return (newest - behind) % self.rows * self.num_envs + env
 
     def take(self, index: Int[Array, "B"], discount: Number, n_step: int = 1) -> Transitions:
-        """The samples of these indices, as steps of length `n_step` (shorter at the end of an episode)."""
+        """The samples at these indices, over `n_step` steps each (fewer at the end of an episode)."""
         row, env = index // self.num_envs, index % self.num_envs
         steps = [(row + k) % self.rows * self.num_envs + env for k in range(n_step)]
         reward, bootstrap = jnp.zeros(index.shape, jnp.float32), jnp.ones(index.shape, jnp.float32)
-        is_open, last = jnp.ones(index.shape, bool), index  # whether the episode still runs; the last step of it
+        is_open, last = (
+            jnp.ones(index.shape, bool),
+            index,
+        )  # whether the episode goes on; index of the sample's last step
         for i, step in enumerate(steps):
             last = jnp.where(is_open, step, last)
             reward = reward + jnp.where(is_open, bootstrap * _at(self.reward, step), 0)
@@ -151,41 +160,47 @@ class Replay(Buffer):
                 is_open &= ~(_at(self.terminated, step) | _at(self.truncated, step))
         terminated = _at(self.terminated, last)
         return Transitions(
-            seen=jax.tree.map(lambda x: _at(x, index), self.seen),
+            observed=jax.tree.map(lambda x: _at(x, index), self.observed),
             action=jax.tree.map(lambda x: _at(x, index), self.action),
             reward=reward,
             bootstrap=jnp.where(terminated, 0, bootstrap),
-            next_seen=self._successor((row + n_step) % self.rows * self.num_envs + env, last, env),
+            next_observed=self._successor((row + n_step) % self.rows * self.num_envs + env, last, env),
         )
 
-    def _add_finals(self, steps: Steps) -> tuple[Steps, Any, Array]:
-        """(the steps with slots of this ring, its final observations, where the next one goes)."""
+    def _add_final(self, steps: Steps) -> tuple[Steps, Any, Array]:
+        """Write final observations: (the steps with `final_slot` in this ring, `final_observed`, `next_final`)."""
         if self.final_slot is None:
-            return steps, self.finals, self.next_final
-        length = jax.tree.leaves(self.finals)[0].shape[0]
+            return steps, self.final_observed, self.next_final
+        length = jax.tree.leaves(self.final_observed)[0].shape[0]
         count = jnp.sum(steps.truncated & ~steps.terminated, axis=0, dtype=jnp.int32)
-        order = jnp.arange(jax.tree.leaves(steps.finals)[0].shape[0], dtype=jnp.int32)[:, None]
+        order = jnp.arange(jax.tree.leaves(steps.final_observed)[0].shape[0], dtype=jnp.int32)[:, None]
         first = self.next_final[None]
-        slot = jnp.where(order < count[None], (first + order) % length, length)  # beyond the end: not written
+        slot = jnp.where(order < count[None], (first + order) % length, length)  # index `length` is dropped
         env = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
-        finals = jax.tree.map(lambda ring, new: ring.at[slot, env].set(new, mode="drop"), self.finals, steps.finals)
+        final_observed = jax.tree.map(
+            lambda ring, new: ring.at[slot, env].set(new, mode="drop"), self.final_observed, steps.final_observed
+        )
         steps = steps.replace(final_slot=(first + steps.final_slot) % length)
-        return steps, finals, (self.next_final + count) % length
+        return steps, final_observed, (self.next_final + count) % length
 
-    def _successor(self, after: Int[Array, "B"], last: Int[Array, "B"], env: Int[Array, "B"]) -> Any:
-        following = jax.tree.map(lambda x: _at(x, after), self.seen)
+    def _successor(self, next_index: Int[Array, "B"], last: Int[Array, "B"], env: Int[Array, "B"]) -> Any:
+        """The observation at `next_index`, or the final observation where the step at `last` was truncated."""
+        next_row = jax.tree.map(lambda x: _at(x, next_index), self.observed)
         if self.final_slot is None:
-            return following
+            return next_row
         slot = _at(self.final_slot, last) * self.num_envs + env
-        final = jax.tree.map(lambda x: _at(x, slot), self.finals)
-        cut = _at(self.truncated, last) & ~_at(self.terminated, last)  # of others no final observation is kept
+        final = jax.tree.map(lambda x: _at(x, slot), self.final_observed)
+        # Steps that both terminated and were truncated have no final observation here.
+        only_truncated = _at(self.truncated, last) & ~_at(self.terminated, last)
         return jax.tree.map(
-            lambda f, s: jnp.where(cut.reshape(cut.shape + (1,) * (f.ndim - 1)), f, s), final, following
+            lambda f, s: jnp.where(only_truncated.reshape(only_truncated.shape + (1,) * (f.ndim - 1)), f, s),
+            final,
+            next_row,
         )
 
 
 def rows_for(size: int, num_envs: int, num_steps: int) -> int:
-    """Rows of a ring for at least `size` samples: whole rollouts of T rows, and two of them at least."""
+    """The rows of a ring for at least `size` samples: whole rollouts of `num_steps` rows, at least two."""
     return max(2, math.ceil(size / (num_envs * num_steps))) * num_steps
 
 

@@ -1,4 +1,4 @@
-"""Returns and advantages of one environment's trajectory. Write `[T]`, vmap over environments."""
+"""Returns and advantages of one environment's trajectory [T]. The caller vmaps over environments."""
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ def gae(
         delta_t = r_t + discount * (not terminated_t) * V(s'_t) - V(s_t)
         A_t     = delta_t + discount * gae_lambda * (not done_t) * A_{t+1}
 
-    `next_value` is the value of the true successor, before any reset, so a time limit still bootstraps; `done`
-    (terminated or truncated) only stops the sum from leaking into the next episode.
+    `next_value` is the value of the true successor, before any reset, so that truncation bootstraps from it. `done`
+    (terminated or truncated) only ends the sum at the end of an episode.
     Source: Schulman et al. 2016, eq. 16; Pardo et al. 2018 for time limits.
     """
     delta = reward + jnp.where(terminated, 0, discount * next_value) - value
@@ -42,17 +42,18 @@ def lambda_return(
 
         G_t = r_t + discount * (not terminated_t) * ((1 - lambda_t) V(s'_t) + lambda_t G_{t+1})
 
-    lambda_t is `trace_decay`, and 0 where the episode ended and in the last step, whose return rests on its own
-    successor. `next_value` is as in `gae`. Source: Sutton and Barto 2018, section 12.1; Peng and Williams 1996.
+    lambda_t is `trace_decay`; it is 0 where the episode ended and in the last step T - 1, which therefore bootstraps
+    from its own successor. `next_value` is as in `gae`.
+    Source: Sutton and Barto 2018, section 12.1; Peng and Williams 1996.
     """
     is_last = jnp.arange(reward.shape[0]) == reward.shape[0] - 1
     trace = jnp.where(done | is_last, 0, trace_decay)
-    kept = jnp.where(terminated, 0, discount)
-    return discounted_sum(reward + kept * (1 - trace) * next_value, kept * trace)
+    bootstrap = jnp.where(terminated, 0, discount)
+    return discounted_sum(reward + bootstrap * (1 - trace) * next_value, bootstrap * trace)
 
 
 def discounted_sum(x: Float[Array, "T"], decay: Float[Array, "T"]) -> Float[Array, "T"]:
-    """y_t = x_t + decay_t * y_{t+1}, with y_T = 0."""
+    """y_t = x_t + decay_t * y_{t+1} for t = 0 to T - 1, with y_T = 0."""
 
     def step(y, inputs):
         x_t, decay_t = inputs

@@ -1,4 +1,4 @@
-"""Running mean and variance, merged batch by batch."""
+"""Running mean and variance of data that arrives in batches."""
 
 from typing import Any
 
@@ -8,60 +8,62 @@ from jaxtyping import Array, Float
 
 from shoal.core.struct import Struct, struct
 
-FLOOR = 1e-8  # added to a variance before its root is divided by, as in Gymnasium and Stable-Baselines3
+FLOOR = 1e-8  # added to the variance before the square root, as in Gymnasium and Stable-Baselines3
 
 
 @struct
 class RunningStats(Struct):
-    """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, deviation 1."""
+    """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, `std()` 1."""
 
     count: Float[Array, ""]
     mean: Any
-    deviation: Any
+    deviation: Any  # sum of squared deviations from the mean
 
     @classmethod
     def zero(cls, example: Any) -> "RunningStats":
-        """No data yet; `example` gives the shapes."""
+        """Statistics of no data; `example` gives the shapes."""
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
         return cls(jnp.float32(0), zeros, zeros)
 
     def update(self, batch: Any, axes: int = 1) -> "RunningStats":
-        """Take in a batch whose first `axes` axes are samples.
+        """The statistics after a batch whose first `axes` axes count samples.
 
-        Sums are of differences to the batch's first sample, which are exactly 0 for a constant input: its mean would
-        otherwise be a few roundings beside it, and as far away as the deviation that one divides by.
+        Sums are taken over differences from the first sample of the batch. For a constant input these are exactly 0;
+        otherwise rounding errors of the mean could be as large as the standard deviation that `normalize` divides by.
         """
-        over = tuple(range(axes))
+        sample_axes = tuple(range(axes))
         leaf = jax.tree.leaves(batch)[0]
         n = jnp.float32(0) + jnp.asarray(leaf.size / max(1, leaf[(0,) * axes].size), jnp.float32)
         batch = jax.tree.map(lambda x: x.astype(jnp.float32), batch)
         first = jax.tree.map(lambda x: x[(0,) * axes], batch)
-        batch = jax.tree.map(lambda x, origin: x - jnp.expand_dims(origin, over), batch, first)
-        shift = jax.tree.map(lambda x: jnp.mean(x, axis=over), batch)
-        spread = jax.tree.map(lambda x, m: jnp.sum((x - jnp.expand_dims(m, over)) ** 2, axis=over), batch, shift)
-        return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), spread))
+        batch = jax.tree.map(lambda x, origin: x - jnp.expand_dims(origin, sample_axes), batch, first)
+        shift = jax.tree.map(lambda x: jnp.mean(x, axis=sample_axes), batch)
+        deviation = jax.tree.map(
+            lambda x, m: jnp.sum((x - jnp.expand_dims(m, sample_axes)) ** 2, axis=sample_axes), batch, shift
+        )
+        return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), deviation))
 
     def merge(self, other: "RunningStats") -> "RunningStats":
-        """Both together. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
+        """The statistics of the data of both. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
         n = other.count
         total = self.count + n
-        share = n / jnp.maximum(total, 1)
+        fraction = n / jnp.maximum(total, 1)
         shift = jax.tree.map(lambda a, b: b - a, self.mean, other.mean)
         return RunningStats(
             count=total,
-            mean=jax.tree.map(lambda m, d: m + d * share, self.mean, shift),
+            mean=jax.tree.map(lambda m, d: m + d * fraction, self.mean, shift),
             deviation=jax.tree.map(
-                lambda a, b, d: a + b + d**2 * (self.count * share), self.deviation, other.deviation, shift
+                lambda a, b, d: a + b + d**2 * (self.count * fraction), self.deviation, other.deviation, shift
             ),
         )
 
     def std(self) -> Any:
-        """Standard deviation, sqrt(variance + 1e-8), which may be divided by; 1 before any data."""
+        """The standard deviation, sqrt(variance + 1e-8), which is never 0; 1 before any data."""
         n = jnp.maximum(self.count, 1)
         return jax.tree.map(lambda d: jnp.where(self.count > 0, jnp.sqrt(d / n + FLOOR), 1.0), self.deviation)
 
     def normalize(self, x: Any, clip: float = 10.0) -> Any:
-        """(x - mean) / std, held within `clip`; leading axes broadcast."""
+        """(x - mean) / std, clipped to [-clip, clip]. `x` may have leading axes."""
 
         def scale(x, mean, std):
             lead = (1,) * (x.ndim - mean.ndim)

@@ -1,4 +1,4 @@
-"""What changes with the age of a member: how far along it is, and numbers that follow."""
+"""Schedules: quantities that change with the age of a member (the number of its updates)."""
 
 from typing import Any
 
@@ -9,34 +9,45 @@ from shoal.core.struct import Number
 
 
 def steps_taken(age: Int[Array, ""], steps_per_update: int, within: Any = 0) -> Float[Array, "*axes"]:
-    """Environment steps before the update at this age, and `within` it. In float32: exact to 2^24, and never wraps."""
+    """Environment steps before the update at this age, plus `within` steps of it.
+
+    In float32: exact up to 2^24 steps, and without integer overflow beyond.
+    """
     return age.astype(jnp.float32) * steps_per_update + jnp.asarray(within, jnp.float32)
 
 
 def progress(age: Int[Array, ""], steps_per_update: int, horizon: Number, within: Any = 0) -> Float[Array, "*axes"]:
-    """The share of `horizon` steps that is behind; 0 where no horizon is known (0), so that nothing changes yet."""
-    done = steps_taken(age, steps_per_update, within)
-    return jnp.where(horizon > 0, done / jnp.maximum(horizon, 1.0), 0.0)
+    """The fraction of `horizon` steps that are done. It is 0 if `horizon` is 0 (unknown): schedules then stay constant.
+
+    `within` counts the steps done in the current update.
+    """
+    steps = steps_taken(age, steps_per_update, within)
+    return jnp.where(horizon > 0, steps / jnp.maximum(horizon, 1.0), 0.0)
 
 
 def linear(start: Number, end: Number, progress: Float[Array, "*axes"], over: Number = 1.0) -> Float[Array, "*axes"]:
-    """From `start` at progress 0 to `end` at progress `over`, and `end` from then on: at once where `over` is 0."""
-    share = jnp.where(over > 0, progress / jnp.maximum(over, 1e-9), 1.0)
-    return start + (end - start) * jnp.clip(share, 0, 1)
+    """Linear interpolation from `start` at progress 0 to `end` at progress `over`, then constant.
+
+    If `over` is 0, it is `end` from the beginning.
+    """
+    fraction = jnp.where(over > 0, progress / jnp.maximum(over, 1e-9), 1.0)
+    return start + (end - start) * jnp.clip(fraction, 0, 1)
 
 
 def whole(number: Number) -> Int[Array, ""]:
-    """The nearest whole number of a count, which is traced as a float like any other number. Halves go to even."""
+    """A count rounded to the nearest integer (halves to even). Traced hyperparameters are floats, also counts."""
     return jnp.round(number).astype(jnp.int32)
 
 
 def passed(age: Int[Array, ""], steps_per_update: int, every: Number) -> Int[Array, ""]:
-    """How many multiples of `every` the update at this age reaches.
+    """The number of multiples of `every` steps that the update at this age passes.
 
-    floor((age + 1) s / e) - floor(age s / e), reduced modulo e first: exact at any age where e times s mod e is below
+        floor((age + 1) s / e) - floor(age s / e)    with s = steps_per_update, e = every (rounded)
+
+    To avoid overflow, age and s are reduced modulo e first. The result is exact at any age if e * (s mod e) is below
     2^32, and otherwise for the first 2^32 steps.
     """
     period = jnp.maximum(whole(every), 1)
-    wide, surplus = period.astype(jnp.uint32), (steps_per_update % period).astype(jnp.uint32)
-    before = (age % period).astype(jnp.uint32) * surplus
-    return steps_per_update // period + ((before + surplus) // wide - before // wide).astype(jnp.int32)
+    unsigned, remainder = period.astype(jnp.uint32), (steps_per_update % period).astype(jnp.uint32)
+    before = (age % period).astype(jnp.uint32) * remainder
+    return steps_per_update // period + ((before + remainder) // unsigned - before // unsigned).astype(jnp.int32)

@@ -1,7 +1,7 @@
-"""Shuffles of row indices for minibatches, without a sort over everything.
+"""Shuffles of sample indices for minibatches.
 
-Sorting random numbers gives exact uniform permutations, and is slow under vmap: a segmented sort of members x rows. The
-arithmetic shuffle is a keyed bijection of 0..n-1 instead: a few multiplications per index.
+The exact shuffle sorts random numbers, which gives a uniform permutation but is slow under vmap (a segmented sort of
+members x samples). The arithmetic shuffle computes a keyed bijection of 0..n-1 with a few multiplications per index.
 """
 
 import itertools
@@ -14,16 +14,16 @@ from jaxtyping import Array, Int
 from shoal.core.keys import Key
 
 SHUFFLES = ("arithmetic", "exact", "envs")
-NEAREST = 10_000  # how far from a number of minibatches one that would do is looked for
+LARGEST_DISTANCE = 10_000  # a valid number of minibatches is suggested if it differs by less than this
 
 
 def minibatches(
     key: Key, shape: tuple[int, int], epochs: int, parts: int, shuffle: str = "arithmetic"
 ) -> Int[Array, "steps B"]:
-    """Which rows each gradient step learns from: `epochs` times every one of T x E flattened samples, in `parts`.
+    """The sample indices of each gradient step: [epochs * parts, B], into T x E flattened samples. `shape` is (T, E).
 
-    `shuffle="envs"` permutes environments and keeps the T samples of each together, in order; then B = E / parts x T
-    with the time first. `key` is consumed.
+    Each epoch uses every sample once, in `parts` minibatches. `shuffle="envs"` permutes environments and keeps the T
+    samples of each in order: a minibatch is then [T, E / parts], flattened to B. `key` is consumed.
     """
     num_steps, num_envs = shape
     n, keys = num_steps * num_envs, jax.random.split(key, epochs)
@@ -37,28 +37,29 @@ def minibatches(
 
 
 def check_minibatches(num_steps: int, num_envs: int, parts: int, shuffle: str = "arithmetic") -> None:
-    """Raise ValueError, naming the nearest numbers that would do, where samples do not divide into `parts`."""
-    whole, what = (num_envs, "environments") if shuffle == "envs" else (num_envs * num_steps, "samples")
-    if whole % parts:
-        near = min(parts, whole)
-        by_distance = (d for k in range(NEAREST) for d in dict.fromkeys((near - k, near + k)) if 0 < d <= whole)
-        fitting = list(itertools.islice((d for d in by_distance if whole % d == 0), 2)) or [1]
+    """Raise ValueError if `parts` does not divide the samples; the message names the nearest numbers that do."""
+    total, what = (num_envs, "environments") if shuffle == "envs" else (num_envs * num_steps, "samples")
+    if total % parts:
+        near = min(parts, total)
+        distances = range(LARGEST_DISTANCE)
+        by_distance = (d for k in distances for d in dict.fromkeys((near - k, near + k)) if 0 < d <= total)
+        divisors = list(itertools.islice((d for d in by_distance if total % d == 0), 2)) or [1]
         raise ValueError(
-            f"num_envs={num_envs} x num_steps={num_steps} gives {whole} {what} to shuffle, which "
-            f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(fitting))}."
+            f"num_envs={num_envs} x num_steps={num_steps} gives {total} {what} to shuffle, which "
+            f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(divisors))}."
         )
 
 
 def exact_permutation(key: Key, n: int) -> Int[Array, "n"]:
-    """Uniform over all permutations (a sort). `key` is consumed."""
+    """A permutation of 0..n-1, uniform over all permutations; computed by a sort. `key` is consumed."""
     return jax.random.permutation(key, n).astype(jnp.int32)
 
 
 def arithmetic_permutation(key: Key, n: int) -> Int[Array, "n"]:
-    """A pseudo-random permutation computed per index. `key` is consumed.
+    """A pseudo-random permutation of 0..n-1, computed separately for each index. `key` is consumed.
 
-    Not uniform over all n! permutations, but each index lands anywhere equally often, and every single key mixes rows
-    about as evenly as `exact_permutation` does. By size:
+    It is not uniform over all n! permutations. But over all keys each index goes to every position equally often, and
+    for a single key the indices are mixed about as evenly as by `exact_permutation`. By size:
 
     - A power of two: four rounds of multiply, add and xorshift on log2(n) bits. About one key in a thousand mixes less
       well: successive steps of an environment then share a minibatch 1.5 to 3 times as often as they should.
@@ -93,7 +94,7 @@ def _mix_bits(index: Array, size: int, words: Array) -> Array:
 
 
 def _feistel(index: Array, low_size: int, high_size: int, words: Array) -> Array:
-    # Each line adds to one half a number that depends on the other half alone: a bijection for any hash and any size.
+    # Each line adds to one digit a number that depends on the other digit alone: a bijection for any hash and size.
     low, high = index % jnp.uint32(low_size), index // jnp.uint32(low_size)
     for for_low, for_high in words:
         low = (low + _hash(high, for_low) % jnp.uint32(low_size)) % jnp.uint32(low_size)

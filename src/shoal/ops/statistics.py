@@ -1,8 +1,8 @@
-"""Statistics over a population: what a report may claim from a handful of seeds. NumPy only, on the host.
+"""Statistics over the members of a population, for reports from few seeds. NumPy only, on the host.
 
 Source: Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice" (interquartile mean,
-bootstrap over seeds, probability of improvement); Efron 1979 for the percentile bootstrap. Members axis last; every
-random draw comes from `seed`, so a report is the same each time it is made.
+bootstrap over seeds, probability of improvement); Efron 1979 for the percentile bootstrap. The last axis is that of the
+members. All random numbers derive from `seed`, so that a report is the same each time it is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ Statistic = Callable[..., Any]  # called as statistic(samples, axis=-1)
 
 
 def iqm(x: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."] | float:
-    """Interquartile mean: the mean of what is left when floor(n / 4) values are cut off at each end.
+    """Interquartile mean: the mean of the values without the floor(n / 4) smallest and the floor(n / 4) largest.
 
-    Steadier than the mean against a few failed members, and less wasteful than the median.
+    A few failed members change it less than the mean; it uses more of the values than the median.
     """
     ordered = np.sort(np.moveaxis(np.asarray(x, float), axis, -1), axis=-1)
     middle = _middle(_population(ordered, "iqm"))
@@ -26,34 +26,34 @@ def iqm(x: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."] | float:
 
 
 def quantiles(x: ArrayLike, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> Float[np.ndarray, "... levels"]:
-    """Quantiles over the last axis, linearly interpolated, without members that are NaN; NaN where all are."""
+    """Quantiles over the last axis, linearly interpolated. NaN members are left out; NaN if all members are NaN."""
     values = np.asarray(x, float)
     empty = np.isnan(values).all(axis=-1, keepdims=True)
-    picked = np.nanquantile(np.where(empty, 0.0, values), levels, axis=-1)
-    return np.where(empty, np.nan, np.moveaxis(picked, 0, -1))
+    found = np.nanquantile(np.where(empty, 0.0, values), levels, axis=-1)
+    return np.where(empty, np.nan, np.moveaxis(found, 0, -1))
 
 
 def bootstrap_interval(
     x: ArrayLike, statistic: Statistic = iqm, seed: int = 0, resamples: int = 2000, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval (low, high) of a statistic of one sample of independent members.
+    """Percentile bootstrap interval (low, high) of a statistic of independent members [M].
 
-    One member has no spread to learn from: the interval is then the point itself, which no reader should trust.
+    For a single member the interval has width 0: it says nothing about the uncertainty.
     """
     values = np.sort(_sample(x, "bootstrap_interval"))
-    drawn = values[_resampled(values.size, seed, resamples)]
-    low, high = np.quantile(statistic(drawn, axis=-1), _tails(level))
+    resampled = values[_resampled(values.size, seed, resamples)]
+    low, high = np.quantile(statistic(resampled, axis=-1), _tails(level))
     return float(low), float(high)
 
 
 def iqm_band(
     x: Float[np.ndarray, "R M"], seed: int = 0, resamples: int = 2000, level: float = 0.95
 ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
-    """Interquartile mean of each record of a curve, with its bootstrap interval: (iqm, low, high).
+    """Interquartile mean of each record of a curve, with its bootstrap interval: (iqm [R], low [R], high [R]).
 
-    The same numbers as `bootstrap_interval(row, iqm)` for each row, at the cost of one matrix product: over values that
-    are sorted already, an interquartile mean is a weighted sum whose weights do not depend on the values. Members that
-    are NaN or infinite in a record are left out of it; a record without any is NaN.
+    The result is that of `bootstrap_interval(row, iqm)` for each row, but takes only one matrix product: for sorted
+    values, an interquartile mean is a weighted sum whose weights do not depend on the values. Members that are NaN or
+    infinite in a record are left out of it; a record without finite members gives NaN.
     """
     values = np.asarray(x, float)
     finite = np.isfinite(values)
@@ -77,22 +77,22 @@ def paired_difference_interval(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Bootstrap interval of a statistic of `a - b`, member by member.
+    """Bootstrap interval (low, high) of a statistic of `a - b`, taken member by member.
 
-    For runs that share their seeds, as the members of two settings do: what a seed does to both cancels.
-    Raises ValueError where the two are not equally long.
+    For two sets of members with the same seeds, such as two settings of a run: effects of the seed on both cancel.
+    Raises ValueError if `a` and `b` have different lengths.
     """
     first, second = _sample(a, "paired_difference_interval"), _sample(b, "paired_difference_interval")
     if first.shape != second.shape:
         raise ValueError(
-            f"a has {first.size} members and b has {second.size}, so they cannot be paired. Give as many of each, with "
-            "the same seeds in the same order, or compare them unpaired with probability_of_improvement."
+            f"a has {first.size} members and b has {second.size}, so they cannot be paired. Give the same number of "
+            "each, with the same seeds in the same order, or compare them unpaired with probability_of_improvement."
         )
     return bootstrap_interval(first - second, statistic, seed, resamples, level)
 
 
 def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:
-    """The chance that a random member of `a` beats a random member of `b`; a tie counts half (Mann-Whitney's U)."""
+    """The probability that a random member of `a` is better than one of `b`; a tie counts half (Mann-Whitney's U)."""
     first = _sample(a, "probability_of_improvement")[:, None]
     second = _sample(b, "probability_of_improvement")[None, :]
     return float(np.mean((first > second) + 0.5 * (first == second)))
@@ -105,7 +105,7 @@ def _middle(count: int) -> slice:
 
 def _resampled(count: int, seed: int, resamples: int) -> np.ndarray:
     if resamples < 1:
-        raise ValueError(f"resamples={resamples} draws nothing. Use 1 or more; 2000 is the default.")
+        raise ValueError(f"resamples={resamples} gives no bootstrap sample. Use 1 or more; 2000 is the default.")
     return np.random.default_rng(seed).integers(count, size=(resamples, count))
 
 
@@ -131,8 +131,8 @@ def _sample(x: ArrayLike, name: str) -> np.ndarray:
     _population(values, name)
     if np.isnan(values).any():
         raise ValueError(
-            f"{name} got NaN for {int(np.isnan(values).sum())} of {values.size} members. Leave those members out and "
-            "say so: x[~np.isnan(x)]."
+            f"{name} got NaN for {int(np.isnan(values).sum())} of {values.size} members. Leave those members out, with "
+            "x[~np.isnan(x)], and report how many they were."
         )
     return values
 

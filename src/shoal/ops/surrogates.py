@@ -1,7 +1,7 @@
-"""Policy and value losses of proximal methods, per sample, as plain functions that an agent takes as a field.
+"""Policy and value losses of proximal methods: elementwise functions that PPO takes as fields.
 
-A surrogate maps (ratio, advantage, strength) to a loss; `strength` is the agent's `clip`, and the ratio is that of
-`probability_ratio`. A value loss maps (value, old value, target, strength) to a loss. Pass your own to
+A surrogate maps (ratio, advantage, clip) to a loss, which is minimized; `clip` is the agent's field and the ratio comes
+from `probability_ratio`. A value loss maps (value, old value, target, clip) to a loss. Pass your own functions as
 `PPO(surrogate=..., value_loss=...)`.
 """
 
@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Sample = Float[Array, "..."]
-LARGEST_LOG_RATIO = 20.0  # e^20 is 5e8: far beyond what a policy is clipped to, far below what overflows
+LARGEST_LOG_RATIO = 20.0  # e^20 is 5e8: much larger than any clip range, and far from overflow
 
 
 def probability_ratio(log_ratio: Sample) -> Sample:
-    """e^log_ratio, held within e^-20 and e^20, without a gradient beyond: there losses would cease to be finite."""
+    """e^log_ratio, clipped to [e^-20, e^20] so that losses stay finite. Outside, the gradient is 0."""
     return jnp.exp(jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
 
 
@@ -50,13 +50,17 @@ def unclipped_surrogate(ratio: Sample, advantage: Sample, clip: Sample) -> Sampl
 
 
 def clipped_value_loss(value: Sample, old_value: Sample, target: Sample, clip: Sample) -> Sample:
-    """Half the larger squared error of the value and of the value held within `clip` of the old one (PPO's code)."""
-    held = old_value + jnp.clip(value - old_value, -clip, clip)
-    return 0.5 * jnp.maximum((value - target) ** 2, (held - target) ** 2)
+    """PPO's clipped value loss: half the larger of two squared errors.
+
+    They are those of the value and of the value clipped to old_value +- clip. Source: the code of PPO (OpenAI
+    baselines).
+    """
+    clipped = old_value + jnp.clip(value - old_value, -clip, clip)
+    return 0.5 * jnp.maximum((value - target) ** 2, (clipped - target) ** 2)
 
 
 def squared_value_loss(value: Sample, old_value: Sample, target: Sample, clip: Sample) -> Sample:
-    """Half the squared error; the old value and `clip` are not used."""
+    """Half the squared error. `old_value` and `clip` are not used."""
     del old_value, clip
     return 0.5 * (value - target) ** 2
 

@@ -1,4 +1,4 @@
-"""Tables: the number of an observation that can be counted, and flat arrays that are read and written at one place."""
+"""Tables for tabular agents: the index of a countable observation, and flat arrays read and written at one index."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from shoal.core.spaces import Dict, Discrete, MultiDiscrete, Space, Tuple
 
 
 def choices(space: Space) -> tuple[int, ...] | None:
-    """How many values each choice of an element has, in order; None for a space that also holds numbers."""
+    """The sizes of all discrete components of a space, in order; None if the space contains a Box."""
     if isinstance(space, Discrete):
         return (space.n,)
     if isinstance(space, MultiDiscrete):
@@ -23,9 +23,9 @@ def choices(space: Space) -> tuple[int, ...] | None:
 
 
 def index_of(space: Space, obs: Any) -> Int[Array, "..."]:
-    """The number of an element, 0 to the product of all `choices` - 1: its choices are digits, the first counts most.
+    """The index of an element of the space: 0 to the product of its `choices` - 1, the first component changes slowest.
 
-    `obs` may have leading axes. A grid of MultiDiscrete(rows, columns) is counted row by row.
+    `obs` may have leading axes. Elements of MultiDiscrete(rows, columns), for example, are counted row by row.
     """
     index = jnp.int32(0)
     for size, digit in zip(choices(space) or (), _digits(space, obs), strict=True):
@@ -34,36 +34,36 @@ def index_of(space: Space, obs: Any) -> Int[Array, "..."]:
 
 
 @custom_vmap
-def read(table: Float[Array, "N"], place: Int[Array, ""]) -> Float[Array, ""]:
-    """One entry. Under `vmap` the tables of all members are one flat array, which XLA reads as fast as it can."""
-    return table.at[place].get(mode="promise_in_bounds")
+def read(table: Float[Array, "N"], index: Int[Array, ""]) -> Float[Array, ""]:
+    """One entry of a table. Under `vmap` the tables of all members form one flat array, which XLA reads fastest."""
+    return table.at[index].get(mode="promise_in_bounds")
 
 
 @custom_vmap
-def write(table: Float[Array, "N"], place: Int[Array, ""], value: Float[Array, ""]) -> Float[Array, "N"]:
-    """The table with one entry changed. Under `vmap` likewise."""
-    return table.at[place].set(value, mode="promise_in_bounds")
+def write(table: Float[Array, "N"], index: Int[Array, ""], value: Float[Array, ""]) -> Float[Array, "N"]:
+    """The table with one entry changed. Under `vmap` the tables of all members form one flat array, as in `read`."""
+    return table.at[index].set(value, mode="promise_in_bounds")
 
 
 @read.def_vmap
-def _read_many(members: int, batched: list[bool], table: Array, place: Array) -> tuple[Array, bool]:
-    flat, places = _side_by_side(members, batched[0], table, place)
-    return flat.at[places].get(mode="promise_in_bounds"), True
+def _read_many(members: int, batched: list[bool], table: Array, index: Array) -> tuple[Array, bool]:
+    flat, indices = _as_one_table(members, batched[0], table, index)
+    return flat.at[indices].get(mode="promise_in_bounds"), True
 
 
 @write.def_vmap
-def _write_many(members: int, batched: list[bool], table: Array, place: Array, value: Array) -> tuple[Array, bool]:
-    flat, places = _side_by_side(members, batched[0], table, place)
+def _write_many(members: int, batched: list[bool], table: Array, index: Array, value: Array) -> tuple[Array, bool]:
+    flat, indices = _as_one_table(members, batched[0], table, index)
     value = jnp.broadcast_to(value, (members,))
-    # Every member has a part of its own, in order.
-    flat = flat.at[places].set(value, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True)
+    # Every member has its own part of the flat array, so that the indices are sorted and unique.
+    flat = flat.at[indices].set(value, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True)
     return flat.reshape(members, -1), True
 
 
-def _side_by_side(members: int, is_batched: bool, table: Array, place: Array) -> tuple[Array, Array]:
+def _as_one_table(members: int, is_batched: bool, table: Array, index: Array) -> tuple[Array, Array]:
     if not is_batched:
         table = jnp.broadcast_to(table, (members, *table.shape))
-    return table.reshape(-1), place + jnp.arange(members, dtype=jnp.int32) * table.shape[1]
+    return table.reshape(-1), index + jnp.arange(members, dtype=jnp.int32) * table.shape[1]
 
 
 def _digits(space: Space, obs: Any) -> list[Array]:

@@ -27,8 +27,8 @@ def reuse_warning(episodes: Any, reused: Any, updates: int, rollout: Rollout, en
     enough = min(math.ceil(most + 3 * math.sqrt(most)) + 1, rollout.num_steps)
     return (
         f"{fraction:.0%} of the episodes began in a state that another one of the same update had begun in: each "
-        f"environment ends up to {most:.1f} episodes in an update on average, and {rollout.rows} first states were "
-        f"sampled for it. bank_size={enough} samples enough of them, and reset='exact' one for every step"
+        f"environment ends up to {most:.1f} episodes in an update on average, and {rollout.num_first_states} first "
+        f"states were sampled for it. bank_size={enough} samples enough of them, and reset='exact' one for every step"
     )
 
 

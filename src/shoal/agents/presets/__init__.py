@@ -1,11 +1,11 @@
-"""Presets: hyperparameters that are known to work, one TOML file per agent, with the evidence for each.
+"""Presets: published or measured hyperparameters, one TOML file per agent, with the evidence for each.
 
 ["CartPole-v1"]                  the default for this environment when an agent is given by name
 ["CartPole-v1:fast"]             a variant, chosen with `--preset fast`
-steps = 500_000                  of each member
-evidence = "64 seeds: ..."       what was measured, on what
-num_envs = 8                     everything else is a field of the agent
-env.gravity = 5                  or, in a variant, of the environment
+steps = 500_000                  environment steps of each member
+evidence = "64 seeds: ..."       what was measured, and on which hardware
+num_envs = 8                     any other name is a field of the agent
+env.gravity = 5                  or, in a variant, a field of the environment
 
 """
 
@@ -20,52 +20,55 @@ from shoal.core.struct import static_fields
 
 
 class Preset(NamedTuple):
-    """Fields of an agent for one environment, how long to train, and why to believe in them."""
+    """Fields of an agent for one environment, the number of training steps, and the evidence that they work."""
 
     agent: str
     name: str  # an environment id, or `id:variant`
     fields: dict[str, Any]
-    env_fields: dict[str, Any]  # of a variant that is for a changed environment
-    steps: int
+    env_fields: dict[str, Any]  # changed fields of the environment; only a variant may have any
+    steps: int  # environment steps of each member
     evidence: str
 
     @property
     def env(self) -> str:
-        """The environment it is for."""
+        """The id of the environment."""
         return self.name.partition(":")[0]
 
     def build(self, **changes: Any) -> Any:
-        """The agent with these fields, some changed."""
+        """The agent with the fields of the preset; `changes` replace some of them."""
         return AGENTS[self.agent].build(**{**self.fields, **changes})
 
 
 def presets(agent: str) -> dict[str, Preset]:
-    """All presets of an agent, by name; none for an agent that has no file.
+    """All presets of an agent, by name; an empty dict for an agent without a preset file.
 
-    Raises ValueError or TypeError naming the file and the table for anything misspelled.
+    Raises ValueError or TypeError, which name the file and the table, for an unknown field or a wrong value.
     """
     path = Path(__file__).parent / f"{agent}.toml"
     return read(path, agent) if path.is_file() else {}
 
 
 def find(agent: str, env: str, variant: str = "") -> Preset | None:
-    """The preset of an agent for an environment, or None where there is none. A variant must exist.
+    """The preset of an agent for an environment, or None if there is none.
 
-    Raises ValueError, naming those that do, for a variant that does not exist.
+    Raises ValueError for a variant that does not exist; the message lists the existing ones.
     """
-    known = presets(agent)
+    all_presets = presets(agent)
     wanted = f"{env}:{variant}" if variant else env
-    if variant and wanted not in known:
-        have = [name.partition(":")[2] or name for name in known if name.partition(":")[0] == env]
+    if variant and wanted not in all_presets:
+        names = [name.partition(":")[2] or name for name in all_presets if name.partition(":")[0] == env]
         raise ValueError(
-            f"{agent} has no preset {variant!r} for {env}.{did_you_mean(variant, have)} "
-            f"It has: {', '.join(have) or 'none'}."
+            f"{agent} has no preset {variant!r} for {env}.{did_you_mean(variant, names)} "
+            f"It has: {', '.join(names) or 'none'}."
         )
-    return known.get(wanted)
+    return all_presets.get(wanted)
 
 
 def preset(agent: str, env: str, variant: str = "") -> Preset:
-    """Known good hyperparameters: `preset("ppo", "CartPole-v1").build()`. Raises ValueError where there are none."""
+    """The preset of an agent for an environment, such as `preset("ppo", "CartPole-v1").build()`.
+
+    Raises ValueError if there is none.
+    """
     found = find(AGENTS[agent].name, ENVS[env].name, variant)
     if found is None:
         raise ValueError(f"{agent} has no preset for {env}. It has: {', '.join(presets(agent)) or 'none'}.")
@@ -73,7 +76,7 @@ def preset(agent: str, env: str, variant: str = "") -> Preset:
 
 
 def read(path: Path, agent: str) -> dict[str, Preset]:
-    """Every table of a preset file, checked against the fields of the agent."""
+    """All presets of a preset file, checked against the fields of the agent."""
     with open(path, "rb") as file:
         tables = tomllib.load(file)
     return {name: _preset(agent, name, table, path) for name, table in tables.items()}
