@@ -114,7 +114,7 @@ def same_candidates(agent, env):
 
 # Agents are arguments: those that differ in numbers only share a program.
 update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)))
-play_equals = jax.jit(lambda agent, env: agent._play(env, same_candidates(agent, env), None, make_key(1)))
+play_equals = jax.jit(lambda agent, env: agent._run_episodes(env, same_candidates(agent, env), None, make_key(1)))
 
 
 def returns_of_equals(**fields):
@@ -168,7 +168,7 @@ def test_every_candidate_plays_as_its_policy_alone_does():
     def played(key):
         population, _ = agent.evolution.ask(make_key(4), agent.init(key, env).search, jnp.float32(1.0))
         k_starts = jax.random.split(make_key(5), 3)[0]
-        return population, agent._play(env, population, None, make_key(5)), agent._starts(env, k_starts)
+        return population, agent._run_episodes(env, population, None, make_key(5)), agent._first_states(env, k_starts)
 
     population, lives, starts = jax.tree.map(np.asarray, played(make_key(3)))
     for p in (0, 5):
@@ -252,7 +252,7 @@ def test_observation_statistics_are_those_of_all_steps_taken():
     def first(state):
         """The candidates of an update, and where they begin."""
         k_ask, k_play = jax.random.split(state.key, 4)[1:3]
-        starts = agent._starts(env, jax.random.split(k_play, 3)[0])
+        starts = agent._first_states(env, jax.random.split(k_play, 3)[0])
         population, _ = agent.evolution.ask(k_ask, state.search, jnp.float32(0.1))
         return population, jax.tree.map(lambda x: x[0, 0], starts)
 

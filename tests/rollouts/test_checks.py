@@ -296,7 +296,7 @@ class ValueOfTheWholeState(Bandit):
         (NeverAges, "update leaves state.age at 0 after 4 updates: add 1 in each"),
         (OneKeyForAll, "init gives the same state.key for two keys: derive it from `key`"),
         (ForgetfulCopy, "reseed changes leaf .* of the state: a copy differs by its keys alone"),
-        (SameDrawsAlways, "update draws from state.key and leaves it there: split it"),
+        (SameDrawsAlways, "update uses state.key and does not change it: split it"),
         (
             FollowsTheClock,
             "update leaves another policy .* where the clock begins at 3: schedules must follow state.age",
@@ -304,9 +304,9 @@ class ValueOfTheWholeState(Bandit):
         (IgnoresItsNumbers, r"update gives the same member with other hyperparameters \(learning_rate\): use them"),
         (OtherAmongOthers, "update gives another member under vmap than alone .*: write it for one member"),
         (BeyondTheLast, "act leaves action_space: the action=2 is out of bounds"),
-        (PoorPolicy, r"act .* otherwise with policy_state\(state\) than with the state"),
-        (RandomWhenGreedy, "act acts otherwise .* when greedy: .* draw nothing from its key when greedy"),
-        (ValueOfTheWholeState, r"value gives otherwise with policy_state\(state\) than with the state"),
+        (PoorPolicy, r"act .* with policy_state\(state\) .* with the state"),
+        (RandomWhenGreedy, "act acts otherwise .* when greedy: .* do not use the key when greedy"),
+        (ValueOfTheWholeState, r"value differs with policy_state\(state\) from that with the state"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

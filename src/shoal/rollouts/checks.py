@@ -1,6 +1,6 @@
-"""`check_agent`: does an agent keep the contract? Run it on your own; it names the hook and says what to write.
+"""`check_agent`: check that an agent follows the contract of `Agent`. Its errors name the hook and what to write.
 
-Every registered agent is held to this by the test suite. It says nothing of whether an agent learns.
+The test suite runs it for every registered agent; run it for your own. It does not check whether an agent learns.
 """
 
 import functools
@@ -29,30 +29,39 @@ from shoal.core.spaces import Discrete, explain, misfit
 from shoal.core.struct import hyper_fields, static_fields, to_arrays
 from shoal.rollouts.episodes import EpisodeStats
 
-TOGETHER = 4  # updates that members do side by side: rounding differs from that of one alone, and grows
-LATER = 3  # the clock at which a second member begins
-GAMES, STEPS = 16, 4  # in which the policy acts
+VMAPPED_UPDATES = (
+    4  # updates of members under vmap: few, because rounding errors differ from those of one alone and grow
+)
+LATE_CLOCK = 3  # the clock at which a member that begins late begins
+NUM_ENVS, NUM_STEPS = 16, 4  # of the rollout in which the policy is checked
 
 
 def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20) -> None:
     """Check an agent against the contract of `Agent`, by tracing its hooks and training a few members on `env`.
 
-    Checked: the value is a pytree with numbers for leaves; an agent that was not bound says so; `bind` fills what is
-    declared; hooks accept traced numbers, and states, metrics and actions have the right structure, shape and dtype,
-    also under 64 bits; `age` counts updates; no key is used twice, and another key gives another member; other numbers
-    in `hyper` fields do not recompile, and matter; a member trains the same alone, beside others and at another clock;
-    `policy_state` is all that `act` and `value` read; actions lie in their space and are allowed by the mask.
+    The checks:
 
-    `updates` are those of each member: for an agent that warms up, take as many as it needs to begin to learn. Whether
-    it learns is another question. Its best actions and values in `Probe-*` environments are known by hand.
+    - the agent is a pytree whose leaves are numbers; the hooks of an unbound agent raise ValueError; `bind` fills all
+      fields that are declared with `filled_by_bind()`;
+    - the hooks accept traced hyperparameters; states, metrics and actions have the right structure, shapes and dtypes,
+      also where JAX has 64 bits; `age` counts updates;
+    - no key is used twice, and another key gives another member;
+    - other values of `hyper` fields do not recompile, and change the result;
+    - a member trains the same alone, under vmap with others, and from another clock;
+    - `act` and `value` give the same for `policy_state(state)` as for the state; actions are in the action space and
+      allowed by the mask.
 
-    Raises CheckError (an AssertionError) at the first rule that is broken. An error that a hook raises by itself passes
-    through, and so does that of a `bind` which refuses `env`.
+    `updates` is the number of updates of each member. If gradient steps begin only after a warm-up, give as many as
+    are needed to reach them. To check whether an agent learns, train it in the `Probe-*` environments, whose best
+    actions and values are known.
+
+    Raises CheckError (an AssertionError) at the first rule that is broken. Other errors that a hook raises pass
+    through, such as the error of a `bind` that rejects `env`.
 
         check_agent(shoal.PPO(), shoal.make("CartPole-v1"))
     """
-    if updates < TOGETHER:
-        raise ValueError(f"updates={updates} are too few to tell members apart: take at least {TOGETHER}.")
+    if updates < VMAPPED_UPDATES:
+        raise ValueError(f"updates={updates} are too few for the checks: take at least {VMAPPED_UPDATES}.")
     key = make_key(0) if key is None else key
     _check_value(agent)
     _check_unbound(agent, env)
@@ -64,13 +73,13 @@ def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20)
         with jax.enable_x64(True):
             _check_hooks(_bound(agent, env), to_arrays(env), key, hooks)
     except CheckError as error:
-        raise CheckError(f"{error} This is so where JAX has 64 bits (JAX_ENABLE_X64=1).") from error
-    _check_numbers_are_traced(bound)
+        raise CheckError(f"{error} This happens where JAX has 64 bits (JAX_ENABLE_X64=1).") from error
+    _check_hyperparameters_are_traced(bound)
     programs = _Programs(init.lower().compile(), update.lower().compile())
     _check_members(bound, to_arrays(env), key, updates, hooks, programs)
 
 
-# The value itself.
+# The agent as a value, before its hooks run.
 
 
 def _check_value(agent: Any) -> None:
@@ -82,24 +91,24 @@ def _check_value(agent: Any) -> None:
 def _check_unbound(agent: Agent, env: Env) -> None:
     if not _declared(agent) or _is_bound(agent):
         return
-    uses = {
+    arguments = {
         "init": (make_key(0), env),
         "update": (None, env, jnp.int32(0)),
         "act": (None, None, None, make_key(0), True),
         "value": (None, None),
     }
-    for hook in (hook for hook in uses if hasattr(agent, hook)):
+    for hook in (hook for hook in arguments if hasattr(agent, hook)):
         try:
-            getattr(agent, hook)(*uses[hook])
+            getattr(agent, hook)(*arguments[hook])
         except ValueError as error:
             if "not bound" in str(error):
                 continue
         except Exception as error:
-            raise _silent_without_bind(agent, hook) from error
-        raise _silent_without_bind(agent, hook)
+            raise _accepts_unbound(agent, hook) from error
+        raise _accepts_unbound(agent, hook)
 
 
-def _silent_without_bind(agent: Agent, hook: str) -> CheckError:
+def _accepts_unbound(agent: Agent, hook: str) -> CheckError:
     return broken(
         agent,
         hook,
@@ -118,7 +127,7 @@ def _is_bound(agent: Agent) -> bool:
 def _bound(agent: Agent, env: Env) -> Agent:
     bound = agent.bind(env)
     if type(bound) is not type(agent):
-        raise broken(agent, "bind", f"gives a {type(bound).__name__}: return self.replace(...)")
+        raise broken(agent, "bind", f"returns a {type(bound).__name__}: return self.replace(...)")
     empty = [name for name in _declared(bound) if getattr(bound, name) is None]
     if empty:
         raise broken(agent, "bind", f"leaves {empty[0]} empty, which is declared as filled_by_bind(): fill it in")
@@ -127,23 +136,23 @@ def _bound(agent: Agent, env: Env) -> Agent:
 
 def _check_sizes(agent: Agent) -> None:
     for name in ("steps_per_update", "members_per_call"):
-        given = getattr(agent, name)
-        if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-            raise broken(agent, name, f"is {given!r}: return a whole number, at least 1, made from static fields")
+        size = getattr(agent, name)
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            raise broken(agent, name, f"is {size!r}: return a whole number, at least 1, made from static fields")
 
 
-# What the hooks return, found by tracing.
+# Structure, shapes and dtypes of what the hooks return, found by tracing.
 
 
 class _Hooks(NamedTuple):
-    """What is traced once, for a member alone and for those beside others."""
+    """The jitted hooks, which are traced once for members that train alone and for members under vmap."""
 
     init: Callable[[Agent, Env, Key], AgentState]
     update: Callable[..., tuple[AgentState, Metrics]]
 
 
 def _check_hooks(agent: Agent, env: Env, key: Key, hooks: _Hooks) -> tuple[jax.stages.Traced, jax.stages.Traced]:
-    """Every hook, traced once, while it is also watched for keys that are used twice: (traced init, traced update)."""
+    """Trace every hook once; check what it returns, and that no key is used twice. Returns (init, update), traced."""
     init = _traced(agent, "init", hooks.init, env, key)
     state = init.out_info
     _check_state(agent, state)
@@ -165,12 +174,12 @@ def _check_state(agent: Agent, state: Any) -> None:
             )
     check_scalar(agent, "init", "age", state.age, jnp.int32, "start it as jnp.int32(0)")
     if not is_key(state.key) or state.key.shape != ():
-        raise broken(agent, "init", "gives state.key that is no key: keep one that jax.random.split made of `key`")
+        raise broken(agent, "init", "gives state.key that is not a key: store one that jax.random.split made of `key`")
 
 
 def _check_update(agent: Agent, state: AgentState, result: Any) -> None:
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise broken(agent, "update", "must give two things: (state, metrics)")
+        raise broken(agent, "update", "must return a tuple of two: (state, metrics)")
     after, metrics = result
     check_same_structure(agent, "update", state, after)
     if not isinstance(metrics, Metrics) or not isinstance(metrics.episodes, EpisodeStats):
@@ -188,7 +197,7 @@ def _check_small(agent: Agent, hook: str, tree: Any) -> None:
         if not is_key(leaf) and leaf.dtype.itemsize > 4:
             where = jax.tree_util.keystr(path)
             raise broken(
-                agent, hook, f"gives {leaf.dtype} at {where} where JAX has 64 bits: say its dtype, such as jnp.float32"
+                agent, hook, f"gives {leaf.dtype} at {where} where JAX has 64 bits: set its dtype, such as jnp.float32"
             )
 
 
@@ -200,7 +209,7 @@ def _check_act(agent: Agent, env: Env, policy: Any, key: Key) -> None:
         act = functools.partial(_act, greedy=greedy)
         result = _trace(agent, "act", act, policy, obs, carry, key, mask)
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise broken(agent, "act", "must give two things: (action, carry)")
+            raise broken(agent, "act", "must return a tuple of two: (action, carry)")
         if jax.tree.structure(result[1]) != jax.tree.structure(carry) or not same_shapes(result[1], carry):
             raise broken(agent, "act", f"gives carry {result[1]}, but initial_carry {carry}: keep shapes and dtypes")
         if reason := misfit(env.action_space, result[0], "the action"):
@@ -211,69 +220,69 @@ def _act(agent: Agent, policy: Any, obs: Any, carry: Any, key: Key, mask: Any, g
     return agent.act(policy, obs, carry, key, greedy, mask)
 
 
-def _trace(agent: Agent, hook: str, call: Callable[..., Any], *given: Any) -> Any:
-    """What a hook would return. The agent's numbers and everything that is given are traced."""
-    return _traced(agent, hook, call, *given).out_info
+def _trace(agent: Agent, hook: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Shapes and dtypes of what `call(agent, *arguments)` returns, with all leaves of its arguments traced."""
+    return _traced(agent, hook, call, *arguments).out_info
 
 
-def _traced(agent: Agent, hook: str, call: Callable[..., Any], *given: Any) -> jax.stages.Traced:
+def _traced(agent: Agent, hook: str, call: Callable[..., Any], *arguments: Any) -> jax.stages.Traced:
     with jax.debug_key_reuse(True), tracing("check_agent", agent, hook):
-        return jax.jit(call).trace(agent, *given)
+        return jax.jit(call).trace(agent, *arguments)
 
 
-# What the hooks compute.
+# The values that the hooks compute.
 
 
-def _check_numbers_are_traced(agent: Agent) -> None:
-    for name, low in _least(agent).items():
+def _check_hyperparameters_are_traced(agent: Agent) -> None:
+    for name, low in _smallest_values(agent).items():
         other = to_arrays(agent.replace(**{name: low}))
         if jax.tree.structure(other) != jax.tree.structure(agent) or not same_shapes(other, agent):
             raise broken(agent, name, "recompiles when it changes: static fields must not be made from it")
 
 
-def _least(agent: Agent) -> dict[str, Any]:
-    """Each `hyper` field with the least number that a search would try, or with its default."""
+def _smallest_values(agent: Agent) -> dict[str, Any]:
+    """The lower end of the search range of each `hyper` field, or its default if it has none."""
     searches = {name: field.metadata["search"] for name, field in hyper_fields(agent).items()}
     return {name: hyper_fields(agent)[name].default if s is None else s.low for name, s in searches.items()}
 
 
 class _Programs(NamedTuple):
-    """What is compiled: each once, for all members."""
+    """The compiled hooks; each is compiled once and used for all members."""
 
     init: Callable[[Agent, Env, Key], AgentState]
     update: Callable[..., tuple[AgentState, Metrics]]
 
     def train(self, agent: Agent, env: Env, state: AgentState, updates: int, clock: int = 0) -> AgentState:
-        """One member after so many updates."""
+        """The state of one member after `updates` more updates."""
         for i in range(updates):
             state, _ = self.update(agent, state, env, jnp.int32(clock + i))
         return state
 
 
 def _check_members(agent: Agent, env: Env, key: Key, updates: int, hooks: _Hooks, programs: _Programs) -> None:
-    k_one, k_two, k_copy, k_play = jax.random.split(key, 4)
+    k_one, k_two, k_copy, k_rollout = jax.random.split(key, 4)
     start = programs.init(agent, env, k_one)
     if np.array_equal(numbers(start.key), numbers(programs.init(agent, env, k_two).key)):
         raise broken(agent, "init", "gives the same state.key for two keys: derive it from `key`")
-    some = programs.train(agent, env, start, TOGETHER)
-    last = programs.train(agent, env, some, updates - TOGETHER, TOGETHER)
-    _check_age(agent, {0: start, TOGETHER: some, updates: last})
-    _check_policy(agent, env, last, k_play)
+    early = programs.train(agent, env, start, VMAPPED_UPDATES)
+    last = programs.train(agent, env, early, updates - VMAPPED_UPDATES, VMAPPED_UPDATES)
+    _check_age(agent, {0: start, VMAPPED_UPDATES: early, updates: last})
+    _check_policy(agent, env, last, k_rollout)
     _check_copy(agent, env, start, last, k_copy, programs)
-    late = programs.train(agent, env, start, updates, LATER)
+    late = programs.train(agent, env, start, updates, LATE_CLOCK)
     where = difference(agent.policy_state(last), agent.policy_state(late), exact=True)
     if where is not None:
         raise broken(
             agent,
             "update",
-            f"leaves another policy (at {where}) where the clock begins at {LATER}: schedules must follow state.age, "
-            "and samples be those of this member alone",
+            f"leaves another policy (at {where}) where the clock begins at {LATE_CLOCK}: schedules must follow "
+            "state.age, and a replay must sample only the steps of this member",
         )
-    other = to_arrays(agent.replace(**_least(agent)))
-    other_some = programs.train(other, env, programs.init(other, env, k_one), TOGETHER)
-    other_last = programs.train(other, env, other_some, updates - TOGETHER, TOGETHER)
-    _check_numbers_matter(agent, other, last, other_last, updates)
-    _check_together(agent, other, env, (k_one, k_two), (some, other_some), hooks)
+    other = to_arrays(agent.replace(**_smallest_values(agent)))
+    other_early = programs.train(other, env, programs.init(other, env, k_one), VMAPPED_UPDATES)
+    other_last = programs.train(other, env, other_early, updates - VMAPPED_UPDATES, VMAPPED_UPDATES)
+    _check_hyperparameters_matter(agent, other, last, other_last, updates)
+    _check_vmapped(agent, other, env, (k_one, k_two), (early, other_early), hooks)
 
 
 def _check_age(agent: Agent, states: dict[int, AgentState]) -> None:
@@ -290,33 +299,38 @@ def _check_copy(agent: Agent, env: Env, start: AgentState, last: AgentState, key
         raise broken(agent, "reseed", f"changes leaf {where} of the state: a copy differs by its keys alone")
     same = programs.train(agent, env, agent.reseed(start, start.key), updates)
     if difference(_unkeyed(same), _unkeyed(last), exact=True) is not None:
-        raise broken(agent, "reseed", "given a member's own key does not leave it as it was: put `key` into state.key")
+        raise broken(agent, "reseed", "with a member's own key changes how it trains: store `key` as state.key")
     other = programs.train(agent, env, copy, updates)
-    moves = not np.array_equal(numbers(start.key), numbers(last.key))
-    matters = difference(_unkeyed(other), _unkeyed(last), exact=True) is not None
-    if matters and not moves:
-        raise broken(agent, "update", "draws from state.key and leaves it there: split it, and keep a part for later")
-    if moves and not matters:
+    key_changes = not np.array_equal(numbers(start.key), numbers(last.key))
+    key_matters = difference(_unkeyed(other), _unkeyed(last), exact=True) is not None
+    if key_matters and not key_changes:
+        raise broken(agent, "update", "uses state.key and does not change it: split it, and store a part for later")
+    if key_changes and not key_matters:
         raise broken(
             agent, "update", f"does the same after reseed: in {updates} updates no random number came from state.key"
         )
 
 
 def _unkeyed(tree: Any) -> list[Any]:
+    """All leaves that are not keys."""
     return [leaf for leaf in jax.tree.leaves(tree) if not is_key(leaf)]
 
 
-def _check_numbers_matter(agent: Agent, other: Agent, last: AgentState, other_last: AgentState, updates: int) -> None:
+def _check_hyperparameters_matter(
+    agent: Agent, other: Agent, last: AgentState, other_last: AgentState, updates: int
+) -> None:
     differ = difference(agent, other, exact=True) is not None
     if not differ or updates * agent.steps_per_update <= float(np.asarray(agent.learns_from)):
         return
     if difference(_unkeyed(last), _unkeyed(other_last), exact=True) is None:
         raise broken(
-            agent, "update", f"gives the same member with other hyperparameters ({', '.join(_least(agent))}): use them"
+            agent,
+            "update",
+            f"gives the same member with other hyperparameters ({', '.join(_smallest_values(agent))}): use them",
         )
 
 
-def _check_together(
+def _check_vmapped(
     agent: Agent,
     other: Agent,
     env: Env,
@@ -324,80 +338,85 @@ def _check_together(
     alone: tuple[AgentState, AgentState],
     hooks: _Hooks,
 ) -> None:
-    """Four members in one call: each of two settings with each of two keys. The first two are known."""
+    """Train four members under vmap: two settings with two keys each. `alone` has the states of the first two."""
 
-    def life(agent: Agent, key: Key) -> AgentState:
+    def train(agent: Agent, key: Key) -> AgentState:
         start = hooks.init(agent, env, key)
-        return jax.lax.fori_loop(np.int32(0), np.int32(TOGETHER), lambda i, s: hooks.update(agent, s, env, i)[0], start)
+        updates = np.int32(VMAPPED_UPDATES)
+        return jax.lax.fori_loop(np.int32(0), updates, lambda i, s: hooks.update(agent, s, env, i)[0], start)
 
     agents = jax.tree.map(lambda *x: np.stack(x), agent, other, agent, other)
     members = jnp.stack([keys[0], keys[0], keys[1], keys[1]])
-    program = _traced(agents, "update", jax.vmap(life), members).lower().compile()  # hooks are not traced again
-    together = jax.tree.map(numbers, program(agents, members))  # on the host: taking rows there compiles nothing
+    program = _traced(agents, "update", jax.vmap(train), members).lower().compile()  # hooks are not traced again
+    states = jax.tree.map(numbers, program(agents, members))  # on the host: taking rows there compiles nothing
     for i, member in enumerate(alone):
-        where = difference(jax.tree.map(lambda x, i=i: x[i], together), member, exact=False)
+        where = difference(jax.tree.map(lambda x, i=i: x[i], states), member, exact=False)
         if where is not None:
             raise broken(
                 agent,
                 "update",
                 f"gives another member under vmap than alone (at {where}): write it for one member, without shapes or "
-                "orders of summation that depend on how many there are",
+                "orders of summation that depend on the number of members",
             )
 
 
 def _check_policy(agent: Agent, env: Env, state: AgentState, key: Key) -> None:
+    """Act in a short rollout, with the state and with its policy, and compare the actions and values of both."""
     space = env.action_space
 
-    def game(agent: Agent, env: Env, state: AgentState, key: Key) -> dict[str, Any]:
+    def rollout(agent: Agent, env: Env, state: AgentState, key: Key) -> dict[str, Any]:
         k_init, k_steps = jax.random.split(key)
         policy = agent.policy_state(state)  # in here, so that what it only copies is compiled once, not once for each
-        fresh = env.init(k_init), agent.initial_carry()
+        start = env.init(k_init), agent.initial_carry()
 
         def step(loop: tuple[Any, Any], key: Key) -> tuple[tuple[Any, Any], dict[str, Any]]:
-            world, carry = loop
+            env_state, carry = loop
             k_act, k_other, k_env = jax.random.split(key, 3)
-            obs, mask = env.observe(world), env.action_mask(world)
-            (action, after), (same, _) = (agent.act(s, obs, carry, k_act, False, mask) for s in (state, policy))
+            obs, mask = env.observe(env_state), env.action_mask(env_state)
+            (action, next_carry), (same, _) = (agent.act(s, obs, carry, k_act, False, mask) for s in (state, policy))
             best = agent.act(state, obs, carry, k_act, True, mask)[0]
             same_best = agent.act(policy, obs, carry, k_other, True, mask)[0]
-            world, _, terminated, truncated, _ = env.advance(world, action, env.noise(k_env))
-            over = terminated | truncated
-            loop = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, (world, after))
-            seen = {"sampled": (action, same), "greedy": (best, same_best), "mask": mask}
-            seen["inside"] = space.contains(action) & space.contains(best)
+            env_state, _, terminated, truncated, _ = env.advance(env_state, action, env.noise(k_env))
+            done = terminated | truncated
+            loop = jax.tree.map(lambda new, old: jnp.where(done, new, old), start, (env_state, next_carry))
+            record = {"sampled": (action, same), "greedy": (best, same_best), "mask": mask}
+            record["inside"] = space.contains(action) & space.contains(best)
             if value := getattr(agent, "value", None):
-                seen["value"] = tuple(value(s, obs) for s in (state, policy))
-            return loop, seen
+                record["value"] = tuple(value(s, obs) for s in (state, policy))
+            return loop, record
 
-        return jax.lax.scan(step, fresh, jax.random.split(k_steps, STEPS))[1]
+        return jax.lax.scan(step, start, jax.random.split(k_steps, NUM_STEPS))[1]
 
-    play = jax.jit(jax.vmap(game, (None, None, None, 0)))
-    seen = play(agent, env, state, jax.random.split(key, GAMES))
-    seen = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), seen)
-    _check_actions(agent, env, seen)
-    if difference(*seen["greedy"], exact=False) is not None:
+    run = jax.jit(jax.vmap(rollout, (None, None, None, 0)))
+    record = run(agent, env, state, jax.random.split(key, NUM_ENVS))
+    record = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), record)
+    _check_actions(agent, env, record)
+    if difference(*record["greedy"], exact=False) is not None:
         raise broken(
             agent,
             "act",
-            "acts otherwise with policy_state(state) than with the state when greedy: keep what it reads in "
-            "policy_state, and draw nothing from its key when greedy",
+            "acts otherwise with policy_state(state) than with the state when greedy: keep all that act reads in "
+            "policy_state, and do not use the key when greedy",
         )
     for what, hook in (("sampled", "act"), ("value", "value")):
-        if what in seen and difference(*seen[what], exact=False) is not None:
+        if what in record and difference(*record[what], exact=False) is not None:
             raise broken(
-                agent, hook, "gives otherwise with policy_state(state) than with the state: keep what it reads there"
+                agent, hook, "differs with policy_state(state) from that with the state: keep all that it reads there"
             )
 
 
-def _check_actions(agent: Agent, env: Env, seen: dict[str, Any]) -> None:
+def _check_actions(agent: Agent, env: Env, record: dict[str, Any]) -> None:
+    """Check that all actions of a rollout are in the action space and allowed by the mask."""
     space = env.action_space
-    for action in (seen["sampled"][0], seen["greedy"][0]):
-        if not seen["inside"].all():
-            of_step = jax.tree.map(lambda x: x[np.argmin(seen["inside"])], action)
+    for action in (record["sampled"][0], record["greedy"][0]):
+        if not record["inside"].all():
+            of_step = jax.tree.map(lambda x: x[np.argmin(record["inside"])], action)
             if reason := explain(space, of_step, "the action"):
                 raise broken(agent, "act", f"leaves action_space: {reason} {space}")
-        if seen["mask"] is not None and isinstance(space, Discrete):
-            allowed = np.take_along_axis(seen["mask"], action[:, None], axis=1)[:, 0]
+        if record["mask"] is not None and isinstance(space, Discrete):
+            allowed = np.take_along_axis(record["mask"], action[:, None], axis=1)[:, 0]
             if not allowed.all():
                 step = np.argmin(allowed)
-                raise broken(agent, "act", f"takes action {action[step]}, which the mask {seen['mask'][step]} forbids")
+                raise broken(
+                    agent, "act", f"takes action {action[step]}, which the mask {record['mask'][step]} forbids"
+                )
