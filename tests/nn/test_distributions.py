@@ -121,7 +121,7 @@ def test_the_density_of_a_squashed_gaussian_integrates_to_one():
     space = Box(-2.0, 2.0, (1,))
     policy = SquashedGaussian(jnp.full((1,), 0.4), jnp.full((1,), -0.3), space)
     noise = np.linspace(-8, 8, 4001, dtype=np.float32)
-    action, log_prob = jax.jit(jax.vmap(policy.draw))(noise[:, None])
+    action, log_prob = jax.jit(jax.vmap(policy.sample_with_log_prob))(noise[:, None])
     np.testing.assert_allclose(np.trapezoid(np.exp(log_prob), to_unit(space, action)[:, 0]), 1, atol=1e-3)
 
 

@@ -23,7 +23,7 @@ def test_draws_are_in_proportion_and_zeros_never_drawn(size):
     values[size // 4 : size // 2] = 0  # whole blocks of nothing
     values[0] = 1.0
     priorities = given(values)
-    index, probability = jax.jit(Priorities.draw, static_argnums=2)(priorities, make_key(0), 100_000)
+    index, probability = jax.jit(Priorities.sample, static_argnums=2)(priorities, make_key(0), 100_000)
     counts = np.bincount(np.asarray(index), minlength=size)[:size]
     assert (counts[values == 0] == 0).all() and counts.sum() == 100_000
     share = values / values.sum()
