@@ -163,7 +163,7 @@ def _names(classes: dict[type, list[Entry]]) -> str:
                 [_space(getattr(w, f"{which}_space")) for w in env_states] for which in ("observation", "action")
             )
             rows.append([f"`{label}`", _from_to(*seen), _from_to(*done), limit, _first_line(entries[0].cls)])
-    return _table(("name", "observation", "action", "time limit", "what it is"), rows)
+    return _table(("name", "observation", "action", "time limit", "description"), rows)
 
 
 def _family(cls: type) -> str:

@@ -196,7 +196,7 @@ def test_it_is_refused_without_a_terminal(capsys):
     [
         (["MiniGrid-Emty-5x5-v0"], "Did you mean MiniGrid-Empty-5x5-v0"),
         (["Pendulum-v1"], "Pendulum-v1 cannot be played with keys: its actions are Box"),
-        (["Probe-ConstantReward-v0"], "has no picture to look at"),
+        (["Probe-ConstantReward-v0"], "has no pictures"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "3,5"], "--env.view-size has several values"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "4"], "view_size=4 must be odd"),
         (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),
@@ -233,7 +233,7 @@ def test_a_policy_is_watched_until_it_is_stopped(console):
     def viewer():
         console.wait_for("step 20/500")
         console.press(" ")  # stops
-        console.wait_for("space stops and goes on")
+        console.wait_for("space pauses and continues")
         time.sleep(0.3)
         still = console.text()
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""`shoal doctor`: what this machine offers, what JAX makes of it, and what to do about the difference."""
+"""`shoal doctor`: print the devices, what JAX uses of them, known bugs of the installed JAX, and advice."""
 
 import os
 import platform
@@ -11,17 +11,17 @@ from pathlib import Path
 from shoal.cli.parser import Line, Parser
 from shoal.training.host import DEADLOCK_GUARD_THREADS, host_bytes, usable_cores
 
-DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last jaxlib with it
+DEADLOCK = ((0, 10, 0), (0, 11, 0))  # first and last version of jaxlib with the bug
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
 
 def doctor_parser() -> Parser:
     """The options of the command: none."""
-    return Parser("doctor", "", "Devices, cache, known bugs, what to install.")
+    return Parser("doctor", "", "Show devices, cache, known bugs, and what to install.")
 
 
 def doctor(line: Line) -> int:
-    """Print the facts, then advice. Returns 1 where there is some."""
+    """Print facts about the machine and the installation, then advice. Returns 1 if there is any advice, else 0."""
     import jax
 
     devices = jax.local_devices()
@@ -40,21 +40,24 @@ def doctor(line: Line) -> int:
     return 1 if advice else 0
 
 
-def _advice(seen: str) -> Iterator[str]:
-    if nvidia_present() and seen == "cpu":
-        yield "an NVIDIA GPU is here, but JAX does not see it: pip install 'shoal[cuda12]' (or [cuda13])"
-    if seen == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
+def _advice(platform_of_jax: str) -> Iterator[str]:
+    if nvidia_present() and platform_of_jax == "cpu":
+        yield "this machine has an NVIDIA GPU, but JAX does not find it: pip install 'shoal[cuda12]' (or [cuda13])"
+    if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "
-            f"shoal has none; a network of your own that has (flax's orthogonal initializer) needs `--threads "
+            f"shoal does not use it; if a network of your own does (flax's orthogonal initializer), give `--threads "
             f"{DEADLOCK_GUARD_THREADS}`"
         )
         if sys.version_info >= (3, 12):
-            yield "a jaxlib without that bug is out for this Python: pip install --upgrade jax"
+            yield "there is a jaxlib without that bug for this Python: pip install --upgrade jax"
 
 
 def can_deadlock(jaxlib: str, threads: str) -> bool:
-    """Whether this version has the bug, and the thread pool is not large enough to avoid it."""
+    """Whether this version of jaxlib has the bug and the thread pool is too small to avoid it.
+
+    `jaxlib` is a version such as "0.10.2", `threads` the value of `NPROC` ("" if it is not set).
+    """
     version = tuple(int(part) for part in jaxlib.split(".")[:3] if part.isdigit())
     guarded = threads.isdigit() and int(threads) >= DEADLOCK_GUARD_THREADS
     return DEADLOCK[0] <= version <= DEADLOCK[1] and not guarded
