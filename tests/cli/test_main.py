@@ -61,7 +61,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo Acrobot-v1 --env.torques=nan,0,1", "nan,0,1 is not a list of numbers, as in -1.0,0.0,1.0"),
         ("train ppo Acrobot-v1 --env.torques=-1,1", "torques=(-1.0, 1.0) needs three numbers, one for each action"),
         ("train ppo CartPole-v1 --hidden 8.5", "--hidden 8.5 is not a list of whole numbers, as in 64,64"),
-        ("train ppo CartPole-v1 --threads 1e9", "--threads 1000000000 must be at least 1, and at most 1024"),
+        ("train ppo CartPole-v1 --threads 1e9", "--threads 1000000000 must be from 1 to 1024"),
         ("train ppo CartPole-v1 --memory-limit-gb 1e400", "argument --memory-limit-gb: 1e400 is too large"),
         ("train ppo CartPole-v1 --steps 1 --steps 2", "--steps is given twice: write it once"),
         ("train ppo CartPole-v1 --num-envs 4,,8", "--num-envs needs a value, or several separated by commas: 4"),

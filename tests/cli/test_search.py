@@ -34,7 +34,7 @@ def test_draws_come_from_the_ranges_alone_also_inside_a_wrapper(capsys):
     ("words", "answer"),
     [
         (["--search", "clip=0.1..0.2"], "--search sets what --random samples: give --random N too."),
-        (["--random", "2", "--search", "clip=0.1-0.2"], "--search clip=0.1-0.2 is no range: write PATH=LOW..HIGH"),
+        (["--random", "2", "--search", "clip=0.1-0.2"], "--search clip=0.1-0.2 is not a range: write PATH=LOW..HIGH"),
         (["--random", "2", "--search", "clip=log(0.1)"], "is not a range"),
         (["--random", "2", "--search", "clip=a|b"], "To try each of several values, write --clip a,b."),
         (["--random", "2", "--search", "=1..2"], "names nothing"),

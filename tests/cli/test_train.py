@@ -70,7 +70,7 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     assert status == 0 and not [name for name in compiled if "backend_compile" in name]
     assert "members     16 = 2 setting(s) x 8 seed(s)" in out
     assert "Box((-4.8, -inf, -0.41887903, -inf), (4.8, inf, 0.41887903, inf), (4,))" in out  # not 4.800000190734863
-    assert "196 x 512 steps = 100,352 steps a member" in out  # 100,000 / (4 x 128), rounded up
+    assert "196 x 512 steps = 100,352 steps per member" in out  # 100,000 / (4 x 128), rounded up
     assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
     assert not Path("runs").exists()
 
