@@ -16,7 +16,7 @@ from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
 from shoal.training.spec import RunSpec
-from shoal.viz.studio import Studio
+from shoal.viz.figure_sink import FigureSink
 
 
 def train(
@@ -155,7 +155,7 @@ def run_job(
         folder.check_writable()
     else:
         folder.create()
-    Run(plan, folder, [*sinks, *([Studio(plan, folder)] if figures else [])]).train(resume=resume)
+    Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])]).train(resume=resume)
     return Result(folder.path, job.agent, job.env)
 
 
