@@ -42,7 +42,7 @@ def test_draws_come_from_the_ranges_alone_also_inside_a_wrapper(capsys):
         (["--random", "2", "--search", "clip=0.3..0.2"], "the lower end comes first"),
         (["--random", "2", "--search", "clp=0.1..0.2"], "PPO has no field 'clp'. Did you mean clip?"),
         (["--random", "2", "--search", "num_envs=2..4"], "num_envs shapes the program, so it cannot be drawn"),
-        (["--random", "2", "--search", "clip=0.1..0.2", "--clip", "0.1"], "clip is given with --search and with a flag"),
+        (["--random", "2", "--search", "clip=0.1..0.2", "--clip", "0.1"], "clip is given with --search and"),
         (["--spec", "x", "--search", "clip"], "leave --search out"),
     ],
 )
