@@ -172,8 +172,8 @@ def test_anchors_lead_to_one_heading_each(page):
 def test_what_a_field_is_for_is_said_on_the_page_of_environments():
     page = (DOCS / "environments.md").read_text()
     empty = page.split("## Empty\n")[1].split("\n## ")[0]
-    assert "| `size` | `8` | shapes the program | cells to a side, walls included: at least 4 |" in empty  # its `help`
-    assert "| `max_steps` | `None` | number | the level's own where it is None |" in empty  # a comment in `Level`
+    assert "| `size` | `8` | static | cells to a side, walls included: at least 4 |" in empty  # its `help`
+    assert "| `max_steps` | `None` | constant | the level's own where it is None |" in empty  # a comment in `Level`
     assert "| 3      | pickup      | take the key" in page.split("## Level\n")[1].split("\n## ")[0]
 
 
