@@ -67,7 +67,7 @@ SUITES = {
     ),
     "tabular": (
         "Tabular Q-learning on GridWorld",
-        "Training only, compared with the code of the article that introduced GridWorld; 4,096 agents are compared with "
+        "Training only, compared with the code of the article that introduced GridWorld; 4,096 agents, compared with "
         "30 of the article's. The article's code keeps the table of every step; if it keeps only the last one, it is "
         "twice as fast with 30 agents.",
     ),

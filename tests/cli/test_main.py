@@ -80,7 +80,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --hidden 64,0", "hidden=(64, 0) has a layer without units"),
         ("train ppo CartPole-v1 --env.gravity nan", "--env.gravity nan is not a number"),
         ("train ppo CartPole-v1 --env.max-steps 9,0", "max_steps=0 is no time limit: it must be a whole number"),
-        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be at least 1"),
+        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be from 1"),
         ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb -1", "the memory limit must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb x", "argument --memory-limit-gb: x is not a number"),

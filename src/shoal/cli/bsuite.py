@@ -112,7 +112,7 @@ def _show(result: Any) -> None:
         [
             name,
             row["score"],
-            "all" if row["finished"] else "part",
+            "all" if row["finished"] else "a part",
             f"{row['ids']} of {row['ids_of_bsuite']}",
             f"{row['episodes']:,} of {row['episodes_of_bsuite']:,}",
             row["steps"],
