@@ -18,6 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
@@ -93,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=f"shoal {command}",
             usage=f"shoal {command} {usage}".strip(),
-            description=description,
+            description=fill(description, 80),
             epilog=f"examples:\n{examples}" if examples else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -110,7 +110,9 @@ def train_parser() -> Parser:
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
     how.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    how.add_argument("--memory-limit-gb", type=real_number, default=0, metavar="X", help="train in parts to fit")
+    how.add_argument(
+        "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the population in parts that fit"
+    )
     how.add_argument("--threads", type=whole_number, metavar="N", help="size of XLA's thread pool on CPU")
     return parser
 
