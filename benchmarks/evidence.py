@@ -49,7 +49,7 @@ def measure(preset):
     steps = args.steps or preset.steps
     with tempfile.TemporaryDirectory() as root:
         result = train(preset, seeds, steps, args.root or Path(root))
-        drawn = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
+        sampled = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
         row = {
             "agent": preset.agent,
             "preset": preset.name,
@@ -57,12 +57,12 @@ def measure(preset):
             "seeds": f"0 to {seeds - 1}",
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
-            "sampled": score_summary(drawn.reshape(seeds, -1).mean(axis=1)),
+            "sampled": score_summary(sampled.reshape(seeds, -1).mean(axis=1)),
             "jax": jax.__version__,
         }
         if succeeds(preset):
             greedy = shoal.evaluate(result.folder, episodes=100, seed=1).episode_return
-            row |= {"greedy_success": successes(greedy), "sampled_success": successes(drawn), **curves(result)}
+            row |= {"greedy_success": successes(greedy), "sampled_success": successes(sampled), **curves(result)}
         return row
 
 
@@ -133,8 +133,8 @@ def success_table(rows):
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        shares = [f"{row[k]['mean']:.3f}, {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")]
-        cells = [f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *shares, f"{row['greedy']['mean']:.3f}"]
+        fractions = [f"{row[k]['mean']:.3f}, {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")]
+        cells = [f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *fractions, f"{row['greedy']['mean']:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -166,19 +166,19 @@ def rounded(row, *scores):
 def sentence(row):
     """The sentence of evidence for a preset."""
     greedy = row["greedy"]
-    seen = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
+    prefix = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
     if "greedy_success" in row:
-        shares = [
+        fractions = [
             f"{row[k]['mean']:.3f}, worst seed {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")
         ]
-        found = f"success {shares[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {shares[1]}"
+        found = f"success {fractions[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {fractions[1]}"
     else:
         mean, low, worst, sampled = rounded(row, "mean", "percentile_5", "min")
         found = f"mean {mean}, 5th percentile {low}, worst {worst}; sampled actions: mean {sampled}"
     words = ["benchmarks/evidence.py", row["preset"]]
     words += ["--agent", row["agent"]] * (row["agent"] != "ppo")
-    words += [f"--{name} {given}" for name in ("seeds", "steps") if (given := getattr(args, name))]
-    return f"{seen}{found} ({' '.join(words)})"
+    words += [f"--{name} {value}" for name in ("seeds", "steps") if (value := getattr(args, name))]
+    return f"{prefix}{found} ({' '.join(words)})"
 
 
 if args.table:

@@ -334,8 +334,8 @@ def hold(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
                 ask(side, python, caches[side.name])
         for turn in range(rounds):
             for side in contest.sides:
-                place = {"none": None, "empty": Path(directory, f"{side.name}-{turn}"), "filled": caches[side.name]}
-                answers[side.name].append(ask(side, python, place[contest.cache]))
+                folders = {"none": None, "empty": Path(directory, f"{side.name}-{turn}"), "filled": caches[side.name]}
+                answers[side.name].append(ask(side, python, folders[contest.cache]))
                 print(f"  {contest.name} | {side.name} | {contest.score(answers[side.name][-1]):.3g} {contest.unit}")
     scores = {name: [contest.score(a) for a in of_side] for name, of_side in answers.items()}
     medians = {name: statistics.median(values) for name, values in scores.items()}

@@ -230,10 +230,10 @@ def _resume(line: Line) -> None:
     for name in ONLY_NEW:
         if getattr(options, name):
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
-    asked = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
-    asked = {name: value for name, value in asked.items() if value != {}}
+    changes = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
+    changes = {name: value for name, value in changes.items() if value != {}}
     names = (options.agent or None, options.env or None)
-    job = job_to_resume(options.resume, *names, asked, trust_source=options.trust_source)
+    job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
     plan = job.plan(options.devices, options.memory_limit_gb, resume=True)
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))

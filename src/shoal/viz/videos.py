@@ -142,9 +142,9 @@ def video_key(plan: Plan) -> Key:
 
 
 def members_to_show(ranking: list[int]) -> dict[str, int]:
-    """The indices of the best, median and worst member by these words, from a ranking of all members (best first).
+    """{"best": i, "median": j, "worst": k}: indices of members, from a ranking of all members, best first.
 
-    Only the best for fewer than three members.
+    With fewer than three members only "best".
     """
     if len(ranking) < 3:
         return {"best": ranking[0]}
