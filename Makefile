@@ -28,13 +28,13 @@ demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
 	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
-test: setup  ## the tests, without those marked slow or long
+test: setup  ## run the tests, except those marked slow or long
 	@$(QUICK) $(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
-test-all: setup  ## all tests, also those marked slow; before a release
+test-all: setup  ## run all tests, also those marked slow; before a release
 	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-test-newest:  ## the tests of `make test` under Python 3.13 and the newest JAX it gets
+test-newest:  ## run the tests of `make test` with Python 3.13 and the newest JAX
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
 	@$(QUICK) $(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
