@@ -13,6 +13,7 @@ from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.training.recording import load_demonstrations, save_demonstrations
+from weights import random_weights
 
 # What a perfect teacher does in probes, from what it sees.
 TEACHERS = {
@@ -28,7 +29,7 @@ def lesson(env):
     teacher = TEACHERS.get(type(env).__name__)
     if teacher is None:
         return None
-    obs = np.asarray(jax.vmap(lambda k: env.observe(env.init(k)))(jax.random.split(make_key(5), 512)))
+    obs = np.asarray(jax.jit(jax.vmap(lambda k: env.observe(env.init(k))))(jax.random.split(make_key(5), 512)))
     return {"demonstrations": Demonstrations(jnp.asarray(obs), jnp.asarray(teacher(obs)))}
 
 
@@ -66,7 +67,7 @@ def bound(env="CartPole-v1", **fields):
 def test_the_loss_is_the_likelihood_of_the_recorded_actions():
     agent, env = bound()
     rows = agent.demonstrations
-    weights = jax.tree.map(lambda x: x + 0.3, agent.init(make_key(0), env).weights)
+    weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights)
     loss, parts = jax.jit(agent._loss)(weights, rows)
     torso = weights["actor"]["params"]["Dense_0"]
     hidden = np.tanh(np.asarray(rows.obs) @ np.asarray(torso["kernel"], np.float64) + np.asarray(torso["bias"]))
@@ -78,9 +79,10 @@ def test_the_loss_is_the_likelihood_of_the_recorded_actions():
 
 def test_how_near_clones_come_is_told_in_the_terms_of_their_actions():
     agent, env = bound("Pendulum-v1", demonstrations=of_a_pendulum())
-    weights = agent.init(make_key(0), env).weights
-    parts = jax.jit(agent._loss)(weights, agent.demonstrations)[1]
-    middle = agent._policy(weights, agent.demonstrations.obs, None).mode()
+    weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights)
+    shown = agent.demonstrations
+    both = jax.jit(lambda w: (agent._loss(w, shown)[1], agent._policy(w, shown.obs, None).mode()))
+    parts, middle = both(weights)
     np.testing.assert_allclose(parts["distance"], np.abs(middle - agent.demonstrations.action).mean(), rtol=1e-5)
     assert "agreement" not in parts
 
@@ -105,8 +107,9 @@ def test_masks_that_contradict_the_demonstrations_are_refused():
 def test_weight_decay_shrinks_weights_beside_the_gradient():
     agent, env = bound(num_batches=1, learning_rate=0.1, horizon=1e9)
     decayed = agent.replace(weight_decay=jnp.float32(0.5))
-    state = agent.init(make_key(0), env)
-    plain, less = (jax.jit(a.update)(state, env, jnp.int32(0))[0].weights for a in (agent, decayed))
+    state = jax.jit(agent.init)(make_key(0), env)
+    update = jax.jit(lambda agent: agent.update(state, env, jnp.int32(0))[0].weights)
+    plain, less = update(agent), update(decayed)
     for start, one, other in zip(*map(jax.tree.leaves, (state.weights, plain, less)), strict=True):
         np.testing.assert_allclose(one - other, 0.1 * 0.5 * start, atol=1e-6)
 
@@ -161,7 +164,7 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     assert main(["record", "zoo:ppo/CartPole-v1", "--steps", "500", "--out", "expert.npz"]) == 0
     assert "expert.npz (500 steps," in capsys.readouterr().out
-    words = "train bc CartPole-v1 --demonstrations expert.npz --steps 6400 --name clone --no-figures"
+    words = "train bc CartPole-v1 --demonstrations expert.npz --steps 640 --evaluations 0 --name clone --no-figures"
     assert main(words.split()) == 0
     policy = shoal.load("runs/clone")  # the spec names the file, so nothing of Python's is needed
     assert policy(np.zeros(4, np.float32)) in (0, 1)

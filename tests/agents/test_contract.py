@@ -69,7 +69,9 @@ GROUPS = {
 }
 
 
-FIRST = ("numbers", "dials")  # what `make test` plays; the wider ones compile as much again
+# What `make test` plays, where it is not "numbers"; the wider ones compile as much again for each agent. Other agents
+# with choices know values by hand; that a time limit bootstraps for SAC is tested in its own file.
+FIRST = {"ppo": ("numbers", "dials"), "sac": ("dials",), "td3": ("dials",)}
 
 
 def everyone_s_lessons():
@@ -130,8 +132,9 @@ def probes_of(name, known, groups=tuple(GROUPS)):
 
 def taught(name, wider):
     """The first groups of probes, or those beyond; an agent that can play none of the first begins with the others."""
-    beyond = [group for group in GROUPS if group not in FIRST]
-    return beyond if wider or not any(lessons(name, group) for group in FIRST) else FIRST
+    first = FIRST.get(RELATIVES.get(name, name), ("numbers",))
+    beyond = [group for group in GROUPS if group not in first]
+    return beyond if wider or not any(lessons(name, group) for group in first) else first
 
 
 @pytest.mark.parametrize("name", everyone())

@@ -319,7 +319,10 @@ REFINEMENTS = [
     {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
     {"noisy": True, "double": True, "head": "quantile", "atoms": 8, "epsilon_end": 0.05},
     {"head": "categorical", "prioritized": True, "n_step": 4, "v_min": -1.0, "v_max": 1.5},
+    {"head": "categorical", "double": True, "dueling": True, "prioritized": True, "n_step": 3}
+    | {"v_min": -1.0, "v_max": 1.5},
 ]
+QUICKLY = [REFINEMENTS[1], REFINEMENTS[3]]  # among them they have every refinement
 ALONE = [
     {"double": True},
     {"dueling": True},
@@ -332,7 +335,10 @@ ALONE = [
 ]
 
 
-@pytest.mark.parametrize("options", [*REFINEMENTS, *(pytest.param(x, marks=pytest.mark.slow) for x in ALONE)])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(x, marks=() if x in QUICKLY else pytest.mark.slow) for x in (*REFINEMENTS, *ALONE)],
+)
 def test_refinements_work_alone_and_together(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
     agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})

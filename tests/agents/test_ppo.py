@@ -13,6 +13,7 @@ from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
+from weights import random_weights
 
 # How PPO learns the probes of the contract within seconds.
 CONTRACT = {
@@ -49,6 +50,28 @@ def bound(env="CartPole-v1", **fields):
     return to_arrays(PPO(**{"hidden": (8, 8), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
 
 
+def begin(agent, env):
+    """A first state, outside of a program: its operations are the same for most tests of this file."""
+    return agent.init(make_key(0), env)
+
+
+# Agents are arguments: those that differ in numbers only share a program.
+update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)))
+
+
+@jax.jit
+def collect(agent, env, state):
+    """A rollout of the policy, and what it is learned from: its batch, without normalization of rewards."""
+    behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
+    return trajectory, agent._batch(state, trajectory, trajectory.reward)[0]
+
+
+def shaken(state):
+    """With weights far enough from 0 that policies and values differ from place to place."""
+    return state.replace(weights=random_weights(state.weights))
+
+
 def numpy_forward(weights, obs, head):
     torso = weights["actor" if head == "policy" else "critic"]["params"]
     for layer in ("Dense_0", "Dense_1"):
@@ -58,13 +81,12 @@ def numpy_forward(weights, obs, head):
 
 def test_the_loss_equals_a_numpy_version():
     agent, env = bound(entropy_coef=0.02, value_coef=0.7, clip=0.1)
-    state = agent.init(make_key(0), env)
+    weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights, deviation=0.5)
     random = np.random.default_rng(0)
     obs = random.normal(size=(32, 4)).astype(np.float32)
     action = random.integers(0, 2, 32)
     old_log_prob, old_value, target, advantage = random.normal(size=(4, 32)).astype(np.float32) * 0.3
     old_log_prob -= 0.7
-    weights = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), state.weights)
     rows = Batch(
         jnp.asarray(obs),
         None,
@@ -99,7 +121,7 @@ def test_the_learning_rate_falls_linearly_to_its_share():
 
 def test_first_epoch_ratios_are_one():
     agent, env = bound(num_epochs=1, num_minibatches=1, learning_rate=0.0)
-    _, metrics = jax.jit(agent.update)(jax.jit(agent.init)(make_key(0), env), env, jnp.int32(0))
+    _, metrics = update(agent, env, begin(agent, env))
     np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-7)
     assert metrics.losses["clip_fraction"] == 0
 
@@ -107,11 +129,15 @@ def test_first_epoch_ratios_are_one():
 def test_successors_are_valued_as_by_a_critic_that_walks_along():
     # Episodes of three steps, cut off: what follows their last observation is the fourth, not the next one's first.
     agent, env = bound(make("Probe-TimeLimit-v0", max_steps=3), num_envs=2, num_steps=8, num_minibatches=1)
-    state = agent.init(make_key(0), env)
-    noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
-    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
-    value, next_value, _ = agent._values(state, trajectory)
-    along = np.asarray(agent.value(state, jnp.arange(4.0)[:, None] / 5))
+
+    @jax.jit
+    def both(key, obs):
+        state = agent.init(key, env)
+        noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
+        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
+        return *agent._values(state, trajectory)[:2], agent.value(state, obs)
+
+    value, next_value, along = map(np.asarray, both(make_key(0), np.arange(4, dtype=np.float32)[:, None] / 5))
     assert np.abs(np.diff(along)).min() > 1e-3
     for t in range(8):
         np.testing.assert_allclose(value[t], along[t % 3], rtol=1e-5)
@@ -120,9 +146,10 @@ def test_successors_are_valued_as_by_a_critic_that_walks_along():
 
 def test_advantages_that_are_all_alike_teach_nothing_and_break_nothing():
     agent, env = bound(entropy_coef=0.0, value_coef=0.0)
-    weights = agent.init(make_key(0), env).weights
+    weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights)
     half = jnp.full(32, 0.5)  # whose sums are exact in any order
-    rows = Batch(jax.random.normal(make_key(1), (32, 4)), None, jnp.zeros(32, jnp.int32), -half, half, half, half)
+    obs = np.random.default_rng(1).normal(size=(32, 4)).astype(np.float32)
+    rows = Batch(jnp.asarray(obs), None, jnp.zeros(32, jnp.int32), -half, half, half, half)
     loss, slope = jax.jit(jax.value_and_grad(lambda weights: agent._loss(weights, rows)[0]))(weights)
     assert loss == 0 and all((x == 0).all() for x in jax.tree.leaves(slope))
 
@@ -140,23 +167,24 @@ def test_every_sample_is_learned_from_once_an_epoch(shuffle):
 
 def test_observation_statistics_do_not_change_within_an_update():
     agent, env = bound("Pendulum-v1", normalize_observation=True, num_epochs=1, num_minibatches=1, learning_rate=0.0)
-    state = agent.init(make_key(0), env)
-    shaken = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), state.weights)
-    state = state.replace(weights=shaken)  # policies that differ from place to place
-    update = jax.jit(agent.update)
-    for i in range(3):
-        state, metrics = update(state, env, jnp.int32(i))
+    state = shaken(begin(agent, env))
+    for _ in range(3):
+        state, metrics = update(agent, env, state)
         np.testing.assert_allclose(metrics.losses["approx_kl"], 0, atol=1e-6)
     assert state.obs_stats.count == 3 * agent.steps_per_update
 
 
 def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
     agent, env = bound("Probe-TimeLimit-v0", normalize_reward=True, num_envs=2, num_steps=10, num_minibatches=2)
-    state = agent.init(make_key(0), env)
-    _, trajectory, _ = agent.rollout.collect(
-        env, state.env_states, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
-    )
-    scaled, stats, total = agent._scaled_reward(state, trajectory)
+
+    @jax.jit
+    def scale(key):
+        state = agent.init(key, env)
+        behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
+        return agent._scaled_reward(state, trajectory)
+
+    scaled, stats, total = scale(make_key(0))
     # Rewards of 1, cut every five steps: 1, 1.99, ... by the recursion; never centered, so the sign stays.
     sums = np.array([sum(0.99**k for k in range(n)) for n in (1, 2, 3, 4, 5)] * 4)
     np.testing.assert_allclose(stats.std(), sums.std(), rtol=1e-5)
@@ -166,7 +194,7 @@ def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
 
 def test_correlated_noise_has_unit_variance_and_its_correlation():
     agent, _ = bound("Pendulum-v1", noise_correlation=0.8, num_envs=64, num_steps=400, num_minibatches=1)
-    noise = np.asarray(agent._noise(make_key(0)))[..., 0]
+    noise = np.asarray(jax.jit(agent._noise)(make_key(0)))[..., 0]
     assert abs(noise.std() - 1) < 0.02
     assert abs(np.corrcoef(noise[1:].ravel(), noise[:-1].ravel())[0, 1] - 0.8) < 0.02
     assert abs(np.corrcoef(noise[5:].ravel(), noise[:-5].ravel())[0, 1] - 0.8**5) < 0.05
@@ -174,10 +202,7 @@ def test_correlated_noise_has_unit_variance_and_its_correlation():
 
 def test_continuous_actions_reach_the_world_within_its_bounds():
     agent, env = bound("Pendulum-v1", log_std_init=3.0)
-    state = agent.init(make_key(0), env)
-    _, trajectory, _ = agent.rollout.collect(
-        env, state.env_states, agent._behavior(state), agent._noise(make_key(1)), make_key(2)
-    )
+    trajectory, _ = collect(agent, env, begin(agent, env))
     raw, _ = trajectory.kept
     assert np.abs(trajectory.action).max() == 2.0 and np.abs(raw).max() > 2.0
 
@@ -192,8 +217,7 @@ def test_a_policy_never_takes_a_masked_action():
             return jnp.asarray([True, False])
 
     agent, env = bound(Half(), num_steps=32)
-    state = agent.init(make_key(0), env)
-    state, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
+    state, metrics = update(agent, env, begin(agent, env))
     assert metrics.episodes.return_max == -1.0 and all(np.isfinite(x) for x in metrics.losses.values())
     assert agent.act(state, jnp.zeros(1), None, make_key(0), True, jnp.asarray([False, True]))[0] == 1
 
@@ -243,9 +267,9 @@ def test_a_network_and_losses_of_your_own_plug_in():
         return -ratio * advantage + clip * (ratio - 1) ** 2
 
     agent, env = bound(network=Wide(), surrogate=surrogate, shared=True)
-    state = agent.init(make_key(0), env)
+    state = begin(agent, env)
     assert state.weights["actor"]["params"]["Dense_0"]["kernel"].shape == (4, 7) and "critic" not in state.weights
-    _, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
+    _, metrics = update(agent, env, state)
     assert np.isfinite(metrics.losses["loss"])
 
 
@@ -262,11 +286,7 @@ def test_rmsprop_is_torchs():
 def test_without_bootstrap_a_time_limit_ends_all():
     for bootstrap in (False, True):
         agent, env = bound("Probe-TimeLimit-v0", num_steps=8, bootstrap=bootstrap)
-        state = agent.init(make_key(0), env)
-        state = state.replace(weights=jax.tree.map(lambda x: x + 0.3, state.weights))
-        behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-        _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
-        batch, _ = agent._batch(state, trajectory, trajectory.reward)
+        trajectory, batch = collect(agent, env, shaken(begin(agent, env)))
         assert trajectory.truncated[4].all()
         np.testing.assert_allclose(batch.target[4] == 1.0, not bootstrap)  # the last reward, and nothing after it
 
@@ -274,17 +294,15 @@ def test_without_bootstrap_a_time_limit_ends_all():
 def test_the_gradient_of_a2c_is_the_policy_gradient():
     agent = to_arrays(AGENTS["a2c"].build(hidden=(8, 8), value_coef=0.0).bind(make("CartPole-v1")))
     env = to_arrays(make("CartPole-v1"))
-    state = agent.init(make_key(0), env)
-    behavior, noise = agent._behavior(state), agent._noise(make_key(1))
-    _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
-    batch, _ = agent._batch(state, trajectory, trajectory.reward)
+    state = begin(agent, env)
+    _, batch = collect(agent, env, state)
 
     def by_hand(weights):
         log_p = jax.nn.log_softmax(agent._nets.policy(weights, batch.obs).logits)
         return -jnp.mean(jnp.take_along_axis(log_p, batch.action[..., None], axis=-1)[..., 0] * batch.advantage)
 
-    found = jax.jit(jax.grad(lambda w: agent._loss(w, batch)[0]))(state.weights)
-    expected = jax.grad(by_hand)(state.weights)
+    slopes = jax.jit(lambda w: (jax.grad(lambda w: agent._loss(w, batch)[0])(w), jax.grad(by_hand)(w)))
+    found, expected = slopes(state.weights)
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     assert any(np.abs(x).max() > 1e-4 for x in jax.tree.leaves(found))

@@ -255,10 +255,10 @@ def test_environments_must_divide_into_minibatches():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Two members with memory, trained on the memory probe."""
+    """Two members with memory and normalized observations, trained on the memory probe."""
     with jax.numpy_dtype_promotion("standard"):
         return shoal.train(
-            PPO(**QUICK, memory="gru", memory_size=16, shared=True),
+            PPO(**QUICK, memory="gru", memory_size=16, shared=True, normalize_observation=True),
             "Probe-Memory-v0",
             steps=16_000,
             seeds=2,
@@ -296,6 +296,6 @@ def test_a_resumed_run_ends_with_the_same_bits(trained, tmp_path):
     shutil.rmtree(checkpoint.newest(again / "checkpoints"))
     shoal.train(resume=again, figures=False, progress=False)
     ended, expected = (np.load(checkpoint.newest(f / "checkpoints") / "learners.npz") for f in (again, trained.folder))
-    assert any("carry" in name for name in expected.files)
+    assert all(any(part in name for name in expected.files) for part in ("carry", "obs_stats"))
     for name in expected.files:
         np.testing.assert_array_equal(ended[name], expected[name], err_msg=name)

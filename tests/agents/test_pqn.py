@@ -33,12 +33,18 @@ def bound(env="CartPole-v1", **fields):
     return to_arrays(PQN(**{"hidden": (8,), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
 
 
+# Agents are arguments: those that differ in numbers only share a program.
+worth_of = jax.jit(lambda agent, weights, obs: agent.q_values(weights, obs))
+
+
+@jax.jit
 def collected(agent, env):
-    """A state and its first trajectory, everything random."""
+    """A state, its first trajectory, where everything is random, and what is learned from that."""
     state = agent.init(make_key(0), env)
     dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
     noise = dice, jnp.ones(agent.num_steps)
-    return state, agent.rollout.collect(env, state.env_states, agent._behavior(state), noise, make_key(2))[1]
+    story = agent.rollout.collect(env, state.env_states, agent._behavior(state), noise, make_key(2))[1]
+    return state, story, agent._batch(state, story)
 
 
 @struct
@@ -54,11 +60,11 @@ class RuledPole(CartPole):
 def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
     env = world(max_steps=12)
     agent = to_arrays(PQN(hidden=(8,), num_steps=40, q_lambda=q_lambda).bind(env))
-    state, story = collected(agent, to_arrays(env))
-    target = np.asarray(agent._batch(state, story).target).reshape(40, 4)
+    state, story, rows = collected(agent, to_arrays(env))
+    story, target = jax.tree.map(np.asarray, story), np.asarray(rows.target).reshape(40, 4)
 
     def q(obs):
-        q_values = np.asarray(agent.q_values(state.weights, obs))
+        q_values = np.asarray(worth_of(agent, state.weights, obs))
         is_ruled = (world is RuledPole) & (obs[..., 2] > 0)
         return np.where(is_ruled, q_values[..., 0], q_values.max(axis=-1))
 
@@ -80,17 +86,16 @@ def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
 
 def test_the_loss_is_the_squared_error_of_the_chosen_actions():
     agent, env = bound(num_minibatches=1)
-    state, story = collected(agent, env)
-    rows = agent._batch(state, story)
+    state, _, rows = collected(agent, env)
     loss, _ = jax.jit(agent._loss)(state.weights, rows)
-    q_values = np.asarray(agent.q_values(state.weights, rows.obs), np.float64)
+    q_values = np.asarray(worth_of(agent, state.weights, rows.obs), np.float64)
     chosen = q_values[np.arange(len(q_values)), rows.action]
     np.testing.assert_allclose(loss, ((chosen - rows.target) ** 2).mean(), rtol=1e-4)
 
 
 def test_torsos_have_layer_normalisation():
     agent, env = bound()
-    weights = agent.init(make_key(0), env).weights
+    weights = jax.eval_shape(agent.init, make_key(0), env).weights
     assert "LayerNorm_0" in weights["torso"]["params"]
     image, _ = bound("Probe-Image-v0")
     assert image.network.layer_norm

@@ -17,8 +17,10 @@ VARIANTS = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
+# `make test` resumes a PPO that remembers and normalizes in test_ppo_memory.py; a checkpoint of TD3 is like one of SAC.
+SLOW = {*RELATIVES, "ppo", "td3"}
 CASES = [
-    pytest.param(name, fields, marks=[pytest.mark.slow] if name in RELATIVES or other else [])
+    pytest.param(name, fields, marks=[pytest.mark.slow] if name in SLOW or other else [])
     for name in sorted(AGENTS)
     for fields, other in [*[(fields, False) for fields in VARIANTS.get(name, [])], ({}, name in VARIANTS)]
 ]

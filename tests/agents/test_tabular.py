@@ -37,26 +37,27 @@ def bound(env="Probe-Chain-v0", **fields):
     return to_arrays(QTable(**fields).bind(env)), to_arrays(env)
 
 
-def train(agent, env, updates, key=0):
-    """The state after some updates, and the metrics of the last."""
+def begin(agent, env):
+    """A first state, outside of a program: its operations are the same for most tests of this file."""
+    return agent.init(make_key(0), env)
 
-    @jax.jit
-    def run(agent, env, key):
-        state = agent.init(key, env)
-        shapes = jax.eval_shape(agent.update, state, env, jnp.int32(0))[1]
-        metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return jax.lax.fori_loop(0, updates, lambda i, carry: agent.update(carry[0], env, i), (state, metrics))
 
-    return run(agent, env, make_key(key))
+# Agents are arguments: those that differ in numbers only share a program.
+update = jax.jit(lambda agent, env, state, clock: agent.update(state, env, clock))
+
+
+@jax.jit
+def train(agent, env, updates):
+    """The state after some updates."""
+    return jax.lax.fori_loop(0, updates, lambda i, s: agent.update(s, env, i)[0], agent.init(make_key(0), env))
 
 
 def one_by_one(agent, env, steps):
     """Host copies of the states before each of some updates of one step, and after the last."""
-    update = jax.jit(agent.update)
-    state, states = agent.init(make_key(0), env), []
+    state, states = begin(agent, env), []
     for t in range(steps + 1):
         states.append(Before(*map(np.array, (state.q, state.env_states.state.cell[0], state.action))))
-        state, _ = update(state, env, jnp.int32(t))
+        state, _ = update(agent, env, state, jnp.int32(t))
     return states
 
 
@@ -110,9 +111,9 @@ def _learned(before, k, value):
 def test_an_entry_that_changes_at_every_step_is_known_at_every_step(rule):
     # Left of the first cell is the first cell: Q <- Q + 0.5 (0.9 Q - Q) = 0.95 Q, twenty times in one update.
     agent, env = bound(rule=rule, num_steps=20, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
-    state = agent.init(make_key(0), env)
+    state = begin(agent, env)
     state = state.replace(q=state.q.at[0, 0].set(jnp.asarray([1.0, -1.0])), action=jnp.int32(0))
-    state, _ = jax.jit(agent.update)(state, env, jnp.int32(0))
+    state, _ = update(agent, env, state, jnp.int32(0))
     np.testing.assert_allclose(state.q[0, 0], [0.95**20, -1], rtol=1e-5)
 
 
@@ -120,9 +121,9 @@ def test_an_entry_that_changes_at_every_step_is_known_at_every_step(rule):
 def test_only_sarsa_chooses_before_what_it_knows_changes(rule, next_action):
     # The step to the left takes the better value, 1, down to 0.95, below the other.
     agent, env = bound(rule=rule, num_steps=1, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
-    state = agent.init(make_key(0), env)
+    state = begin(agent, env)
     state = state.replace(q=state.q.at[0, 0].set(jnp.asarray([1.0, 0.96])), action=jnp.int32(0))
-    state, _ = jax.jit(agent.update)(state, env, jnp.int32(0))
+    state, _ = update(agent, env, state, jnp.int32(0))
     assert state.action == next_action
 
 
@@ -133,7 +134,7 @@ def test_a_time_limit_bootstraps_from_the_state_that_it_cut_off(rule):
     agent, env = bound(
         env, rule=rule, num_steps=1000, learning_rate=0.5, discount=0.9, epsilon_end=0.01, initial_value=5.0, **CONSTANT
     )
-    state, _ = train(agent, env, 20)
+    state = train(agent, env, 20)
     np.testing.assert_allclose(agent.policy_state(state).q[0], [4.05, 4.5], rtol=0.02)
     assert (state.q[:, 1:] == 5).all()
 
@@ -147,7 +148,7 @@ def test_sarsa_takes_the_action_that_it_learned_from_even_across_updates():
 
 def test_double_q_learning_changes_each_table_about_equally_often():
     agent, env = bound("Probe-CountedTimeLimit-v0", rule="double-q", num_steps=1000, count_visits=True)
-    state, _ = train(agent, env, 1)
+    state = train(agent, env, 1)
     first, second = np.asarray(state.visits).sum(axis=(1, 2))
     assert first + second == 1000 and 400 < first < 600
 
@@ -203,7 +204,7 @@ def assert_greedy_is_optimal(q, best, tolerance, never):
 def test_off_policy_tables_equal_value_iteration(env_name, rule):
     # A random policy visits everything; in a world without chance a constant step size converges.
     agent, env = bound(env_name, rule=rule, learning_rate=0.5, discount=0.9, epsilon_end=1.0, num_steps=1000)
-    state, _ = train(agent, env, 2000)
+    state = train(agent, env, 2000)
     best, never = value_iteration(MODELS[env_name](), 0.9), NEVER[env_name]
     q = np.asarray(agent.policy_state(state).q)
     cells = [cell for cell in range(len(best)) if cell not in never]
@@ -225,7 +226,7 @@ def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
         num_steps=1000,
         **CONSTANT,
     )
-    state, _ = train(agent, env, 4000)
+    state = train(agent, env, 4000)
     best = value_iteration(MODELS[env_name](), 0.9, epsilon=0.5)
     often = np.asarray(state.visits[0]) > 200
     assert often.sum() > 100
@@ -247,7 +248,7 @@ def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
         num_steps=1000,
         **CONSTANT,
     )
-    state, _ = train(agent, env, 6000)
+    state = train(agent, env, 6000)
     best = value_iteration(MODELS[env_name](), 0.9, epsilon=0.5)
     often = np.asarray(state.visits[0]) > 5000
     assert often.sum() > 40
@@ -262,10 +263,10 @@ def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
 def test_worlds_go_on_as_in_a_rollout(reset, action):
     # A table that never changes and always wants the same action, on slippery ice with a short time limit.
     agent, env = bound(make("FrozenLake-v1", max_steps=7), learning_rate=0.0, epsilon_end=0.0, reset=reset, **CONSTANT)
-    state = agent.init(make_key(0), env)
+    state = begin(agent, env)
     q = jnp.zeros_like(state.q).at[..., action].set(1.0)
     state = state.replace(q=q, action=jnp.int32(action))
-    after, metrics = jax.jit(agent.update)(state, env, jnp.int32(0))
+    after, metrics = update(agent, env, state, jnp.int32(0))
 
     rollout = Rollout.for_env(env, 1, agent.num_steps, reset)
     k_envs = jax.random.split(state.key, 4)[1]
@@ -283,19 +284,18 @@ def test_worlds_go_on_as_in_a_rollout(reset, action):
 def test_an_action_that_is_not_allowed_is_never_taken():
     # Only actions that change something are allowed in a taxi, so every step moves the state of the table.
     agent, env = bound("Taxi-v4", num_steps=1, epsilon_end=1.0, **CONSTANT)
-    update = jax.jit(agent.update)
-    state = agent.init(make_key(0), env)
+    state = begin(agent, env)
     for t in range(200):
         here = jax.tree.map(lambda x: x[0], state.env_states.state)
         assert bool(env.action_mask(here)[state.action])
-        state, _ = update(state, env, jnp.int32(t))
+        state, _ = update(agent, env, state, jnp.int32(t))
     # Entries that are not allowed keep their first value, and the update looks past them.
     assert float(state.q.max()) == 0.0 and float(state.q.min()) < 0
 
 
 def test_targets_look_past_actions_that_are_not_allowed():
     agent, env = bound("Taxi-v4", num_steps=1000, epsilon_end=1.0, learning_rate=0.5, discount=0.9, **CONSTANT)
-    state, _ = train(agent, env, 1000)
+    state = train(agent, env, 1000)
     mask = np.asarray(jax.vmap(lambda i: _taxi_mask(env, i))(jnp.arange(500)))
     model = env.model()
     # What is not allowed is worth less than anything.
@@ -329,16 +329,16 @@ def test_the_step_size_falls_with_the_visits_of_an_entry():
     agent, env = bound(learning_rate=1.0, count_visits=True, visit_power=1.0, initial_value=5.0, num_steps=100)
     visits, size = agent._step_size(jnp.asarray([3.0, 0.0]), jnp.int32(0), jnp.float32(0.5))
     assert visits.tolist() == [4, 0] and size == 0.125
-    state, _ = train(agent, env, 1)
+    state = train(agent, env, 1)
     assert state.visits.sum() == 100 and state.q[0, 4].tolist() == [5, 5]  # nobody ever acts beyond the chain
 
 
 def test_snapshots_are_the_tables_at_the_parts_of_the_horizon():
     agent, env = bound(snapshots=4, num_steps=10, horizon=80, rule="double-q")
-    update, state = jax.jit(agent.update), agent.init(make_key(0), env)
+    state = begin(agent, env)
     tables = [state.q]
     for i in range(8):
-        state, _ = update(state, env, jnp.int32(i))
+        state, _ = update(agent, env, state, jnp.int32(i))
         tables.append(state.q)
     policy = agent.policy_state(state)
     np.testing.assert_array_equal(policy.snapshots, jnp.stack([tables[n].mean(axis=0) for n in (2, 4, 6, 8)]))
@@ -348,23 +348,23 @@ def test_snapshots_are_the_tables_at_the_parts_of_the_horizon():
 
 def test_snapshots_between_two_updates_are_the_table_of_the_first():
     agent, env = bound(snapshots=5, num_steps=40, horizon=80, initial_value=3.0)
-    update, state = jax.jit(agent.update), agent.init(make_key(0), env)
+    state = begin(agent, env)
     tables = [state.q[0]]
     for i in range(2):
-        state, _ = update(state, env, jnp.int32(i))
+        state, _ = update(agent, env, state, jnp.int32(i))
         tables.append(state.q[0])
     # Parts end at steps 16, 32, 48, 64 and 80; updates at 40 and 80.
     np.testing.assert_array_equal(state.snapshots, jnp.stack([tables[n] for n in (0, 0, 1, 1, 2)]))
     assert len({float(table.sum()) for table in tables}) == 3
-    beyond, _ = update(state, env, jnp.int32(2))
+    beyond, _ = update(agent, env, state, jnp.int32(2))
     np.testing.assert_array_equal(beyond.snapshots, state.snapshots.at[-1].set(beyond.q[0]))
 
 
 def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations():
     agent, env = bound(epsilon_end=0.5, **CONSTANT)
-    policy = agent.policy_state(agent.init(make_key(0), env)).replace(q=jnp.arange(10.0).reshape(5, 2))
+    policy = agent.policy_state(begin(agent, env)).replace(q=jnp.arange(10.0).reshape(5, 2))
     keys = jax.random.split(make_key(1), 2000)
-    drawn = jax.vmap(lambda key: agent.act(policy, jnp.int32(3), None, key, False)[0])(keys)
+    drawn = jax.jit(jax.vmap(lambda key: agent.act(policy, jnp.int32(3), None, key, False)[0]))(keys)
     np.testing.assert_allclose(drawn.mean(), 0.75, atol=0.03)  # right, but for half of the times that it explores
     assert agent.act(policy, jnp.int32(3), None, make_key(0), True)[0] == 1
     assert agent.value(policy, jnp.arange(5)).tolist() == [1, 3, 5, 7, 9]
@@ -372,7 +372,7 @@ def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations()
 
 def test_a_hand_of_cards_can_be_counted():
     agent, env = bound("Blackjack-v1", num_steps=2000, learning_rate=0.05, discount=1.0, epsilon_end=1.0, **CONSTANT)
-    state, _ = train(agent, env, 200)
+    state = train(agent, env, 200)
     obs = (jnp.uint8(20), jnp.uint8(5), jnp.uint8(0))  # 20 against a 5: who would draw?
     assert agent.act(state, obs, None, make_key(0), True)[0] == 0
 

@@ -73,7 +73,8 @@ def test_changing_a_constant_does_not_retrace():
 @pytest.mark.parametrize(
     ("action", "says"),
     [
-        (1, "action is of type int, not an array of int32"),
+        (1.0, "action is of type float, not an array of int32"),
+        (3, "action=3 is out of bounds"),
         (jnp.float32(1), "action is float32 with shape"),
         (jnp.array([1]), r"action is int32 with shape \(1,\), not int32 with shape \(\)"),
         (jnp.int32(3), "action=3 is out of bounds"),

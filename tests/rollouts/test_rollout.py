@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from environments import names_of_each_class, smallest
+from shoal.agents.ppo import PPO
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -248,3 +248,10 @@ def test_a_random_policy_hardly_ever_empties_the_bank(names):
     episodes = run(make_key(0))
     assert episodes.count.sum() >= 64
     assert episodes.resets_reused.sum() < 0.01 * episodes.count.sum()
+
+
+def test_agents_that_differ_in_numbers_share_a_program():
+    env = make("CartPole-v1")
+    one, other = (PPO(learning_rate=rate).bind(env) for rate in (1e-3, 1e-2))  # which hold a rollout each
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    assert jax.tree.structure(one) != jax.tree.structure(PPO(num_steps=64).bind(env))

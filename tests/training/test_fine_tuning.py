@@ -53,7 +53,7 @@ def test_every_member_begins_with_the_policy_of_another_run():
     assert job.spec.init["run"] == CARTPOLE and job.spec.init["member"] == 0
     plan, key = job.plan(), make_key(0)
     weights = first_policies(plan)
-    fresh = jax.vmap(lambda m: agent_state(plan, m, key))(jnp.arange(2))
+    fresh = jax.jit(jax.vmap(lambda m: agent_state(plan, m, key)))(jnp.arange(2))
     begun = with_policies(plan, fresh, weights)
     want = shoal.load(CARTPOLE).weights.weights
     for theirs, mine in zip(jax.tree.leaves(want), jax.tree.leaves(begun.state.weights), strict=True):

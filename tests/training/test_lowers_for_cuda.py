@@ -100,5 +100,5 @@ def test_every_program_of_an_agent_lowers_for_cuda(case):
 
 
 def test_members_spread_over_two_devices_lower_for_cuda_too():
-    for text in lowered("dqn", on_mesh(2)).values():
+    for text in lowered("q-learning", on_mesh(2)).values():
         assert "mhlo.num_partitions = 2" in text and not calls(text) - {"Sharding", "SPMDFullToShardShape"}

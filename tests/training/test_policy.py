@@ -65,7 +65,7 @@ def test_a_foreign_checkpoint_is_refused(result, tmp_path):
     other = shoal.train(
         "ppo",
         "CartPole-v1",
-        fields={**FIELDS, "hidden": (16,)},
+        fields=FIELDS,
         preset=None,
         folder=tmp_path / "o",
         **OPTIONS,

@@ -13,7 +13,7 @@ from shoal.training.placement import SMALLEST_BLOCK, place
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
 
-SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 4, "eval_max_steps": 20}
+SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 2, "eval_max_steps": 10}
 SPEC = {
     "agent": "ppo",
     "env": "CartPole-v1",
@@ -96,8 +96,14 @@ def test_settings_share_seeds(train, alone):
     assert not np.allclose(weights[0], weights[2], atol=1e-4)
 
 
-def test_members_in_blocks_agree_to_rounding(train, alone):
-    plan, members, _ = train(seeds=3, devices=1, block=2)
+@pytest.fixture(scope="module")
+def in_blocks(train):
+    """Three members in blocks of two."""
+    return train(seeds=3, devices=1, block=2)
+
+
+def test_members_in_blocks_agree_to_rounding(in_blocks, alone):
+    plan, members, _ = in_blocks
     assert plan.placement.block == 2 and plan.placement.padded == 4
     np.testing.assert_array_equal(members["state/key"], alone[1]["state/key"])
     for name in members:
@@ -105,22 +111,24 @@ def test_members_in_blocks_agree_to_rounding(train, alone):
             np.testing.assert_allclose(members[name], alone[1][name], atol=1e-4)
 
 
-def test_a_member_of_a_block_does_not_depend_on_how_many_members_fill_it(train):
+def test_a_member_of_a_block_does_not_depend_on_how_many_members_fill_it(train, in_blocks):
     # A block has the size that was asked for, be it larger than the population: all run the same program.
-    plan, few, _ = train(seeds=2, devices=1, block=3)
-    assert (plan.placement.block, plan.placement.padded) == (3, 3)
-    _, many, _ = train(seeds=4, devices=1, block=3)
-    assert_same(many, few, 2)
+    plan, few, _ = train(seeds=1, devices=1, block=2)
+    assert (plan.placement.block, plan.placement.padded) == (2, 2)
+    assert_same(in_blocks[1], few, 1)
 
 
-def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(train, alone):
-    plan, members, _ = train(seeds=5, on_mesh=True)
+@pytest.mark.parametrize("spec", [TABLE, pytest.param(SPEC, marks=pytest.mark.slow)], ids=["table", "network"])
+def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(spec, train):
+    _, alone, _ = train(**spec, seeds=3, devices=1)
+    plan, members, _ = train(**spec, seeds=5, on_mesh=True)
     assert plan.placement.mesh.size == 4 and plan.placement.padded == 8
-    np.testing.assert_array_equal(members["state/key"][:3], alone[1]["state/key"])
+    np.testing.assert_array_equal(members["state/key"][:3], alone["state/key"])
     for name in members:
         assert len(members[name]) == 5
-        if "weights" in name:
-            np.testing.assert_allclose(members[name][:3], alone[1][name], atol=1e-4)
+        if "weights" in name or name == "state/q":
+            assert np.any(members[name] != members[name][0])
+            np.testing.assert_allclose(members[name][:3], alone[name], atol=1e-4)
 
 
 @pytest.mark.optimized
@@ -138,10 +146,11 @@ def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
     assert_same(in_waves, members, seeds)
 
 
-def test_seeds_and_generators_change_everything(train, alone):
+def test_seeds_and_generators_change_everything(train):
+    _, alone, _ = train(**TABLE, seeds=1, devices=1)
     for changes in ({"seed": 1}, {"prng": "threefry2x32"}):
-        _, members, _ = train(seeds=1, devices=1, **changes)
-        assert not np.allclose(members["state/weights/policy/kernel"], alone[1]["state/weights/policy/kernel"][:1])
+        _, members, _ = train(**TABLE, seeds=1, devices=1, **changes)
+        assert not np.allclose(members["state/q"], alone["state/q"])
 
 
 def test_no_two_members_are_alike(alone):
@@ -154,6 +163,6 @@ def test_no_two_members_are_alike(alone):
 
 
 def test_a_world_of_no_numbers_is_trained_like_any_other(train):
-    plan, _, curves = train(env="Blackjack-v1", seeds=3)
+    plan, _, curves = train(**{**TABLE, "env": "Blackjack-v1"}, seeds=3)
     assert jax.tree.leaves(plan.env) == []
     assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()

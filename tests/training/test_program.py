@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
+import shoal
 from shoal.core.agent import Agent, Buffer, Metrics
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -16,6 +17,7 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.training.plan import make_plan
 from shoal.training.program import begin, train_chunk
 from shoal.training.spec import RunSpec
+from tiny import FIELDS
 
 
 @struct
@@ -105,3 +107,11 @@ def _descent(updates):
     for _ in range(updates - 1):
         weights.append(weights[-1] - 4 * np.exp(4 * weights[-1]))
     return np.array(weights)
+
+
+def test_agents_that_are_bound_alike_share_a_program():
+    bound = [shoal.PPO(**FIELDS).bind(shoal.make("CartPole-v1")) for _ in range(2)]
+    assert jax.tree.structure(bound[0]) == jax.tree.structure(bound[1])
+    assert jax.tree.structure(shoal.PPO(**{**FIELDS, "num_steps": 8}).bind(shoal.make("CartPole-v1"))) != (
+        jax.tree.structure(bound[0])
+    )

@@ -93,6 +93,13 @@ def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluat
     assert video.read_bytes() == first
 
 
+def test_an_environment_without_traced_fields_is_filmed(tmp_path):
+    env = shoal.make("bsuite/catch/0")
+    assert not jax.tree.leaves(env)
+    (path,) = shoal.render(env, max_steps=2, out=tmp_path / "catch.gif")
+    assert path.read_bytes()[:3] == b"GIF"
+
+
 def test_render_films_a_policy_and_an_environment_by_value(result, tmp_path):
     (path,) = shoal.render(result.policy(0), max_steps=3, out=tmp_path / "policy.gif")
     (other,) = shoal.render(shoal.make("CartPole-v1", gravity=20.0), max_steps=3, out=tmp_path / "env.gif")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
-from jaxtyping import Array, Bool
+from jaxtyping import Bool
 
 from shoal.core.checking import (
     broken,
@@ -132,7 +132,7 @@ def _trace(env: Env, hook: str, call: Callable[..., Any], *given: Any) -> Any:
 
 def _check_repeatable(env: Env, key: Key) -> None:
     state = env.init(key)
-    action, noise = env.action_space.sample(key), env.noise(key)
+    action, noise = jax.jit(env.action_space.sample)(key), env.noise(key)
     for hook, call in {
         "init": lambda: env.init(key),
         "noise": lambda: env.noise(key),
@@ -160,7 +160,7 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
 
     compiled = jax.jit(jax.vmap(play, (None, 0)))
     keys = jax.random.split(key, 2).at[0].set(key)
-    first, seen = compiled(to_arrays(env), keys)
+    first, seen = jax.tree.map(numbers, compiled(to_arrays(env), keys))
     compiled(to_arrays(_nudged(env)), keys)
     if len(traced) > 1:
         raise CheckError(
@@ -170,11 +170,12 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
     for game in range(2):
         _check_first(env, jax.tree.map(lambda x, game=game: x[game], first))
         _check_seen(env, jax.tree.map(lambda x, game=game: x[game], seen))
-    batched = jax.tree.map(lambda x: x[0, 0], seen)
-    state = env.init(key)
-    eager = _one_step(env, env, state, (state, key))[1]
+    batched = jax.tree.map(lambda x: x[0, 0], seen["given"])
+    # The program chose the action and split the key: eagerly, where every operation compiles by itself, only hooks run.
+    words, action = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), (seen["key"], seen["action"]))
+    eager = _given(env, env.init(key), jax.random.wrap_key_data(words, impl=jax.random.key_impl(key)), action)
     if difference(eager, batched, exact=False) is not None:  # only then is it worth compiling, to say who is at odds
-        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1])
+        alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1]["given"])
         _compare(env, "eager calls", eager, "jit", alone)
         _compare(env, "jit", alone, "vmap", batched)
 
@@ -185,23 +186,34 @@ def _one_step(
     """Play one random action in `env`, whose constants may be traced, with the exact spaces of `spaces`."""
     state, key = carry
     key, k_act, k_step = jax.random.split(key, 3)
-    mask = env.action_mask(state)
-    action = random_action(spaces.action_space, mask, k_act)
-    obs, after, reward, terminated, truncated, info = env.step(k_step, state, action)
+    action = random_action(spaces.action_space, env.action_mask(state), k_act)
+    given = _given(env, state, k_step, action)
+    after, mask = given["state"], given["mask"]
     seen = {
+        "given": given,
+        "key": jax.random.key_data(k_step),
+        "action": action,
+        "inside": spaces.observation_space.contains(given["obs"]),
+        "allowed": jnp.bool_(True) if mask is None else mask.any(),
+        "counted": after.time == state.time + 1,
+    }
+    following, is_over = env.carry_over(after, fresh), given["terminated"] | given["truncated"]
+    state = jax.tree.map(lambda new, old: jnp.where(is_over, new, old), following, after)
+    return (state, key), seen
+
+
+def _given(env: Env, state: State, key: Key, action: Any) -> dict[str, Any]:
+    """What the hooks give for one action."""
+    obs, after, reward, terminated, truncated, info = env.step(key, state, action)
+    return {
+        "mask": env.action_mask(state),
         "obs": obs,
         "state": after,
         "reward": reward,
         "terminated": terminated,
         "truncated": truncated,
         "info": info,
-        "inside": spaces.observation_space.contains(obs),
-        "allowed": jnp.bool_(True) if mask is None else mask.any(),
-        "counted": after.time == state.time + 1,
     }
-    following = env.carry_over(after, fresh)
-    state = jax.tree.map(lambda new, old: jnp.where(terminated | truncated, new, old), following, after)
-    return (state, key), seen
 
 
 def _nudged(env: Env) -> Env:
@@ -225,16 +237,15 @@ def _check_first(env: Env, first: dict[str, Any]) -> None:
 def _check_seen(env: Env, seen: dict[str, Any]) -> None:
     step = _first_failure(seen["inside"])
     if step is not None:
-        obs = jax.tree.map(lambda x: x[step], seen["obs"])
+        obs = jax.tree.map(lambda x: x[step], seen["given"]["obs"])
         reason = explain(env.observation_space, obs, "the observation")
         raise broken(
             env, "observe", f"leaves observation_space after {step + 1} steps: {reason} {env.observation_space}"
         )
-    step = _first_failure(jnp.isfinite(seen["reward"]))
+    reward = seen["given"]["reward"]
+    step = _first_failure(np.isfinite(reward))
     if step is not None:
-        raise broken(
-            env, "transition", f"gives reward {seen['reward'][step]} after {step + 1} steps; it must be finite"
-        )
+        raise broken(env, "transition", f"gives reward {reward[step]} after {step + 1} steps; it must be finite")
     step = _first_failure(seen["counted"])
     if step is not None:
         raise broken(env, "transition", "changes state.time; leave it alone, each step already counts itself there")
@@ -243,7 +254,7 @@ def _check_seen(env: Env, seen: dict[str, Any]) -> None:
         raise broken(env, "action_mask", f"allows no action at all after {step} steps; allow at least one")
 
 
-def _first_failure(fine: Bool[Array, "T"]) -> int | None:
+def _first_failure(fine: Bool[np.ndarray, "T"]) -> int | None:
     return None if fine.all() else int(np.argmin(fine))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.keys import Key
-from shoal.core.spaces import Space, explain, misfit
+from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
 
 Observation = Any
@@ -128,10 +128,12 @@ class Env(Struct, abc.ABC):
     ) -> tuple[Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]]:
         """One step: (observation, state, reward, terminated, truncated, info). `key` is consumed.
 
-        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which does both. Raises
-        ValueError for an action of the wrong shape or dtype, and, where the action is a number that can be looked at
-        (outside `jit` and `vmap`), for one out of bounds. Compiled code pays nothing for this.
+        It never resets: after the end of an episode call `reset`, or use `shoal.rollout`, which does both. `action` is
+        an element of `action_space`; a Python or NumPy number is converted to its dtype. Raises ValueError for an
+        action of the wrong shape or dtype, and, where the action is a number that can be looked at (outside `jit` and
+        `vmap`), for one out of bounds. Compiled code pays nothing for this.
         """
+        action = as_element(self.action_space, action)
         _check_action(self, action)
         state, reward, terminated, truncated, info = self.advance(state, action, self.noise(key))
         return self.observe(state), state, reward, terminated, truncated, info

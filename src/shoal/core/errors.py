@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from types import ModuleType
 
+from shoal.core.aliases import alias_of
+
 
 class UnknownNameError(ValueError):
     """A name that is not registered, with the nearest ones that are."""
@@ -41,7 +43,13 @@ def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean A or B?`, or nothing when no known name is near."""
+    """` Did you mean A or B?`, or nothing when no known name is near.
+
+    The name that another library has for one of them counts as near (`shoal.core.aliases`).
+    """
+    known = list(known)
+    if (alias := alias_of(name, known)) is not None:
+        return f" Did you mean {alias}?"
     wanted = name.lower().lstrip("-")
     spelled = {k.lower().lstrip("-"): k for k in known}
     near = [k for k in spelled if _initials(k) == wanted] or _alike(wanted, list(spelled))

@@ -4,6 +4,7 @@ Modules below `shoal.envs` and `shoal.agents` are imported when a name is first 
 through the entry-point groups `shoal.envs` and `shoal.agents`, each naming a module that registers when imported.
 """
 
+import ast
 import dataclasses
 import importlib
 import importlib.util
@@ -33,7 +34,7 @@ class Entry(NamedTuple):
 
     def build(self, **fields: Any) -> Any:
         """Build the value. Raises TypeError, naming the nearest fields, for a field that does not exist."""
-        known = getattr(self.cls, "__dataclass_fields__", {})
+        known = [field.name for field in dataclasses.fields(self.cls)]
         for field in fields:
             if field not in known:
                 raise unknown_field(self.name, field, known)
@@ -89,6 +90,8 @@ class Registry(Mapping[str, Entry]):
         self._discover()
         known = self._aliases.get(name, name)
         if known not in self._entries:
+            if name.endswith(".py"):
+                raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
             names = (*self._entries, *self._aliases)
             raise unknown_name(self.kind, name, names, f"`shoal {self.kind}s` lists every name.")
         return self._entries[known]
@@ -135,6 +138,18 @@ class Registry(Mapping[str, Entry]):
             others = [f" but an {kind}" for kind, mark in HALLMARKS.items() if hasattr(found, mark)]
             raise ValueError(f"{path} is no {self.kind}{''.join(others)}: it has no `{needed}`.")
         return Entry(path, found, {})
+
+
+def _classes_hint(path: Path) -> str:
+    """Which class of a file may be meant, found without running it. Raises FileNotFoundError where there is none."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        return f"name a class in it, as in {path}:MyEnv. As it is now, Python cannot read it: {error}."
+    classes = [f"{path}:{part.name}" for part in tree.body if isinstance(part, ast.ClassDef) and part.decorator_list]
+    return f"name the class in it, {' or '.join(classes) or f'as in {path}:MyEnv; now it has no class with @struct'}."
 
 
 def import_module(place: str) -> Any:

@@ -275,6 +275,20 @@ def without_real_bounds(space: Space) -> Space:
     return space
 
 
+def as_element(space: "Space", x: Any) -> Any:
+    """`x` as an array of the dtype of a space, where that is a plain array and `x` a Python or NumPy number or array.
+
+    Whole numbers may become real ones; a number that the dtype cannot hold, and everything else, is returned as it is.
+    """
+    if not hasattr(space, "dtype") or isinstance(x, (bool, jax.Array)):
+        return x
+    given, dtype = np.asarray(x), _canonical(space.dtype)  # type: ignore[union-attr]  # it has one
+    if given.dtype == object or not np.can_cast(given.dtype, dtype, "same_kind"):
+        return x
+    array = given.astype(dtype)
+    return jnp.asarray(array) if given.dtype.kind == "f" or np.array_equal(array, given) else x
+
+
 def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
     """A uniform action, of those that a mask allows where there is one. `key` is consumed."""
     if mask is None or not isinstance(space, Discrete):

@@ -82,6 +82,14 @@ def from_file(*, help: str = "") -> Any:  # noqa: A002
 class Struct:
     """What every value can do. A base for the `struct` decorator to work on; holds no fields itself."""
 
+    def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
+        """Refuse a field that the class does not have. JAX, which takes values apart, does not come through here."""
+        known = getattr(cls, "__dataclass_fields__", fields)
+        for name in fields:
+            if name not in known:
+                raise unknown_field(cls.__name__, name, known)
+        return object.__new__(cls)
+
     def replace(self: Value, **changes: Any) -> Value:
         """A copy with some fields changed; fields are checked again. Raises TypeError for a field it does not have."""
         known = self.__dataclass_fields__  # type: ignore[attr-defined]  # every subclass is a dataclass

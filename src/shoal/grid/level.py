@@ -1,6 +1,7 @@
 """The base of every tile world: what MiniGrid's `MiniGridEnv` does, as a value. A level adds a generator and a task."""
 
 import abc
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -9,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Env, Key, State
+from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
-from shoal.core.struct import Number, Struct, static, struct
+from shoal.core.struct import Number, Struct, leaf_dtypes, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, handled, heading, turned, with_cell
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
@@ -153,7 +155,9 @@ class Level(Env):
     @property
     def mission_length(self) -> int:
         """How many word numbers a mission of this level has."""
-        return jax.eval_shape(lambda key: self.mission(self.init(key)), jax.random.key(0)).shape[0]
+        numbers, structure = jax.tree.flatten(self)
+        dtypes = jax.tree.leaves(leaf_dtypes(self))
+        return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
 
     @property
     def longest_mission(self) -> int:
@@ -229,6 +233,17 @@ class SquareLevel(Level):
     def shape(self) -> tuple[int, int]:
         """`size` both ways."""
         return self.size, self.size
+
+
+@lru_cache(maxsize=1024)
+def _mission_length(structure: Any, numbers: tuple) -> int:
+    """Words in a mission of the level with these static fields; what its numbers are does not matter, nor the key."""
+
+    def mission(numbers: list, key: Key) -> Array:
+        level = jax.tree.unflatten(structure, numbers)
+        return level.mission(level.init(key))
+
+    return jax.eval_shape(mission, [jax.ShapeDtypeStruct(*x) for x in numbers], make_key(0)).shape[0]
 
 
 @jax.jit

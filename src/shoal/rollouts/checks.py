@@ -58,14 +58,16 @@ def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20)
     _check_unbound(agent, env)
     bound = _bound(agent, env)
     _check_sizes(bound)
-    update = _check_hooks(bound, to_arrays(env), key)
+    hooks = _Hooks(jax.jit(lambda a, e, k: a.init(k, e)), jax.jit(lambda a, s, e, t: a.update(s, e, t)))
+    init, update = _check_hooks(bound, to_arrays(env), key, hooks)
     try:
         with jax.enable_x64(True):
-            _check_hooks(_bound(agent, env), to_arrays(env), key)
+            _check_hooks(_bound(agent, env), to_arrays(env), key, hooks)
     except CheckError as error:
         raise CheckError(f"{error} This is so where JAX has 64 bits (JAX_ENABLE_X64=1).") from error
     _check_numbers_are_traced(bound)
-    _check_members(bound, to_arrays(env), key, updates, update)
+    programs = _Programs(init.lower().compile(), update.lower().compile())
+    _check_members(bound, to_arrays(env), key, updates, hooks, programs)
 
 
 # The value itself.
@@ -133,20 +135,26 @@ def _check_sizes(agent: Agent) -> None:
 # What the hooks return, found by tracing.
 
 
-def _check_hooks(agent: Agent, env: Env, key: Key) -> jax.stages.Traced:
-    """Every hook, traced once, while it is also watched for keys that are used twice. Returns the traced update."""
-    state = _trace(agent, "init", lambda a, e, k: a.init(k, e), env, key)
+class _Hooks(NamedTuple):
+    """What is traced once, for a member alone and for those beside others."""
+
+    init: Callable[[Agent, Env, Key], AgentState]
+    update: Callable[..., tuple[AgentState, Metrics]]
+
+
+def _check_hooks(agent: Agent, env: Env, key: Key, hooks: _Hooks) -> tuple[jax.stages.Traced, jax.stages.Traced]:
+    """Every hook, traced once, while it is also watched for keys that are used twice: (traced init, traced update)."""
+    init = _traced(agent, "init", hooks.init, env, key)
+    state = init.out_info
     _check_state(agent, state)
-    traced = _traced(
-        agent, "update", lambda a, s, e, t: a.update(s, e, t), state, env, jax.ShapeDtypeStruct((), jnp.int32)
-    )
-    _check_update(agent, state, traced.out_info)
+    update = _traced(agent, "update", hooks.update, state, env, jax.ShapeDtypeStruct((), jnp.int32))
+    _check_update(agent, state, update.out_info)
     policy = _trace(agent, "policy_state", lambda a, s: a.policy_state(s), state)
     _check_small(agent, "policy_state", policy)
     reseeded = _trace(agent, "reseed", lambda a, s, k: a.reseed(s, k), state, key)
     check_same_structure(agent, "reseed", state, reseeded)
     _check_act(agent, env, policy, key)
-    return traced
+    return init, update
 
 
 def _check_state(agent: Agent, state: Any) -> None:
@@ -232,7 +240,7 @@ def _least(agent: Agent) -> dict[str, Any]:
 class _Programs(NamedTuple):
     """What is compiled: each once, for all members."""
 
-    init: Callable[..., AgentState]
+    init: Callable[[Agent, Env, Key], AgentState]
     update: Callable[..., tuple[AgentState, Metrics]]
 
     def train(self, agent: Agent, env: Env, state: AgentState, updates: int, clock: int = 0) -> AgentState:
@@ -242,9 +250,8 @@ class _Programs(NamedTuple):
         return state
 
 
-def _check_members(agent: Agent, env: Env, key: Key, updates: int, update: jax.stages.Traced) -> None:
+def _check_members(agent: Agent, env: Env, key: Key, updates: int, hooks: _Hooks, programs: _Programs) -> None:
     k_one, k_two, k_copy, k_play = jax.random.split(key, 4)
-    programs = _Programs(jax.jit(_init), update.lower().compile())
     start = programs.init(agent, env, k_one)
     if np.array_equal(numbers(start.key), numbers(programs.init(agent, env, k_two).key)):
         raise broken(agent, "init", "gives the same state.key for two keys: derive it from `key`")
@@ -266,11 +273,7 @@ def _check_members(agent: Agent, env: Env, key: Key, updates: int, update: jax.s
     other_some = programs.train(other, env, programs.init(other, env, k_one), TOGETHER)
     other_last = programs.train(other, env, other_some, updates - TOGETHER, TOGETHER)
     _check_numbers_matter(agent, other, last, other_last, updates)
-    _check_together(agent, other, env, (k_one, k_two), (some, other_some))
-
-
-def _init(agent: Agent, env: Env, key: Key) -> AgentState:
-    return agent.init(key, env)
+    _check_together(agent, other, env, (k_one, k_two), (some, other_some), hooks)
 
 
 def _check_age(agent: Agent, states: dict[int, AgentState]) -> None:
@@ -314,15 +317,23 @@ def _check_numbers_matter(agent: Agent, other: Agent, last: AgentState, other_la
 
 
 def _check_together(
-    agent: Agent, other: Agent, env: Env, keys: tuple[Key, Key], alone: tuple[AgentState, AgentState]
+    agent: Agent,
+    other: Agent,
+    env: Env,
+    keys: tuple[Key, Key],
+    alone: tuple[AgentState, AgentState],
+    hooks: _Hooks,
 ) -> None:
     """Four members in one call: each of two settings with each of two keys. The first two are known."""
 
     def life(agent: Agent, key: Key) -> AgentState:
-        return jax.lax.fori_loop(0, TOGETHER, lambda i, s: agent.update(s, env, i)[0], agent.init(key, env))
+        start = hooks.init(agent, env, key)
+        return jax.lax.fori_loop(np.int32(0), np.int32(TOGETHER), lambda i, s: hooks.update(agent, s, env, i)[0], start)
 
-    agents = jax.tree.map(lambda *x: jnp.stack(x), agent, other, agent, other)
-    together = jax.jit(jax.vmap(life))(agents, jnp.stack([keys[0], keys[0], keys[1], keys[1]]))
+    agents = jax.tree.map(lambda *x: np.stack(x), agent, other, agent, other)
+    members = jnp.stack([keys[0], keys[0], keys[1], keys[1]])
+    program = _traced(agents, "update", jax.vmap(life), members).lower().compile()  # hooks are not traced again
+    together = jax.tree.map(numbers, program(agents, members))  # on the host: taking rows there compiles nothing
     for i, member in enumerate(alone):
         where = difference(jax.tree.map(lambda x, i=i: x[i], together), member, exact=False)
         if where is not None:
@@ -337,8 +348,9 @@ def _check_together(
 def _check_policy(agent: Agent, env: Env, state: AgentState, key: Key) -> None:
     space = env.action_space
 
-    def game(agent: Agent, env: Env, state: AgentState, policy: Any, key: Key) -> dict[str, Any]:
+    def game(agent: Agent, env: Env, state: AgentState, key: Key) -> dict[str, Any]:
         k_init, k_steps = jax.random.split(key)
+        policy = agent.policy_state(state)  # in here, so that what it only copies is compiled once, not once for each
         fresh = env.init(k_init), agent.initial_carry()
 
         def step(loop: tuple[Any, Any], key: Key) -> tuple[tuple[Any, Any], dict[str, Any]]:
@@ -359,8 +371,8 @@ def _check_policy(agent: Agent, env: Env, state: AgentState, key: Key) -> None:
 
         return jax.lax.scan(step, fresh, jax.random.split(k_steps, STEPS))[1]
 
-    play = jax.jit(jax.vmap(game, (None, None, None, None, 0)))
-    seen = play(agent, env, state, agent.policy_state(state), jax.random.split(key, GAMES))
+    play = jax.jit(jax.vmap(game, (None, None, None, 0)))
+    seen = play(agent, env, state, jax.random.split(key, GAMES))
     seen = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), seen)
     _check_actions(agent, env, seen)
     if difference(*seen["greedy"], exact=False) is not None:

@@ -99,6 +99,15 @@ class Rollout(Struct):
     final_slots: int = static()
     reset: str = static("bank", choices=("bank", "exact"))
 
+    def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal sizes must share programs
+        return isinstance(other, Rollout) and self._sizes() == other._sizes()
+
+    def __hash__(self) -> int:
+        return hash(self._sizes())
+
+    def _sizes(self) -> tuple:
+        return self.num_envs, self.num_steps, self.bank_size, self.final_slots, self.reset
+
     @classmethod
     def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
         """Sizes that suit an environment with concrete `max_steps` (a population's may be an array).

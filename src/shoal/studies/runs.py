@@ -8,6 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
+from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
@@ -19,6 +20,7 @@ from shoal.training.spec import RunSpec
 from shoal.viz.figure_sink import FigureSink
 
 
+@explaining_arguments
 def train(
     agent: str | Agent | None = None,
     env: str | Env | None = None,

@@ -18,6 +18,7 @@ from shoal.core.struct import static_fields
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
+from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
@@ -120,6 +121,7 @@ def plan_all(
     return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
 
 
+@explaining_arguments
 def train_all(
     agent: str | Agent,
     envs: str | Env | Sequence[str | Env],
@@ -147,6 +149,7 @@ def train_all(
     return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
 
 
+@explaining_arguments
 def train_suite(
     agent: str | Agent,
     suite: str,

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from shoal.core.agent import Actor, Agent
 from shoal.core.env import Env, Key
@@ -56,6 +57,8 @@ class Policy:
         self._carry = None
 
     def _act(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((obs, key, mask))):
+            return self._act_inside_jit(obs, mask, key, greedy)
         obs, batch = fit_observation(self.env.observation_space, obs)
         carry = self.actor.initial_carry() if self._carry is None else self._carry
         if batch and self._carry is None:
@@ -63,6 +66,19 @@ class Policy:
         act = _act_on_many if batch else _act_on_one
         action, self._carry = act(self.actor, self.weights, obs, carry, key, mask, greedy)
         return jax.tree.map(np.asarray, action)
+
+    def _act_inside_jit(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
+        carry = self.actor.initial_carry()
+        if jax.tree.leaves(carry):
+            raise TypeError(
+                "this policy is recurrent: it keeps its carry between calls, which jit and vmap cannot do. Inside "
+                "them, pass the carry on yourself, starting from policy.actor.initial_carry(): "
+                "action, carry = policy.actor.act(policy.weights, obs, carry, key, greedy)."
+            )
+        if reason := misfit(self.env.observation_space, obs, "the observation"):
+            raise ValueError(f"{reason}. Inside jit give one observation; for a batch use jax.vmap.")
+        weights = jax.tree.map(jnp.asarray, self.weights)
+        return self.actor.act(weights, obs, carry, key, greedy, mask)[0]
 
 
 class Policies:

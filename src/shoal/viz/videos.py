@@ -107,9 +107,9 @@ def _render_run(
 class EpisodeRecorder:
     """Records one episode of each of K members in one program, which can be compiled before the weights exist."""
 
-    def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True) -> None:
-        """The leaves of `actor` (an agent) and `env` have a leading axis of the members shown, [K, ...]."""
-        self.actor, self.env, self.horizon, self.greedy = actor, env, horizon, greedy
+    def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True, members: int = 1) -> None:
+        """The leaves of `actor` (an agent) and `env`, if they have any, have a leading axis of K=`members`, [K, ...]."""
+        self.actor, self.env, self.horizon, self.greedy, self.members = actor, env, horizon, greedy, members
         self._program: Any = None
 
     def compile(self, weights: Any, key: Key) -> Any:
@@ -126,14 +126,14 @@ class EpisodeRecorder:
         def one(actor: Any, weights: Any, env: Any) -> Episode:
             return record_episode(actor, weights, env, key, self.horizon, self.greedy)
 
-        return jax.vmap(one)(actor, weights, env)
+        return jax.vmap(one, axis_size=self.members)(actor, weights, env)
 
 
 def recorder_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> EpisodeRecorder:
     """A recorder for three members of a run; for one member if the run has fewer than three."""
-    shown = slice(0, 3 if plan.members >= 3 else 1)
-    actor, env = jax.tree.map(lambda x: x[shown], plan.batched())
-    return EpisodeRecorder(actor, env, horizon or plan.horizon, greedy)
+    shown = 3 if plan.members >= 3 else 1
+    actor, env = jax.tree.map(lambda x: x[:shown], plan.batched())
+    return EpisodeRecorder(actor, env, horizon or plan.horizon, greedy, shown)
 
 
 def video_key(plan: Plan) -> Key:

@@ -1,0 +1,124 @@
+"""What other libraries call things, so that "Did you mean ...?" finds shoal's name for them.
+
+From Stable-Baselines3, CleanRL, PureJaxRL, rejax, gymnax and Gymnasium.
+"""
+
+from collections.abc import Iterable
+
+# Another library's name -> shoal's, the likeliest first. Which of them exists depends on the agent.
+ALIASES: dict[str, tuple[str, ...]] = {
+    # Runs.
+    "algo": ("agent",),
+    "device": ("devices",),
+    "env_id": ("env",),
+    "env_name": ("env",),
+    "env_params": ("env_fields",),
+    "eval_freq": ("evaluations",),
+    "log_dir": ("folder",),
+    "n_eval_episodes": ("eval_episodes",),
+    "n_seeds": ("seeds",),
+    "num_seeds": ("seeds",),
+    "num_timesteps": ("steps",),
+    "num_updates": ("steps",),
+    "save_dir": ("folder",),
+    "tensorboard_log": ("folder",),
+    "timesteps": ("steps",),
+    "total_steps": ("steps",),
+    "total_timesteps": ("steps",),
+    "verbose": ("progress",),
+    # Sizes.
+    "batch_size": ("num_minibatches",),
+    "minibatch_size": ("num_minibatches", "batch_size"),
+    "n_envs": ("num_envs",),
+    "n_epochs": ("num_epochs",),
+    "n_minibatches": ("num_minibatches",),
+    "n_steps": ("num_steps", "n_step"),
+    "num_actors": ("num_envs",),
+    "rollout_length": ("num_steps",),
+    "update_epochs": ("num_epochs",),
+    # Learning.
+    "actor_lr": ("policy_learning_rate", "learning_rate"),
+    "adam_epsilon": ("adam_eps",),
+    "anneal_lr": ("anneal",),
+    "clip_coef": ("clip",),
+    "clip_eps": ("clip",),
+    "clip_epsilon": ("clip",),
+    "clip_range": ("clip",),
+    "clip_ratio": ("clip",),
+    "clip_range_vf": ("value_loss",),
+    "clip_vloss": ("value_loss",),
+    "critic_coef": ("value_coef",),
+    "critic_lr": ("learning_rate",),
+    "ent_coef": ("entropy_coef", "alpha"),
+    "entropy_coeff": ("entropy_coef",),
+    "gae": ("gae_lambda",),
+    "gamma": ("discount",),
+    "grad_clip": ("max_grad_norm",),
+    "lam": ("gae_lambda", "q_lambda"),
+    "lambda": ("gae_lambda", "q_lambda"),
+    "lambda_": ("gae_lambda", "q_lambda"),
+    "lr": ("learning_rate",),
+    "norm_adv": ("normalize_advantage",),
+    "norm_obs": ("normalize_observation",),
+    "norm_reward": ("normalize_reward",),
+    "policy_lr": ("policy_learning_rate",),
+    "q_lr": ("learning_rate",),
+    "vf_coef": ("value_coef",),
+    # Networks.
+    "fc_dim_size": ("hidden",),
+    "hidden_layer_sizes": ("hidden",),
+    "hidden_sizes": ("hidden",),
+    "hidden_size": ("hidden",),
+    "layer_sizes": ("hidden",),
+    "net_arch": ("hidden",),
+    "num_atoms": ("atoms",),
+    "n_atoms": ("atoms",),
+    "n_quantiles": ("atoms",),
+    "policy_kwargs": ("hidden",),
+    # Replay, targets and exploration.
+    "autotune": ("temperature",),
+    "buffer_batch_size": ("batch_size",),
+    "ddqn": ("double",),
+    "end_e": ("epsilon_end",),
+    "eps_end": ("epsilon_end",),
+    "eps_finish": ("epsilon_end",),
+    "eps_start": ("epsilon_start",),
+    "exploration_final_eps": ("epsilon_end",),
+    "exploration_fraction": ("exploration",),
+    "exploration_initial_eps": ("epsilon_start",),
+    "gradient_steps": ("train_iterations",),
+    "memory_capacity": ("buffer_size",),
+    "noise_clip": ("target_clip",),
+    "policy_frequency": ("policy_delay",),
+    "policy_noise": ("target_noise",),
+    "polyak": ("target_mix",),
+    "replay_size": ("buffer_size",),
+    "start_e": ("epsilon_start",),
+    "target_network_frequency": ("target_period",),
+    "target_noise_clip": ("target_clip",),
+    "target_policy_noise": ("target_noise",),
+    "target_update_freq": ("target_period",),
+    "target_update_interval": ("target_period",),
+    "tau": ("target_mix",),
+    "train_freq": ("train_frequency",),
+    "training_starts": ("learning_starts",),
+    # Evolution.
+    "pop_size": ("population_size",),
+    "popsize": ("population_size",),
+    "sigma_init": ("sigma",),
+    # Environments.
+    "masscart": ("mass_cart",),
+    "masspole": ("mass_pole",),
+    "max_episode_steps": ("max_steps",),
+    "max_steps_in_episode": ("max_steps",),
+    "num_stack": ("n",),
+    "stack_size": ("n",),
+    "theta_threshold_radians": ("theta_threshold",),
+}
+
+
+def alias_of(name: str, known: Iterable[str]) -> str | None:
+    """The name among `known` that means the same as another library's `name` (in any case, with - or _), or None."""
+    plain = {other.lower().lstrip("-").replace("-", "_"): other for other in known}
+    meant = ALIASES.get(name.lower().lstrip("-").replace("-", "_"), ())
+    return next((plain[other] for other in meant if other in plain), None)

@@ -1,0 +1,118 @@
+"""Errors for arguments of `train` and its relatives that have the wrong name or kind: they say what to write."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, get_args
+
+from shoal.core.agent import Agent
+from shoal.core.aliases import alias_of
+from shoal.core.env import Env
+from shoal.core.errors import did_you_mean
+from shoal.core.registry import AGENTS, ENVS, Registry
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
+
+FOREIGN = {"gymnasium": "a Gymnasium", "gym": "a Gym", "gymnax": "a gymnax", "navix": "a NAVIX", "brax": "a Brax"}
+
+
+def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """A function like `train` that raises TypeError in plain words for arguments of the wrong name or kind.
+
+    For a keyword that the function does not have, the error names the argument or the field that is meant. A class, or
+    an environment of another library, is not a value of an agent or environment; a sweep needs a list of values.
+    """
+    signature = inspect.signature(function)
+    known = _names(signature)
+
+    @functools.wraps(function)
+    def explaining(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        valid = {name: value for name, value in kwargs.items() if name in known}
+        given = signature.bind_partial(*args, **valid).arguments
+        for name, value in kwargs.items():
+            if name not in known:
+                raise _unknown_argument(function.__name__, name, value, given, known)
+        _check_value("agent", given.get("agent"), Agent, AGENTS)
+        for env in _each(given.get("env", given.get("envs"))):
+            _check_value("env", env, Env, ENVS)
+        for name in ("sweep", "env_sweep"):
+            _check_sweep(name, valid.get(name))
+        return function(*args, **kwargs)
+
+    return explaining
+
+
+def _each(envs: Any) -> Sequence[Any]:
+    return envs if isinstance(envs, (list, tuple)) else [envs]
+
+
+def _check_sweep(name: str, sweep: Any) -> None:
+    for field, values in (sweep or {}).items():
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+            raise TypeError(
+                f"{name}={{{field!r}: {values!r}}} needs a list of values, such as [{values!r}]. For one value write "
+                f"{name.replace('sweep', 'fields')}={{{field!r}: {values!r}}}."
+            )
+
+
+def _names(signature: inspect.Signature) -> list[str]:
+    """The keywords that a function takes, those of `**options: Unpack[TypedDict]` included."""
+    names = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation)
+            names += options.__annotations__
+        else:
+            names.append(name)
+    return names
+
+
+def _check_value(kind: str, value: Any, base: type, registry: Registry) -> None:
+    if value is None or isinstance(value, (str, base)):
+        return
+    an = "an agent" if kind == "agent" else "an environment"
+    if isinstance(value, type):
+        found = sorted(
+            (entry for entry in registry.values() if entry.cls is value), key=lambda entry: len(entry.preset)
+        )
+        by_name = f'"{found[0].name}", with its preset where there is one, or ' if found else ""
+        raise TypeError(f"{kind}={value.__name__} is a class, not {an}: give {by_name}a value, {value.__name__}().")
+    place = type(value).__module__.split(".")[0]
+    if place in FOREIGN:
+        theirs = getattr(getattr(value, "spec", None), "id", "")
+        same = f' For this one, give "{theirs}".' if kind == "env" and theirs and theirs in registry else ""
+        raise TypeError(
+            f"{kind} is {FOREIGN[place]} environment. shoal trains in environments of its own kind, which are compiled "
+            f"with the agent: `shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one."
+            f"{same}"
+        )
+    raise TypeError(
+        f"{kind} is a value of {type(value).__name__}, not {an}: give a name (`shoal {kind}s` lists them) or a value "
+        f"of a class that derives from shoal.{base.__name__}."
+    )
+
+
+def _unknown_argument(
+    function: str, name: str, value: Any, given: Mapping[str, Any], parameters: list[str]
+) -> TypeError:
+    """The error for a keyword that a function does not have; `given` are those of its other arguments that it has."""
+    start = f"{function}() has no argument {name!r}."
+    if alias := alias_of(name, parameters):
+        return TypeError(f"{start} Did you mean {alias}={value!r}?")
+    for kind, argument, registry in (("agent", "fields", AGENTS), ("env", "env_fields", ENVS)):
+        first = next(iter(_each(given.get(kind, given.get(f"{kind}s")))), None)
+        fields = _fields_of(first, registry)
+        if field := name if name in fields else alias_of(name, fields):
+            called = "It is" if field == name else f"shoal calls it {field},"
+            whose = "agent" if kind == "agent" else "environment"
+            return TypeError(f"{start} {called} a field of the {whose}: write {argument}={{{field!r}: {value!r}}}.")
+    return TypeError(f"{start}{did_you_mean(name, parameters)}")
+
+
+def _fields_of(value: Any, registry: Registry) -> list[str]:
+    try:
+        cls = registry[value].cls if isinstance(value, str) else value
+    except (ValueError, FileNotFoundError):
+        return []
+    return [name for name, field in getattr(cls, "__dataclass_fields__", {}).items() if field.init]

@@ -1,0 +1,248 @@
+"""Mistakes that people make in Python with shoal, and the one message that each of them ends in."""
+
+import jax
+import numpy as np
+import pytest
+
+import shoal
+from shoal import DQN, PPO, SAC
+from shoal.agents.ppo import PPOState
+from shoal.core.keys import make_key
+from shoal.core.wrappers import FrameStack
+from shoal.envs.classic.cartpole import CartPole
+from tiny import SILENT
+
+KEY = make_key(0)
+
+
+def train(*args, **changes):
+    return shoal.train(*args, **{"preset": None, "steps": 512, **SILENT, **changes})
+
+
+class Gymnasium:
+    """Looks like an environment of another library by where its class comes from."""
+
+    __module__ = "gymnasium.wrappers.common"
+    spec = type("Spec", (), {"id": "CartPole-v1"})()
+
+
+class Gymnax:
+    """Likewise, without an id."""
+
+    __module__ = "gymnax.environments.classic"
+
+
+def stepped(action, name="CartPole-v1"):
+    env = shoal.make(name)
+    return env.step(KEY, env.reset(KEY)[1], action)
+
+
+# What a user writes, the type of the error, and what it says.
+MISTAKES = {
+    # Names of other libraries and of other places.
+    "train: a field as an argument": (
+        lambda: train("ppo", "CartPole-v1", learning_rate=1e-3),
+        TypeError,
+        r"train\(\) has no argument 'learning_rate'. It is a field of the agent: write fields={'learning_rate': 0.001}",
+    ),
+    "train: SB3's total_timesteps": (
+        lambda: train("ppo", "CartPole-v1", total_timesteps=1000),
+        TypeError,
+        r"no argument 'total_timesteps'. Did you mean steps=1000\?",
+    ),
+    "train: CleanRL's gamma": (
+        lambda: train("dqn", "CartPole-v1", gamma=0.9),
+        TypeError,
+        r"shoal calls it discount, a field of the agent: write fields={'discount': 0.9}",
+    ),
+    "train: PureJaxRL's LR": (
+        lambda: train("ppo", "CartPole-v1", LR=0.1),
+        TypeError,
+        "shoal calls it learning_rate, a field of the agent",
+    ),
+    "train: a field of the environment as an argument": (
+        lambda: train("ppo", "CartPole-v1", gravity=5.0),
+        TypeError,
+        r"It is a field of the environment: write env_fields={'gravity': 5.0}",
+    ),
+    "train: gymnax's max_steps_in_episode": (
+        lambda: train("ppo", "CartPole-v1", max_steps_in_episode=5),
+        TypeError,
+        r"shoal calls it max_steps, a field of the environment: write env_fields={'max_steps': 5}",
+    ),
+    "train: n_seeds": (lambda: train("ppo", "CartPole-v1", n_seeds=4), TypeError, r"Did you mean seeds=4\?"),
+    "train: a misspelled argument": (
+        lambda: train("ppo", "CartPole-v1", fieldz={}),
+        TypeError,
+        r"no argument 'fieldz'. Did you mean fields",
+    ),
+    "train_all: gamma": (
+        lambda: shoal.train_all("ppo", ["CartPole-v1"], gamma=0.9),
+        TypeError,
+        r"train_all\(\) has no argument 'gamma'. shoal calls it discount, a field of the agent",
+    ),
+    "train_suite: num_timesteps": (
+        lambda: shoal.train_suite("ppo", "classic", num_timesteps=9),
+        TypeError,
+        r"train_suite\(\) has no argument 'num_timesteps'. Did you mean steps=9\?",
+    ),
+    "PPO(lr=...)": (lambda: PPO(lr=1e-3), TypeError, r"PPO has no field 'lr'. Did you mean learning_rate\?"),
+    "PPO(gamma=...)": (lambda: PPO(gamma=0.9), TypeError, r"PPO has no field 'gamma'. Did you mean discount\?"),
+    "PPO(ent_coef=...)": (lambda: PPO(ent_coef=0.0), TypeError, r"Did you mean entropy_coef\?"),
+    "PPO(batch_size=...)": (lambda: PPO(batch_size=64), TypeError, r"Did you mean num_minibatches\?"),
+    "DQN(exploration_fraction=...)": (
+        lambda: DQN(exploration_fraction=0.1),
+        TypeError,
+        r"DQN has no field 'exploration_fraction'. Did you mean exploration\?",
+    ),
+    "SAC(tau=...)": (lambda: SAC(tau=0.005), TypeError, r"SAC has no field 'tau'. Did you mean target_mix\?"),
+    "SAC(ent_coef=...)": (lambda: SAC(ent_coef=0.1), TypeError, r"Did you mean alpha\?"),
+    "fields={'gamma': ...}": (
+        lambda: train("ppo", "CartPole-v1", fields={"gamma": 0.9}),
+        TypeError,
+        r"ppo has no field 'gamma'. Did you mean discount\?",
+    ),
+    "sweep={'lr': ...}": (
+        lambda: train("ppo", "CartPole-v1", sweep={"lr": [0.1]}),
+        (TypeError, ValueError),
+        r"'?lr'?.*Did you mean learning_rate\?",
+    ),
+    "env_fields={'masscart': ...}": (
+        lambda: train("ppo", "CartPole-v1", env_fields={"masscart": 1.0}),
+        TypeError,
+        r"no field 'masscart'. Did you mean mass_cart\?",
+    ),
+    "make(..., max_episode_steps=...)": (
+        lambda: shoal.make("CartPole-v1", max_episode_steps=9),
+        TypeError,
+        r"Did you mean max_steps\?",
+    ),
+    "FrameStack(num_stack=...)": (
+        lambda: FrameStack(shoal.make("CartPole-v1"), num_stack=4),
+        TypeError,
+        r"FrameStack has no field 'num_stack'. Did you mean n\?",
+    ),
+    "replace(lr=...)": (lambda: PPO().replace(lr=0.1), TypeError, r"Did you mean learning_rate\?"),
+    # Values of the wrong kind.
+    "train(PPO, ...)": (
+        lambda: train(PPO, "CartPole-v1"),
+        TypeError,
+        r'agent=PPO is a class, not an agent: give "ppo", with its preset .* or a value, PPO\(\)',
+    ),
+    "train(..., CartPole)": (
+        lambda: train("ppo", CartPole),
+        TypeError,
+        r'env=CartPole is a class, not an environment: give "CartPole-v1", .* CartPole\(\)',
+    ),
+    "train of a class of another kind": (
+        lambda: train(PPOState, "CartPole-v1"),
+        TypeError,
+        r"agent=PPOState is a class, not an agent: give a value, PPOState\(\)",
+    ),
+    "a Gymnasium environment": (
+        lambda: train("ppo", Gymnasium()),
+        TypeError,
+        r'env is a Gymnasium environment. .* `shoal envs` lists them.* For this one, give "CartPole-v1"',
+    ),
+    "a gymnax environment": (lambda: train("ppo", Gymnax()), TypeError, "env is a gymnax environment"),
+    "the arguments the other way round": (
+        lambda: train("CartPole-v1", "ppo"),
+        ValueError,
+        "agent 'CartPole-v1' is not registered",
+    ),
+    "values the other way round": (
+        lambda: train(CartPole(), PPO()),
+        TypeError,
+        "agent is a value of CartPole, not an agent: give a name .* derives from shoal.Agent",
+    ),
+    "train without an environment": (lambda: train("ppo"), TypeError, "train needs an agent and an environment"),
+    "one value to sweep": (
+        lambda: train("ppo", "CartPole-v1", sweep={"learning_rate": 1e-3}),
+        TypeError,
+        r"needs a list of values, such as \[0.001\]. For one value write fields={'learning_rate': 0.001}",
+    ),
+    "one value to sweep in an environment": (
+        lambda: train("ppo", "CartPole-v1", env_sweep={"gravity": 5.0}),
+        TypeError,
+        r"env_sweep={'gravity': 5.0} needs a list .* write env_fields={'gravity': 5.0}",
+    ),
+    "no value to sweep": (
+        lambda: train("ppo", "CartPole-v1", sweep={"learning_rate": []}),
+        ValueError,
+        "learning_rate has no values to sweep over",
+    ),
+    "a file without its class": (
+        lambda: train("ppo", __file__),
+        ValueError,
+        r"test_python_mistakes.py is a file: name the class in it",
+    ),
+    "a misspelled agent": (lambda: train("ppoo", "CartPole-v1"), ValueError, r"Did you mean ppo\?"),
+    "a misspelled environment": (lambda: shoal.make("CartPol-v1"), ValueError, r"Did you mean CartPole-v1"),
+    "a discount above one": (lambda: PPO(discount=1.5), ValueError, r"discount=1.5 is out of range"),
+    "an agent that was not bound": (
+        lambda: PPO().init(KEY, shoal.make("CartPole-v1")),
+        (TypeError, ValueError),
+        "bind",
+    ),
+    # Acting.
+    "an action out of bounds": (
+        lambda: stepped(2),
+        ValueError,
+        r"action=2 is out of bounds. The action space of CartPole is Discrete",
+    ),
+    "a real number for a choice": (lambda: stepped(1.0), ValueError, "action is of type float"),
+    "an action of the wrong shape": (lambda: stepped(np.zeros(2, int)), ValueError, r"shape \(2,\)"),
+    "a number for a vector": (lambda: stepped(0.5, "Pendulum-v1"), ValueError, r"shape \(\)"),
+    "an observation of the wrong shape": (
+        lambda: shoal.load("zoo:ppo/CartPole-v1")(np.zeros(3)),
+        ValueError,
+        r"Give one observation of Box",
+    ),
+    "a batch inside jit": (
+        lambda: jax.jit(shoal.load("zoo:ppo/CartPole-v1"))(np.zeros((2, 4), np.float32)),
+        ValueError,
+        "Inside jit give one observation; for a batch use jax.vmap",
+    ),
+    "evaluate for no episode": (
+        lambda: shoal.evaluate("zoo:ppo/CartPole-v1", episodes=0),
+        ValueError,
+        "episodes=0 must be at least 1",
+    ),
+    "a run that is not there": (lambda: shoal.load("runs/nothing"), FileNotFoundError, "runs/nothing"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_ends_in_one_clear_message(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write, kind, message = MISTAKES[mistake]
+    with pytest.raises(kind, match=message) as caught:
+        write()
+    assert "\n" not in str(caught.value)
+    assert not [*tmp_path.iterdir()]  # no folder is left behind
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [
+        ("CartPole-v1", 1),
+        ("CartPole-v1", np.int64(1)),
+        ("CartPole-v1", np.asarray(1, np.uint8)),
+        ("Pendulum-v1", [0.5]),
+        ("Pendulum-v1", np.asarray([0.5])),
+    ],
+)
+def test_step_takes_plain_numbers(name, action):
+    env = shoal.make(name)
+    obs, state = env.reset(KEY)
+    proper = jax.numpy.asarray(action, env.action_space.dtype)
+    np.testing.assert_array_equal(env.step(KEY, state, action)[0], env.step(KEY, state, proper)[0])
+
+
+def test_a_policy_acts_inside_jit_and_vmap_as_outside():
+    policy = shoal.load("zoo:ppo/CartPole-v1")
+    observations = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    outside = policy(observations)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(policy))(observations), outside)
+    np.testing.assert_array_equal(jax.jit(policy)(observations[0]), outside[0])
+    assert len(set(outside.tolist())) == 2
