@@ -108,7 +108,7 @@ class EpisodeRecorder:
     """Records one episode of each of K members in one program, which can be compiled before the weights exist."""
 
     def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True, members: int = 1) -> None:
-        """The leaves of `actor` (an agent) and `env`, if any, have a leading axis of the K=`members` shown, [K, ...]."""
+        """The leaves of `actor` (an agent) and `env`, if any, have a leading axis of the K=`members` shown."""
         self.actor, self.env, self.horizon, self.greedy, self.members = actor, env, horizon, greedy, members
         self._program: Any = None
 
