@@ -23,7 +23,7 @@ def test_the_folders_of_all_runs_are_checked_before_the_first(run, tmp_path, cap
     shutil.copytree(run, tmp_path / "runs" / "x" / "num_envs=8")
     words = ["train", "ppo", "CartPole-v1", *FLAGS[2:], "--name", "x"]
     assert "num_envs=8 already holds a run" in refused(capsys, *words, "--num-envs", "4,8")
-    assert "num_envs=4 is asked for twice" in refused(capsys, *words, "--num-envs", "4,4")
+    assert "num_envs=4 is given twice" in refused(capsys, *words, "--num-envs", "4,4")
     assert [path.name for path in Path("runs/x").iterdir()] == ["num_envs=8"]
 
 

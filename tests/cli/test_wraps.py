@@ -58,7 +58,7 @@ def test_a_wrapper_of_my_own_is_named_by_its_file(tmp_path):
         ("Randomize", "Randomize needs sample: write --wrap Randomize:sample=MODULE:FUNCTION or FILE.py:FUNCTION."),
         ("Randomize:sample=task", "'task' is no path of a class or function"),
         ("TransformObservation:function=jax.numpy:tanh,space=3", "cannot be written on a command line"),
-        ("shoal.envs.classic.cartpole:CartPole", "CartPole is no wrapper"),
+        ("shoal.envs.classic.cartpole:CartPole", "CartPole is not a wrapper"),
         ("", "wrapper '' is not registered"),
     ],
 )
