@@ -14,13 +14,13 @@ QUICK = SHOAL_TEST_XLA_LEVEL=0
 
 .PHONY: help setup demo test test-all test-newest lint docs lock peers clean
 
-help:  ## say what there is
+help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-setup:  ## make or update the environment
+setup:  ## create or update .venv
 	@./setup
 
-demo: setup  ## train 16 agents on CartPole and draw them, in about a minute
+demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
 	@rm -rf $(DEMO)
 	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 16 --name demo
 	@echo
@@ -28,13 +28,13 @@ demo: setup  ## train 16 agents on CartPole and draw them, in about a minute
 	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
-test: setup  ## the tests, without those marked slow or long
+test: setup  ## run the tests, except those marked slow or long
 	@$(QUICK) $(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
-test-all: setup  ## those marked slow too: before a release
+test-all: setup  ## run all tests, also those marked slow; before a release
 	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-test-newest:  ## the tests of `make test` under Python 3.13 and the newest JAX it gets
+test-newest:  ## run the tests of `make test` with Python 3.13 and the newest JAX
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
 	@$(QUICK) $(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
@@ -43,18 +43,18 @@ lint: setup  ## ruff, formatting, types
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-docs:  ## the generated pages, then the site, into site/
+docs:  ## write the generated pages, then build the site in site/
 	@./setup docs
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/zensical build --clean
 
-lock:  ## resolve all versions anew into constraints.txt (needs uv; uv.lock is a by-product and not kept in git)
+lock:  ## resolve all versions again into constraints.txt (needs uv; uv.lock is not kept in git)
 	uv lock --upgrade
 	uv export --no-hashes --all-extras --no-emit-project -o constraints.txt
 
-peers:  ## .venv-peers: the libraries that benchmarks/run.py compares with
+peers:  ## make .venv-peers with the libraries that benchmarks/run.py compares with
 	VENV=.venv-peers sh benchmarks/peers/setup.sh
 
-clean:  ## remove what make and the tests made, except environments and runs
+clean:  ## remove files made by make and tests, except environments and runs
 	rm -rf site dist .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

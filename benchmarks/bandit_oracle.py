@@ -1,10 +1,10 @@
-"""How well can one play a Bernoulli bandit whose arms are uniform in [0, 1]? Bounds for agents that learn to learn.
+"""Reference returns on a Bernoulli bandit whose arm probabilities are uniform in [0, 1], for agents such as RL^2.
 
     python benchmarks/bandit_oracle.py [--arms 5] [--pulls 10 100] [--episodes 100000] [--run RUN ...]
 
-Prints the mean reward of an episode under the Gittins index for the pulls that are left, Thompson sampling and chance,
-and, where there are few enough counts to go through, of the best policy there is. Each run in `--run` (a folder of
-`shoal train rl2 BernoulliBandit-v0 --env.arms independent ...`) is evaluated beside them.
+Prints the mean return of an episode of the Gittins index for the remaining pulls, of Thompson sampling and of random
+actions, and, if the number of states is small enough to enumerate, of the optimal policy. Each run in `--run` (a folder
+of `shoal train rl2 BernoulliBandit-v0 --env.arms independent ...`) is evaluated too.
 
 Source: Gittins 1979; for a finite horizon Kaufmann 2018, "On Bayesian index policies for sequential resource
 allocation", section 3. Duan et al. 2016, "RL^2", table 1, has the same arms.
@@ -18,11 +18,12 @@ import numpy as np
 
 
 def gittins_table(horizon: int, grid: int = 1001) -> np.ndarray:
-    """Indices [pulls left, successes, failures] of an arm with a uniform prior, to 1 / (grid - 1).
+    """Indices [pulls left, successes, failures] of an arm with a uniform prior, with precision 1 / (grid - 1).
 
-    The index is the price per pull at which an arm that may be left at any time, but within the pulls that are left,
-    is worth nothing: where V(left, s, f) = max(0, p - price + p V(left - 1, s + 1, f) + (1 - p) V(left - 1, s, f + 1))
-    first is 0, with p = (s + 1) / (s + f + 2).
+    The index is the smallest price per pull at which pulling the arm has the value 0, if one may stop at any time
+    within the remaining pulls. Here p = (s + 1) / (s + f + 2) and
+
+        V(left, s, f) = max(0, p - price + p V(left - 1, s + 1, f) + (1 - p) V(left - 1, s, f + 1)).
     """
     price = np.linspace(0, 1, grid)
     successes, failures = np.meshgrid(np.arange(horizon), np.arange(horizon), indexing="ij")
@@ -30,7 +31,7 @@ def gittins_table(horizon: int, grid: int = 1001) -> np.ndarray:
     value = np.zeros((horizon + 1, horizon + 1, grid), np.float32)
     table = np.zeros((horizon + 1, horizon, horizon), np.float32)
     for left in range(1, horizon + 1):
-        n = horizon - left + 1  # of more successes or failures no state with so many pulls left can be
+        n = horizon - left + 1  # successes and failures are below n with this number of pulls left
         q = p[:n, :n]
         after = q * value[1 : n + 1, :n] + (1 - q) * value[:n, 1 : n + 1]
         value[:n, :n] = np.maximum(0, q - price + after)
@@ -39,7 +40,7 @@ def gittins_table(horizon: int, grid: int = 1001) -> np.ndarray:
 
 
 def best_possible(arms: int, pulls: int) -> float:
-    """Mean reward of an episode under the best policy, by going through all counts. For small numbers only."""
+    """The mean return of the optimal policy, by dynamic programming over all counts. For small numbers only."""
 
     @cache
     def value(counts: tuple[tuple[int, int], ...], left: int) -> float:
@@ -59,7 +60,7 @@ def best_possible(arms: int, pulls: int) -> float:
 
 
 def play(choose, arms: int, pulls: int, episodes: int, seed: int = 0) -> np.ndarray:
-    """Rewards of episodes. `choose(successes, failures, left, random)` picks an arm in each of them."""
+    """Play episodes and return their returns. `choose(successes, failures, left, random)` chooses an arm in each."""
     random = np.random.default_rng(seed)
     means = random.random((episodes, arms))
     successes, failures = np.zeros((2, episodes, arms), np.int64)
@@ -73,18 +74,18 @@ def play(choose, arms: int, pulls: int, episodes: int, seed: int = 0) -> np.ndar
 
 
 def gittins(horizon: int):
-    """A policy that pulls an arm of the largest index, the first of equals."""
+    """A policy that pulls the arm with the largest index; the first one if several are equal."""
     table = gittins_table(horizon)
     return lambda successes, failures, left, random: table[left, successes, failures].argmax(axis=1)
 
 
 def thompson(successes, failures, left, random):
-    """Pull the arm that is best in a world drawn from what is believed. Source: Thompson 1933."""
+    """Sample a probability for each arm from its posterior, and pull the best arm. Source: Thompson 1933."""
     return random.beta(successes + 1, failures + 1).argmax(axis=1)
 
 
 def chance(successes, failures, left, random):
-    """Any arm."""
+    """Pull a random arm."""
     return random.integers(0, successes.shape[1], len(successes))
 
 
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--arms", type=int, default=5)
     parser.add_argument("--pulls", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--episodes", type=int, default=100_000)
-    parser.add_argument("--run", nargs="*", default=[], help="folders of runs, evaluated on the arms of their own")
+    parser.add_argument("--run", nargs="*", default=[], help="run folders, evaluated in their own environments")
     args = parser.parse_args()
     for pulls in args.pulls:
         policies = {"Gittins": gittins(pulls), "Thompson": thompson, "chance": chance}
@@ -110,7 +111,7 @@ def main() -> None:
 
 
 def evaluated(folder: str, episodes: int) -> str:
-    """How a run does on fresh bandits, against the Gittins index on as many arms and pulls."""
+    """A line with the returns of a run on fresh bandits, relative to the Gittins index with its arms and pulls."""
     import shoal
 
     policies = shoal.load_result(folder).policies

@@ -1,11 +1,11 @@
-"""Did a change make shoal slower? Measures two checkouts in turns, with the workers of `run.py`.
+"""Compare the speed of two checkouts of shoal, before and after a change, with the workers of `run.py`.
 
     python benchmarks/before_after.py OLD NEW [--rounds 5] [--only ppo] [--python .venv/bin/python]
 
-OLD and NEW are folders with `src/` and `benchmarks/workers/`, such as two `git worktree`s. Every measurement is a fresh
-process; the two checkouts take turns, and the one that begins changes from round to round. The table has the median of
-each and the median of the ratios of a round, with the smallest and the largest of them: where 1 lies between these,
-nothing was shown. Written to benchmarks/results/before_after.json and .md.
+OLD and NEW are folders with `src/` and `benchmarks/workers/`, such as two `git worktree`s. Every measurement runs in a
+fresh process. The two checkouts alternate, and the order changes from round to round. The table shows the median of
+each checkout, and the median, the smallest and the largest of the ratios of all rounds. If 1 lies between the smallest
+and the largest, no difference was found. The report is written to benchmarks/results/before_after.json and .md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 import run
 
 ALONE = ("--evaluations", "0", "--records", "1")
-# name -> (worker, arguments, how an answer is read, unit); more is better where the unit is a rate
+# name -> (worker, arguments, function from an answer to a number, unit)
 CONTESTS = {
     **{f"classic {env}": ("step_shoal", ("--env", env), run.stepping_rate, "M steps/s") for env in run.CLASSIC},
     "ppo, 1 seed": ("ppo_shoal", ("--seeds", "1", *ALONE), run.training_rate, "k steps/s"),
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", metavar="TEXT", help="contests whose name has it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only contests whose name contains TEXT")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--out", type=Path, default=run.HERE / "results" / "before_after.json")
     options = parser.parse_args()
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measured(python: str, tree: Path, worker: str, arguments: tuple[str, ...]) -> dict:
-    """What a worker of a checkout says, with an empty cache of compiled programs."""
+    """The answer of a worker of a checkout, run with an empty cache of compiled programs."""
     with tempfile.TemporaryDirectory() as cache:
         variables = {
             **os.environ,
@@ -86,7 +86,7 @@ def measured(python: str, tree: Path, worker: str, arguments: tuple[str, ...]) -
 
 
 def commit(tree: Path) -> str:
-    """The commit that a checkout stands on."""
+    """The short hash of a checkout's commit."""
     return subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=tree, text=True).strip()
 
 

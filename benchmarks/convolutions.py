@@ -1,8 +1,9 @@
-"""How much faster a convolution learns as a product over patches than as XLA's own, inside a loop on this CPU.
+"""Compare shoal's convolution (a matrix product over patches) with XLA's own, inside a loop on this CPU.
 
     python benchmarks/convolutions.py
 
-Prints, for several sizes of images, milliseconds of one pass and of one gradient step: XLA's, shoal's, their ratio.
+Prints the milliseconds of one forward pass and of one gradient step for several sizes of images: XLA's, shoal's, and
+their ratio.
 """
 
 import time
@@ -22,38 +23,38 @@ SIZES = {  # batch, side, channels before and after, padding
     "MiniGrid's view in pixels, IMPALA's first": (64, 56, 3, 16, "SAME"),
     "MiniGrid's view in pixels, IMPALA's second": (64, 28, 16, 32, "SAME"),
 }
-TURNS = 5  # of the loop that is timed
+ITERATIONS = 5  # of the loop that is measured
 ROUNDS = 3
 
 
 def xla(images, kernel, padding):
-    """XLA's own."""
+    """XLA's own convolution."""
     return jax.lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def looped(convolution, images, padding, learns):
-    """A program of some passes, or of some gradient steps over kernel and images."""
+    """A program with a loop of forward passes, or, if `learns`, of gradient steps for kernel and images."""
 
     def loss(kernel, images):
         return jnp.mean(convolution(images, kernel, padding) ** 2)
 
-    def turn(i, kernel):
+    def iteration(i, kernel):
         if not learns:
             return kernel + 1e-9 * loss(kernel, images)
         slope, before = jax.grad(loss, (0, 1))(kernel, images)
         return kernel - 1e-3 * slope + 1e-9 * jnp.sum(before)
 
-    return jax.jit(lambda kernel: jax.lax.fori_loop(0, TURNS, turn, kernel))
+    return jax.jit(lambda kernel: jax.lax.fori_loop(0, ITERATIONS, iteration, kernel))
 
 
 def milliseconds(program, kernel):
-    """Of one turn, at best."""
+    """The milliseconds of one iteration, the best of several rounds."""
     jax.block_until_ready(program(kernel))
     times = []
     for _ in range(ROUNDS):
         begun = time.perf_counter()
         jax.block_until_ready(program(kernel))
-        times.append(1000 * (time.perf_counter() - begun) / TURNS)
+        times.append(1000 * (time.perf_counter() - begun) / ITERATIONS)
     return min(times)
 
 

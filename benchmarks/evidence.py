@@ -1,11 +1,11 @@
-"""Does it learn? Train every preset of an agent with seeds fixed beforehand and keep what came out.
+"""Train every preset of an agent with seeds that were fixed in advance, and record the returns that it reaches.
 
     python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--steps N] [--out FILE] [--root DIR]
 
-Scores are of the last weights, over 100 fresh episodes a member: greedy, and with actions drawn from the policy. Where
-returns are above zero only on success (MiniGrid), the share of such episodes is kept as well, and the learning curves.
-Rows of presets that are not run again are kept. With --root the run folders stay, and a run that was stopped goes on.
-Prints each preset's line of evidence.
+The scores are returns of the last weights over 100 fresh episodes per member, with greedy and with sampled actions. If
+returns are above zero only on success (MiniGrid), the fraction of such episodes and the learning curves are recorded
+too. Rows of presets that are not run again are kept. With --root the run folders are kept, and a stopped run is
+resumed. Prints the sentence of evidence for each preset.
 """
 
 import argparse
@@ -15,16 +15,18 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 SEEDS = {("ppo", "CartPole-v1"): 64}
-OTHERWISE = 16
+DEFAULT_SEEDS = 16
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("presets", nargs="*", help="such as CartPole-v1:fast, or MiniGrid-*; default: all")
+parser.add_argument("presets", nargs="*", help="for example CartPole-v1:fast or MiniGrid-*; default: all")
 parser.add_argument("--agent", default="ppo")
 parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
-parser.add_argument("--steps", type=int, default=0, help="stop there, with schedules as for the preset's own steps")
-parser.add_argument("--root", type=Path, help="keep run folders there; go on with one that was stopped")
+parser.add_argument(
+    "--steps", type=int, default=0, help="stop after N steps; schedules still span the preset's own steps"
+)
+parser.add_argument("--root", type=Path, help="keep run folders there, and resume stopped runs")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
-parser.add_argument("--table", action="store_true", help="train nothing: write the table of what is kept again")
+parser.add_argument("--table", action="store_true", help="train nothing; write the table again from the recorded rows")
 args = parser.parse_args()
 
 import shoal  # noqa: E402
@@ -42,12 +44,12 @@ from shoal.training.records import score_summary  # noqa: E402
 
 
 def measure(preset):
-    """One row: how a preset did over its seeds."""
-    seeds = args.seeds or SEEDS.get((preset.agent, preset.name), OTHERWISE)
+    """One row: the scores of a preset over its seeds."""
+    seeds = args.seeds or SEEDS.get((preset.agent, preset.name), DEFAULT_SEEDS)
     steps = args.steps or preset.steps
     with tempfile.TemporaryDirectory() as root:
         result = train(preset, seeds, steps, args.root or Path(root))
-        drawn = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
+        sampled = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
         row = {
             "agent": preset.agent,
             "preset": preset.name,
@@ -55,17 +57,17 @@ def measure(preset):
             "seeds": f"0 to {seeds - 1}",
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
-            "sampled": score_summary(drawn.reshape(seeds, -1).mean(axis=1)),
+            "sampled": score_summary(sampled.reshape(seeds, -1).mean(axis=1)),
             "jax": jax.__version__,
         }
         if succeeds(preset):
             greedy = shoal.evaluate(result.folder, episodes=100, seed=1).episode_return
-            row |= {"greedy_success": successes(greedy), "sampled_success": successes(drawn), **curves(result)}
+            row |= {"greedy_success": successes(greedy), "sampled_success": successes(sampled), **curves(result)}
         return row
 
 
 def train(preset, seeds, steps, root):
-    """A run of a preset, or the rest of one that was stopped."""
+    """Train a preset, or resume its run if it was stopped. Returns the result."""
     folder = root / f"{preset.agent}-{preset.name}-{seeds}-{steps}".replace("/", "-").replace(":", "-")
     if folder.exists():
         return shoal.train(resume=folder, figures=False, progress=False)
@@ -89,7 +91,7 @@ def succeeds(preset):
 
 
 def successes(returns):
-    """Share of successful episodes: over all members, of the worst, and of each."""
+    """The fraction of successful episodes [M]: mean over members, smallest, and of each; from returns [M, episodes]."""
     each = (np.asarray(returns) > 0).mean(axis=1)
     return {"mean": each.mean(), "min": each.min(), "per_member": each.round(4).tolist()}
 
@@ -97,15 +99,15 @@ def successes(returns):
 def curves(result):
     """Greedy return at each evaluation, a row for each member."""
     returns = result.curves["eval_return"]
-    seen = ~np.isnan(returns).all(axis=1)
+    evaluated = ~np.isnan(returns).all(axis=1)
     return {
-        "curve_steps": result.curves["env_steps"][seen].tolist(),
-        "curves": returns[seen].T.round(4).tolist(),
+        "curve_steps": result.curves["env_steps"][evaluated].tolist(),
+        "curves": returns[evaluated].T.round(4).tolist(),
     }
 
 
 def keep(row, path):
-    """Write a row beside those that are there."""
+    """Add a row to the file of rows, or replace the preset's earlier row; write the table too."""
     rows = {(row["agent"], row["preset"]): row for row in json.loads(path.read_text())} if path.exists() else {}
     rows[row["agent"], row["preset"]] = row
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,16 +116,16 @@ def keep(row, path):
 
 
 def write_table(path):
-    """The table beside a file of rows."""
+    """Write the Markdown table of a file of rows."""
     rows = json.loads(path.read_text())
     table = success_table if "curves" in rows[0] else return_table
     path.with_suffix(".md").write_text(table(rows))
 
 
 def success_table(rows):
-    """What `docs/measurements.md` shows of levels that are solved or not."""
+    """The table in `docs/measurements.md` for levels that are solved or not."""
     lines = [
-        "PPO with its presets, one CPU core a member: share of 100 fresh episodes that succeed, of the last weights.",
+        "PPO with its presets, one CPU core per member: fraction of 100 fresh episodes that succeed, last weights.",
         "",
         "![Greedy return of each seed over its steps](images/minigrid-learning.png)",
         "",
@@ -131,16 +133,16 @@ def success_table(rows):
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        shares = [f"{row[k]['mean']:.3f}, {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")]
-        cells = [f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *shares, f"{row['greedy']['mean']:.3f}"]
+        fractions = [f"{row[k]['mean']:.3f}, {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")]
+        cells = [f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *fractions, f"{row['greedy']['mean']:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def return_table(rows):
-    """What `docs/measurements.md` shows of returns."""
+    """The table in `docs/measurements.md` of returns."""
     lines = [
-        "IQM: interquartile mean over seeds, with a 95 % bootstrap interval. Sampled: actions drawn as in training.",
+        "IQM: interquartile mean over seeds, with a 95 % bootstrap interval. Sampled: actions sampled as in training.",
         "",
         "| agent | preset | steps | seeds | IQM | interval | mean | worst | sampled, mean |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -154,7 +156,7 @@ def return_table(rows):
 
 
 def rounded(row, *scores):
-    """Some scores of greedy actions and the mean of sampled ones, with digits that suit their size."""
+    """The named scores of greedy actions and the mean score of sampled actions, as rounded texts."""
     greedy = row["greedy"]
     digits = 1 if abs(greedy["mean"]) > 2 else 3
     found = (*(greedy[name] for name in scores), row["sampled"]["mean"])
@@ -162,21 +164,21 @@ def rounded(row, *scores):
 
 
 def sentence(row):
-    """The preset's line of evidence."""
+    """The sentence of evidence for a preset."""
     greedy = row["greedy"]
-    seen = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
+    prefix = f"seeds {row['seeds']}, {row['steps']:,} steps, last weights over 100 episodes: "
     if "greedy_success" in row:
-        shares = [
+        fractions = [
             f"{row[k]['mean']:.3f}, worst seed {row[k]['min']:.2f}" for k in ("greedy_success", "sampled_success")
         ]
-        found = f"success {shares[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {shares[1]}"
+        found = f"success {fractions[0]}, mean return {greedy['mean']:.3f}; sampled actions: success {fractions[1]}"
     else:
         mean, low, worst, sampled = rounded(row, "mean", "percentile_5", "min")
         found = f"mean {mean}, 5th percentile {low}, worst {worst}; sampled actions: mean {sampled}"
     words = ["benchmarks/evidence.py", row["preset"]]
     words += ["--agent", row["agent"]] * (row["agent"] != "ppo")
-    words += [f"--{name} {given}" for name in ("seeds", "steps") if (given := getattr(args, name))]
-    return f"{seen}{found} ({' '.join(words)})"
+    words += [f"--{name} {value}" for name in ("seeds", "steps") if (value := getattr(args, name))]
+    return f"{prefix}{found} ({' '.join(words)})"
 
 
 if args.table:

@@ -1,4 +1,4 @@
-"""Draw the learning curves that evidence.py kept: a panel for each level, a line for each seed.
+"""Draw the learning curves that evidence.py recorded: a panel for each level, a line for each seed.
 
 python benchmarks/learning_figure.py [--out docs/images/minigrid-learning.png]
 """

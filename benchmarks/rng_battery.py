@@ -1,12 +1,12 @@
-"""Raw random words of `mix32` on standard output, for external test batteries.
+"""Write raw random words of `mix32` to standard output, for external test batteries.
 
     python benchmarks/rng_battery.py counter | dieharder -a -g 200
     python benchmarks/rng_battery.py tree    | dieharder -a -g 200
     python benchmarks/rng_battery.py rollout | RNG_test stdin32
 
 counter  the 2**32 words of one key in order, then those of the next key
-tree     words of keys from two-level split trees, draws from those keys, and draws from fold_in(key, 0, 1, 2, ...)
-rollout  1,024 environments that split their keys at every step and draw four words each, in order of time
+tree     words of keys from two-level split trees, samples from those keys and from fold_in(key, 0, 1, 2, ...)
+rollout  1,024 environments that split their keys at every step and sample four words each, in order of time
 """
 
 import argparse
@@ -32,7 +32,7 @@ def counter_block(key: Key, start: Array) -> Array:
 
 @jax.jit
 def tree_block(key: Key) -> Array:
-    """Eight words a leaf: one of its key, three drawn from it, four from a `fold_in` of the root."""
+    """Eight words per leaf of the tree: one of its key, three sampled with it, four with a `fold_in` of the root."""
     branches = jax.random.split(key, 256)
     leaves = jax.vmap(lambda k: jax.random.split(k, 256))(branches).reshape(-1)
     folded = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(leaves.size, dtype=jnp.uint32))
@@ -43,7 +43,7 @@ def tree_block(key: Key) -> Array:
 
 @jax.jit
 def rollout_block(keys: Key) -> tuple[Key, Array]:
-    """256 steps of 1,024 environments."""
+    """The keys after 256 steps of 1,024 environments, and the words sampled in them, [256, 1024, 4]."""
 
     def step(keys: Key, _: None) -> tuple[Key, Array]:
         keys, now = jax.vmap(jax.random.split, out_axes=1)(keys)
@@ -82,7 +82,7 @@ def main() -> None:
         for block in streams[args.stream](make_key(args.seed)):
             sys.stdout.buffer.write(np.asarray(block).tobytes())
     except BrokenPipeError:
-        sys.stderr.close()  # the battery has seen enough
+        sys.stderr.close()  # the battery has closed the pipe
 
 
 if __name__ == "__main__":

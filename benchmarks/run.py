@@ -1,10 +1,10 @@
-"""Measure shoal against the libraries people use today.
+"""Compare the speed of shoal with that of other libraries (the peers).
 
     python benchmarks/run.py classic|worlds|minigrid|minigrid-every|ppo|dqn|tabular|es|peers
 
-Every number comes from a worker script in a fresh process of the peers' Python (`make peers`), so that both sides run
-the same JAX on the same interpreter. Sides take turns, several rounds; a side's number is the median over rounds. The
-report is a JSON file, with the machine, the versions and the commit written in, and a Markdown table beside it.
+Every number is measured by a worker script in a fresh process of the peers' Python (`make peers`), so that both sides
+use the same JAX and the same interpreter. The sides alternate for several rounds; the result of a side is the median
+over rounds. The report is a JSON file, which includes the machine, the versions and the commit, and a Markdown table.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 WORKERS = HERE / "workers"
-MANY = 8  # seeds, above which a whole process is only its training
-# What is measured of MiniGrid, and for how many steps NAVIX can be asked.
+MANY = 8  # with more seeds, the time of a whole process is almost only training
+# The MiniGrid ids that are measured, and the number of steps for NAVIX, which is slower.
 MINIGRID = {
     "MiniGrid-Empty-8x8-v0": 200,
     "MiniGrid-DoorKey-8x8-v0": 100,
@@ -35,7 +35,7 @@ MINIGRID = {
     "MiniGrid-FourRooms-v0": 20,
     "MiniGrid-MultiRoom-N6-v0": 1,
 }
-# Worlds by gymnax's names, and for how many steps gymnax can be asked.
+# Environments by gymnax's names, and the number of steps for gymnax, which is slower.
 WORLDS = {
     "Breakout-MinAtar": 500,
     "SpaceInvaders-MinAtar": 200,
@@ -47,32 +47,32 @@ WORLDS = {
     "FourRooms-misc": 500,
     "MetaMaze-misc": 500,
 }
-BANKS = {  # where games are short: no bank may run empty in a comparison
+BANKS = {  # larger reset banks for short episodes: no first state may be reused in a comparison
     "Breakout-MinAtar": 30,
     "Seaquest-MinAtar": 20,
     "SpaceInvaders-MinAtar": 12,
     "Asterix-MinAtar": 10,
 }
-GYMNAX_SETTINGS = {"DeepSea-bsuite": {"size": 8}}  # where our default is bsuite's and not gymnax's
+GYMNAX_SETTINGS = {"DeepSea-bsuite": {"size": 8}}  # where shoal's default is bsuite's and not gymnax's
 CLASSIC = ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1")
 
 
 # One XLA thread: with two, small kernels are split over both and gymnax's CartPole is a third slower (9.7 M steps/s
-# against 15.2 on the machine in results/). shoal turns that off itself and gives each core its share of environments.
-GYMNAX_AT_ITS_BEST = (("NPROC", "1"),)
+# instead of 15.2 on the machine in results/). shoal disables that itself and gives each core a part of the work.
+ONE_THREAD = (("NPROC", "1"),)
 
 
 class Side(NamedTuple):
-    """One contestant: a worker script and its arguments, or a command of its own."""
+    """One side of a comparison: a worker script, its arguments and environment variables."""
 
     name: str
     worker: str
     arguments: tuple[str, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()  # of its environment
+    variables: tuple[tuple[str, str], ...] = ()  # environment variables of the process
 
 
 class Contest(NamedTuple):
-    """The same work done by several sides. `score` is read from each answer; more is better unless `seconds`."""
+    """The same work done by several sides. `score` maps a worker's answer to a number (a rate, or seconds)."""
 
     name: str
     sides: tuple[Side, ...]
@@ -82,18 +82,18 @@ class Contest(NamedTuple):
 
 
 def classic_contests(options: argparse.Namespace) -> list[Contest]:
-    """Environment steps a second with random actions: folded into a checksum, and written as a trajectory."""
+    """Environment steps per second with random actions: observations are summed, or written as a trajectory."""
     contests = []
     for env in options.envs or CLASSIC:
         for mode, extra in (("checksum", ()), ("trajectory", ("--trajectory",))):
             size = ("--env", env, "--envs", str(options.num_envs), *extra)
-            sides = (Side("gymnax", "step_gymnax", size, GYMNAX_AT_ITS_BEST), Side("shoal", "step_shoal", size))
+            sides = (Side("gymnax", "step_gymnax", size, ONE_THREAD), Side("shoal", "step_shoal", size))
             contests.append(Contest(f"{env}, {options.num_envs} envs, {mode}", sides, stepping_rate, "M steps/s"))
     return contests
 
 
 def ppo_contests(options: argparse.Namespace) -> list[Contest]:
-    """PPO on CartPole for 500k steps: the whole process with empty and filled caches, and running alone."""
+    """PPO on CartPole for 500k steps: the whole process with empty and with filled cache, and training only."""
     contests = []
     for seeds in options.seeds:
         size = ("--seeds", str(seeds))
@@ -124,7 +124,7 @@ def ppo_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def peer_contests(options: argparse.Namespace) -> list[Contest]:
-    """What is called from Python: Gymnasium's vectorised CartPole, and CleanRL's PPO recipe on torch."""
+    """Peers whose loop runs in Python: Gymnasium's vectorized CartPole, and CleanRL's PPO on torch."""
     del options
     size = ("--env", "CartPole-v1", "--envs", "2048")
     stepping = (Side("gymnasium (NumPy)", "step_gymnasium", size), Side("shoal", "step_shoal", size))
@@ -139,7 +139,7 @@ def peer_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def world_contests(options: argparse.Namespace) -> list[Contest]:
-    """Steps of the worlds that gymnax has too. gymnax takes its turn in several ways; the best one counts."""
+    """Steps of environments that gymnax has too. gymnax is measured in several configurations; the best counts."""
     contests = []
     for env in options.envs or WORLDS:
         size = ("--env", env, "--envs", str(options.num_envs))
@@ -152,7 +152,7 @@ def world_contests(options: argparse.Namespace) -> list[Contest]:
                 threads,
             )
             for axes in ((), ("--envs-last",))
-            for threads in ((), GYMNAX_AT_ITS_BEST)
+            for threads in ((), ONE_THREAD)
         ]
         fields = json.dumps(GYMNAX_SETTINGS.get(env, {}))
         ours = ("--fields", fields, "--bank", str(BANKS.get(env, 0)), "--envs-last", "--compile-phases")
@@ -168,14 +168,14 @@ def world_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
-    """Steps with the partial view and random actions: against NAVIX, EnvPool's C++, and MiniGrid itself."""
+    """Steps with the partial view and random actions, compared with NAVIX, EnvPool's C++, and MiniGrid itself."""
     contests = []
     size = ("--envs", str(options.num_envs))
     for env, steps in MINIGRID.items():
         if options.envs and env not in options.envs:
             continue
         ours = Side("shoal", "step_shoal", (*size, "--env", env, "--envs-last"))
-        # NAVIX takes its turn with the checksum's axes either way; the better one counts.
+        # NAVIX is measured with both orders of the checksum's axes; the better one counts.
         theirs = ("--env", env.replace("MiniGrid", "Navix"), *size, "--steps", str(steps))
         navix = Side("NAVIX", "step_navix", theirs), Side("NAVIX, envs last", "step_navix", (*theirs, "--envs-last"))
         contests.append(Contest(f"{env}, {options.num_envs} envs", (*navix, ours), stepping_rate, "M steps/s"))
@@ -188,7 +188,7 @@ def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def every_minigrid_contests(options: argparse.Namespace) -> list[Contest]:
-    """Every MiniGrid id against EnvPool's C++ version of it; ours also says what compiling costs."""
+    """Every MiniGrid id, compared with EnvPool's C++ version; shoal's worker also reports compile times."""
     from shoal.core.registry import ENVS
 
     contests = []
@@ -201,7 +201,7 @@ def every_minigrid_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def tabular_contests(options: argparse.Namespace) -> list[Contest]:
-    """Tabular Q-learning on GridWorld, training alone. The article's code takes its turn in two forms."""
+    """Tabular Q-learning on GridWorld, training only. The article's code is measured in two forms."""
     del options
     contests = []
     for agents, ours, theirs in ((1, 10_000_000, 1_000_000), (30, 1_000_000, 50_000), (4096, 100_000, 50_000)):
@@ -218,7 +218,7 @@ def tabular_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def es_contests(options: argparse.Namespace) -> list[Contest]:
-    """Generations of an evolution strategy, two searches at a time. evosax takes its turn in three ways."""
+    """Generations of an evolution strategy, two searches at a time. evosax is measured in three configurations."""
     del options
     contests = []
     for name, size in {
@@ -227,7 +227,7 @@ def es_contests(options: argparse.Namespace) -> list[Contest]:
     }.items():
         sides = (
             Side("evosax", "es_evosax", size),
-            Side("evosax, 1 thread", "es_evosax", size, GYMNAX_AT_ITS_BEST),
+            Side("evosax, 1 thread", "es_evosax", size, ONE_THREAD),
             Side("evosax, a search on each core", "es_evosax", (*size, "--threads")),
             Side("shoal", "es_shoal", size),
         )
@@ -236,19 +236,19 @@ def es_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def dqn_contests(options: argparse.Namespace) -> list[Contest]:
-    """DQN on CartPole, 32 seeds, training alone: by CleanRL's recipe, by PureJaxRL's, and with a large replay."""
+    """DQN on CartPole, 32 seeds, training only: CleanRL's recipe, PureJaxRL's recipe, and a large replay buffer."""
     del options
     seeds = ("--seeds", "32")
     torch = Side("CleanRL's recipe (torch), 1 seed", "dqn_torch")
     ours = Side("shoal", "dqn_shoal", seeds)
     jaxs = (
         Side("PureJaxRL's recipe", "dqn_gymnax", seeds),
-        Side("PureJaxRL's recipe, 1 thread", "dqn_gymnax", seeds, GYMNAX_AT_ITS_BEST),
+        Side("PureJaxRL's recipe, 1 thread", "dqn_gymnax", seeds, ONE_THREAD),
         Side(
             "PureJaxRL's recipe, half the seeds on each core",
             "dqn_gymnax",
             (*seeds, "--threads", "2"),
-            GYMNAX_AT_ITS_BEST,
+            ONE_THREAD,
         ),
         Side("shoal", "dqn_shoal", (*seeds, "--num-envs", "10")),
     )
@@ -278,7 +278,7 @@ SUITES = {
 
 
 def peak_contest(name: str, side: Side, operations: float) -> Contest:
-    """How near a side comes to the cores' peak, counting only what the products of its networks need."""
+    """Compare the operations per second in a side's matrix products with the peak of the cores."""
 
     def score(answer: dict[str, Any]) -> float:
         return answer["gflops"] if "gflops" in answer else answer["steps"] * operations / answer["run_s"] / 1e9
@@ -290,9 +290,9 @@ def peak_contest(name: str, side: Side, operations: float) -> Contest:
 def operations_per_step(recipe: str) -> float:
     """Floating-point operations for one environment step in the matrix products of a recipe's networks.
 
-    A product of [B, I] and [I, O] is 2 B I O operations. A gradient step takes it forward, for the slopes of weights,
-    and for the slopes of inputs, but for the first layer's inputs. Activations, losses, optimizer and environment are
-    left out: they are no products.
+    A product of [B, I] and [I, O] takes 2 B I O operations. A gradient step computes one product per layer forward, one
+    for the gradient of the weights, and, except in the first layer, one for the gradient of the inputs. Activations,
+    losses, optimizer and environment are not counted, because they are not matrix products.
     """
 
     def forward(*sizes: int) -> int:
@@ -301,7 +301,7 @@ def operations_per_step(recipe: str) -> float:
     def gradient(*sizes: int) -> int:
         return 3 * forward(*sizes) - 2 * sizes[0] * sizes[1]
 
-    if recipe == "dqn":  # acts in every step; every 10 steps learns from 128 samples and asks the target network
+    if recipe == "dqn":  # one action per step; every 10 steps 128 samples and target values
         network = (4, 120, 84, 2)
         return forward(*network) + 128 / 10 * (gradient(*network) + forward(*network))
     actor, critic = {"ppo": ((4, 64, 64, 2), (4, 64, 64, 1)), "minatar": ((400, 64, 64, 3), (400, 64, 64, 1))}[recipe]
@@ -310,22 +310,22 @@ def operations_per_step(recipe: str) -> float:
 
 
 def stepping_rate(answer: dict[str, Any]) -> float:
-    """Million environment steps a second, the median of the worker's own repeats."""
+    """Million environment steps per second, the median of the worker's own repeats."""
     return answer["steps"] / statistics.median(answer["wall_s"]) / 1e6
 
 
 def training_rate(answer: dict[str, Any]) -> float:
-    """Thousand environment steps a second, all members together; compiling excluded."""
+    """Thousand environment steps per second of all members together, without compilation."""
     return answer["steps"] / answer["run_s"] / 1e3
 
 
 def process_seconds(answer: dict[str, Any]) -> float:
-    """Seconds from the start of the interpreter to its end."""
+    """Seconds of the whole process."""
     return answer["outer_s"]
 
 
 def hold(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
-    """Run the sides of a contest in turn and gather their answers."""
+    """Run the sides of a contest alternately and collect their answers."""
     answers: dict[str, list[dict[str, Any]]] = {side.name: [] for side in contest.sides}
     with tempfile.TemporaryDirectory() as directory:
         caches = {side.name: Path(directory, str(i)) for i, side in enumerate(contest.sides)}
@@ -334,16 +334,19 @@ def hold(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
                 ask(side, python, caches[side.name])
         for turn in range(rounds):
             for side in contest.sides:
-                place = {"none": None, "empty": Path(directory, f"{side.name}-{turn}"), "filled": caches[side.name]}
-                answers[side.name].append(ask(side, python, place[contest.cache]))
+                folders = {"none": None, "empty": Path(directory, f"{side.name}-{turn}"), "filled": caches[side.name]}
+                answers[side.name].append(ask(side, python, folders[contest.cache]))
                 print(f"  {contest.name} | {side.name} | {contest.score(answers[side.name][-1]):.3g} {contest.unit}")
-    scores = {name: [contest.score(a) for a in given] for name, given in answers.items()}
+    scores = {name: [contest.score(a) for a in of_side] for name, of_side in answers.items()}
     medians = {name: statistics.median(values) for name, values in scores.items()}
     return {"contest": contest.name, "unit": contest.unit, "median": medians, "scores": scores, "answers": answers}
 
 
 def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
-    """One fresh process of one side: its line of JSON, and its seconds seen from outside. Raises RuntimeError."""
+    """Run one side in a fresh process. Returns its line of JSON, with the seconds of the process as `outer_s`.
+
+    Raises RuntimeError if the process fails.
+    """
     command = [python, str(WORKERS / f"{side.worker}.py"), *side.arguments]
     begin = time.perf_counter()
     done = subprocess.run(
@@ -356,7 +359,7 @@ def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
 
 
 def environment(cache: Path | None) -> dict[str, str]:
-    """This process's variables, with the checkout's shoal importable and the compilation cache set or off."""
+    """Environment variables for a worker: this process's, with this checkout's shoal, and the cache set or disabled."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     variables["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
     variables["PYTHONPATH"] = str(HERE.parent / "src")
@@ -367,7 +370,7 @@ def environment(cache: Path | None) -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers hold for: processor, memory, commit, moment, and how busy the machine was."""
+    """A description of the machine and the checkout: processor, memory, commit, time, and load."""
     cpu = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -385,13 +388,13 @@ def machine() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """What git says about this checkout; empty where there is none."""
+    """The output of a git command in this checkout; empty if it is not a git repository."""
     done = subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report as Markdown: a row per contest, medians, and how many times the first side the last one does."""
+    """The report as Markdown: a row per contest with the medians of the best peer and of shoal, and their ratio."""
     m, rows = report["machine"], []
     for result in report["results"]:
         sides, unit = list(result["median"].items()), result["unit"]
@@ -416,31 +419,31 @@ def table(report: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a suite, write its report."""
+    """Run a suite and write its report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--out", type=Path, help="JSON file; default: benchmarks/results/SUITE.json")
     parser.add_argument("--python", default=str(HERE.parent / ".venv-peers/bin/python"), help="made by `make peers`")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--envs", nargs="*", help="classic, worlds, minigrid: which environments")
-    parser.add_argument("--num-envs", type=int, default=2048, help="classic, worlds, minigrid: how many in parallel")
-    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="ppo: sizes of the population")
-    parser.add_argument("--only", default="", metavar="TEXT", help="contests whose name has it")
+    parser.add_argument("--envs", nargs="*", help="which environments (classic, worlds, minigrid)")
+    parser.add_argument("--num-envs", type=int, default=2048, help="parallel environments (classic, worlds, minigrid)")
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 128], help="sizes of the population (ppo)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only contests whose name contains TEXT")
     options = parser.parse_args(argv)
     if not Path(options.python).exists():
         parser.error(f"{options.python} does not exist. Run `make peers` first, or name another with --python.")
     out = options.out or HERE / "results" / f"{options.suite}.json"
     stamp, results, report = machine(), [], {}
     contests = [contest for contest in SUITES[options.suite](options) if options.only in contest.name]
-    for contest in contests:  # what is measured is written at once, not lost with the rest
+    for contest in contests:  # write the report after each, so that a later failure loses nothing
         results.append(hold(contest, options.python, options.rounds))
         report = write(out, stamp, results, options.rounds)
     print(table(report))
 
 
 def write(out: Path, stamp: dict[str, Any], results: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
-    """The report as JSON, and the table beside it."""
-    answers = [a for result in results for given in result["answers"].values() for a in given]
+    """Write the report as JSON and its table as Markdown; return the report."""
+    answers = [a for result in results for of_side in result["answers"].values() for a in of_side]
     versions = {name: version for answer in answers for name, version in answer["versions"].items()}
     report = {
         "machine": stamp,

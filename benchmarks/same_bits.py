@@ -1,11 +1,11 @@
-"""Do two checkouts of shoal give the same bits? Trains every agent in both and compares what they leave behind.
+"""Check that two checkouts of shoal give the same bits: train every agent in both and compare the results.
 
     python benchmarks/same_bits.py OLD NEW [--agents ppo,dqn] [--members 1,3,17]
 
 OLD and NEW are folders with a `src/` each, such as two `git worktree`s. For every agent and every number of members it
-compares the last policies, the curves, and everything in the last checkpoint: learners, optimizers, buffers, random
-keys and environments. Names may differ between the two (a field may have been renamed); shapes, dtypes, bits and the
-number of arrays may not. Prints a line for each pair, and ends with 1 where any of them differs.
+compares the best policies, the curves, and everything in the last checkpoint: weights, optimizers, buffers, random keys
+and environment states. The names of arrays may differ (a field may have been renamed); shapes, dtypes, bits and the
+number of arrays may not. Prints a line for each case. The exit status is 1 if any of them differs.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("new", type=Path, nargs="?")
     parser.add_argument("--agents", default=",".join(CASES))
     parser.add_argument("--members", default="1,3,17")
-    parser.add_argument("--worker", action="store_true", help="train with the checkout OLD and print what it leaves")
+    parser.add_argument("--worker", action="store_true", help="train with the checkout OLD and print its fingerprints")
     arguments = parser.parse_args()
     names, members = arguments.agents.split(","), [int(m) for m in arguments.members.split(",")]
     if arguments.worker:
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def read(checkout: Path, agents: str, members: str) -> dict:
-    """What a checkout leaves behind."""
+    """The fingerprints of a checkout: hashes by case and part."""
     env = {**os.environ, "PYTHONPATH": str(checkout.resolve() / "src")}
     command = [sys.executable, __file__, str(checkout), "--worker", "--agents", agents, "--members", members]
     return json.loads(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -86,12 +86,12 @@ def worker(names: list[str], members: list[int]) -> None:
     import shoal
 
     found = {}
-    with tempfile.TemporaryDirectory() as place:
-        shown = {"demonstrations": record(Path(place) / "shown.npz")} if "bc" in names else {}
+    with tempfile.TemporaryDirectory() as folder_of_all:
+        recorded = {"demonstrations": record(Path(folder_of_all) / "demonstrations.npz")} if "bc" in names else {}
         for name, count in itertools.product(names, members):
             for env, fields in CASES[name]:
-                folder = Path(place) / f"{len(found)}"
-                options = {**OPTIONS, "fields": {**fields, **(shown if name == "bc" else {})}, "seeds": count}
+                folder = Path(folder_of_all) / f"{len(found)}"
+                options = {**OPTIONS, "fields": {**fields, **(recorded if name == "bc" else {})}, "seeds": count}
                 quiet = {"progress": False, "figures": False, "cache": False}
                 shoal.train(name, env, preset=None, folder=folder, **quiet, **options)
                 words = " ".join(f"{k}={v}" for k, v in fields.items() if k not in BUFFERED)
@@ -100,7 +100,7 @@ def worker(names: list[str], members: list[int]) -> None:
 
 
 def record(path: Path) -> str:
-    """Made-up demonstrations for CartPole."""
+    """Write random demonstrations for CartPole to a file; return its path."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -113,16 +113,16 @@ def record(path: Path) -> str:
 
 
 def fingerprints(folder: Path) -> dict[str, list[str]]:
-    """Hashes of the arrays that a run left: of its learners, its policies and its curves."""
+    """Hashes of the arrays in a run folder: of its last checkpoint, its best policies and its curves."""
     import shoal
 
     curves = {k: v for k, v in shoal.load_result(folder).curves.items() if k != "wall_seconds"}
     newest = max((folder / "checkpoints").glob("step-*"))
-    held = arrays_in(next(newest / name for name in ("learners.npz", "arrays.npz") if (newest / name).is_file()))
+    learners = arrays_in(next(newest / name for name in ("learners.npz", "arrays.npz") if (newest / name).is_file()))
     policies = {}
     if folder.joinpath("checkpoints", "best").is_dir():
         policies = arrays_in(next((folder / "checkpoints" / "best").glob("*.npz")))
-    return {"learners": hashes(held), "best policies": hashes(policies), "curves": hashes(curves)}
+    return {"learners": hashes(learners), "best policies": hashes(policies), "curves": hashes(curves)}
 
 
 def arrays_in(path: Path) -> dict:
@@ -134,7 +134,7 @@ def arrays_in(path: Path) -> dict:
 
 
 def hashes(arrays: dict) -> list[str]:
-    """One for each array, whatever its name."""
+    """A sorted list with dtype, shape and hash of each array, without names."""
     return sorted(
         f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}" for array in arrays.values()
     )

@@ -1,8 +1,9 @@
-"""What an agent costs as the population grows: PPO on CartPole, from 1 to 512 seeds, each size in a fresh process.
+"""Measure the time per agent for populations of 1 to 512 members: PPO on CartPole, each size in a fresh process.
 
     .venv-peers/bin/python benchmarks/scaling.py [--sizes 1 2 8 32 128 512] [--steps 51200] [--rounds 3]
 
-Writes benchmarks/results/scaling.json and a table beside it. Training alone, without compiling or evaluation.
+Writes benchmarks/results/scaling.json and a table beside it. Only training is measured, without compilation and
+evaluation.
 """
 
 import argparse
@@ -20,7 +21,7 @@ def main() -> None:
     """Measure every size and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", type=int, default=[1, 2, 8, 32, 128, 512])
-    parser.add_argument("--steps", type=int, default=51_200, help="of each agent")
+    parser.add_argument("--steps", type=int, default=51_200, help="environment steps of each agent")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     stamp, rows = machine(), []
@@ -34,7 +35,7 @@ def main() -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({"machine": stamp, "steps": options.steps, "rows": rows}, indent=1) + "\n")
     lines = [
-        f"PPO on CartPole, {options.steps:,} steps an agent; {stamp['cpu']}, {stamp['cores']} cores; commit "
+        f"PPO on CartPole, {options.steps:,} steps per agent; {stamp['cpu']}, {stamp['cores']} cores; commit "
         f"{stamp['commit']}; {stamp['time']}.",
         "",
         "| agents | k steps/s, all together | seconds per agent |",

@@ -1,9 +1,9 @@
-"""Train the policies that come with shoal, each the best member of a preset's population, and put them in the package.
+"""Train the policies that come with shoal and write them into the package: the best member of each preset's population.
 
     python benchmarks/zoo.py [AGENT/ENV ...] [--seeds N]
 
-The member is chosen by its last evaluation; the return that `shoal zoo` shows comes from 1,000 other episodes, played
-by the weights as they are kept, in half precision.
+The member with the best last evaluation is chosen. The return that `shoal zoo` shows is measured in 1,000 other
+episodes, with the stored weights, which have half precision.
 """
 
 import argparse
@@ -33,11 +33,14 @@ POLICIES = (
     "es/Pendulum-v1",
     "q-learning/CliffWalking-v1",
 )
-SMALL = {"MiniGrid-": {"hidden": (16,)}, "bsuite/memory_len": {"memory_size": 32}}  # instead of what presets have
+SMALL = {
+    "MiniGrid-": {"hidden": (16,)},
+    "bsuite/memory_len": {"memory_size": 32},
+}  # smaller networks than those of the presets
 EPISODES = 1000
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("policies", nargs="*", default=POLICIES, help="such as ppo/CartPole-v1; default: all")
+parser.add_argument("policies", nargs="*", default=POLICIES, help="for example ppo/CartPole-v1; default: all")
 parser.add_argument("--seeds", type=int, default=4, help="members to choose from (4)")
 args = parser.parse_args()
 

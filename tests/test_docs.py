@@ -172,8 +172,8 @@ def test_anchors_lead_to_one_heading_each(page):
 def test_what_a_field_is_for_is_said_on_the_page_of_environments():
     page = (DOCS / "environments.md").read_text()
     empty = page.split("## Empty\n")[1].split("\n## ")[0]
-    assert "| `size` | `8` | shapes the program | side of the grid in cells, walls included: at" in empty  # its `help`
-    assert "| `max_steps` | `None` | number | steps after which an episode is truncated; None:" in empty  # a comment
+    assert "| `size` | `8` | static | side of the grid in cells, walls included: at" in empty  # its `help`
+    assert "| `max_steps` | `None` | constant | steps after which an episode is truncated; None:" in empty  # a comment
     assert "| 3      | pickup      | take the key" in page.split("## Level\n")[1].split("\n## ")[0]
 
 

@@ -1,8 +1,8 @@
-"""The peer: PureJaxRL's DQN (luchris429/purejaxrl, `dqn.py` at 31756b1), restated on gymnax 1.0's six-value step.
+"""The peer: PureJaxRL's DQN (luchris429/purejaxrl, `dqn.py` at 31756b1), adapted to gymnax 1.0's six-value step.
 
-What makes its speed is kept: ten environments, flashbax's flat buffer, one gradient step of 128 samples after every
-step of the ten, behind a `cond`; a reset drawn at every step by gymnax itself; `vmap` over seeds outside everything.
-Left out are its tracking and the statistics it stores for every step.
+Everything that determines its speed is kept: ten environments; flashbax's flat buffer; one gradient step of 128 samples
+after every step of the ten, inside a `cond`; a reset sampled in every step by gymnax itself; `vmap` over seeds outside.
+Its tracking and the statistics that it stores for every step are left out.
 """
 
 import argparse
@@ -15,7 +15,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=50_000)
 parser.add_argument("--seeds", type=int, default=32)
-parser.add_argument("--threads", type=int, default=1, help="that share the seeds, each with a program of its own")
+parser.add_argument(
+    "--threads", type=int, default=1, help="number of threads; each trains a part of the seeds with its own program"
+)
 args = parser.parse_args()
 
 import flashbax  # noqa: E402
@@ -47,7 +49,7 @@ class QNetwork(nn.Module):
 
 
 class LearnerState(TrainState):
-    """Weights, optimizer, the copy that targets come from, and how many steps were taken."""
+    """Weights and optimizer state, the weights of the target network, and the number of steps taken."""
 
     target: Any
     steps: int

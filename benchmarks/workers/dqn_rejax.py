@@ -1,7 +1,7 @@
 """The peer: rejax's DQN, as published, with its settings for CartPole except for a larger buffer.
 
-rejax 0.1.3 expects gymnax's step of five values; an adapter gives it that. Its evaluations are left out, and so is the
-time in which the buffer is allocated. The buffer need not be full: what a sample costs there depends on its size alone.
+rejax 0.1.3 expects gymnax's older step with five return values, which an adapter provides. Its evaluations and the time
+to allocate the buffer are left out. The buffer need not be full: the time of a sample depends only on its size.
 """
 
 import argparse
@@ -24,7 +24,7 @@ env, params = gymnax.make("CartPole-v1")
 
 
 class FiveValues:
-    """gymnax's CartPole with the step that rejax expects."""
+    """gymnax's CartPole with a step of five return values, as rejax expects."""
 
     default_params = params
 

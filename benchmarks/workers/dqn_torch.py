@@ -1,7 +1,7 @@
-"""The peer: CleanRL's DQN recipe (vwxyzjn/cleanrl, `dqn.py`) restated on torch and Gymnasium's vector environment.
+"""The peer: CleanRL's DQN recipe (vwxyzjn/cleanrl, `dqn.py`) rewritten with torch and Gymnasium's vector environment.
 
-What costs time is kept: one environment stepped by Python, a forward pass for every greedy action, a NumPy ring buffer,
-a gradient step of 128 samples every ten steps, a copy of the weights every 500. Logging is left out.
+Everything that takes time is kept: one environment stepped by Python, a forward pass for every greedy action, a NumPy
+ring buffer, a gradient step of 128 samples every ten steps, a copy of the weights every 500 steps. Logging is left out.
 """
 
 import argparse

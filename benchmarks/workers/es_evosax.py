@@ -1,10 +1,10 @@
 """The peer: evosax's Open_ES on its own GymnaxProblem, generation by generation in one compiled scan.
 
-Its rollouts are used as they come: every candidate's episodes run their full length, under random numbers that all
-candidates share, with a reset drawn at each step by gymnax, and observations normalized by running statistics (its
-default), for which it stacks all of them. GymnaxProblem has no controllers with a memory, so `--memory` restates its
-rollout with the carry of a GRU in it, and nothing else changed. `--searches` run side by side: vmapped, or each in a
-call of its own on a thread of its own (`--threads`), which is how shoal places them.
+Its rollouts are not changed: every candidate's episodes run their full length, with random numbers that all candidates
+share, and with a reset sampled in each step by gymnax. Observations are normalized with running statistics (its
+default), for which it stacks all observations. GymnaxProblem has no recurrent policies, so with `--memory` its rollout
+is rewritten with the carry of a GRU, and is otherwise the same. `--searches` run side by side: in one vmapped call, or
+each in its own call on its own thread (`--threads`), as in shoal.
 """
 
 import argparse
@@ -20,7 +20,7 @@ parser.add_argument("--generations", type=int, default=50)
 parser.add_argument("--searches", type=int, default=2)
 parser.add_argument("--hidden", type=int, nargs="+", default=[32, 32])
 parser.add_argument("--memory", type=int, default=0, help="units of a GRU; 0: none")
-parser.add_argument("--threads", action="store_true", help="a call for each search")
+parser.add_argument("--threads", action="store_true", help="one call per search, each on its own thread")
 args = parser.parse_args()
 
 import flax.linen as nn  # noqa: E402
@@ -34,7 +34,7 @@ from evosax.problems.rl.gymnax import GymnaxProblem  # noqa: E402
 import_s = measure.seconds_since_start()
 DISCRETE = args.env == "CartPole-v1"
 OUTPUTS, LARGEST = (2, None) if DISCRETE else (1, 2.0)
-# As shoal compiles for a core of its own; XLA's own choice otherwise.
+# With threads, the options with which shoal compiles for one core; otherwise XLA's defaults.
 OPTIONS = {"xla_cpu_multi_thread_eigen": False} if args.threads else None
 
 
@@ -43,9 +43,9 @@ def act(x, key):
 
 
 class Recurrent(nn.Module):
-    """A tanh layer or more, a GRU and a head: (action, memory), or the action alone where no memory is given.
+    """One or more tanh layers, a GRU and a head. Returns (action, memory), or only the action if no memory is given.
 
-    Without a memory is how GymnaxProblem's constructor tries a policy out.
+    GymnaxProblem's constructor calls a policy without a memory.
     """
 
     @nn.compact
@@ -58,7 +58,7 @@ class Recurrent(nn.Module):
 
 
 class RecurrentProblem(GymnaxProblem):
-    """GymnaxProblem's rollout with a memory in its carry."""
+    """GymnaxProblem with the memory of the GRU in the carry of its rollout."""
 
     def _rollout(self, key, policy_params, state):
         key_reset, key_scan = jax.random.split(key)

@@ -1,7 +1,7 @@
-"""shoal's ES, as `shoal train` runs it, a search on each core: networks, strategy and numbers as in `es_evosax.py`.
+"""shoal's ES, as `shoal train` runs it, a search on each core, with the same networks and settings as `es_evosax.py`.
 
-Steps are counted as the peer counts them, at the full length of every episode, so that rates compare the same work
-done; episodes that end sooner are not played on, and `real_steps` says how many were really taken.
+Steps are counted as the peer counts them, with the full length of every episode, so that the rates refer to the same
+work. shoal does not continue episodes that end sooner; `real_steps` is the number of steps that were taken.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What every worker does the same way: the clock, the phases of a JAX program, one line of JSON at the end.
+"""Functions that all workers use: the clock, the compile times of a JAX program, and the report.
 
-A worker is a script that measures one thing in one fresh process and prints one line of JSON. It imports this module
-first, so that the clock starts before anything heavy is imported.
+A worker is a script that measures one thing in a fresh process and prints one line of JSON. It imports this module
+first, so that the clock starts before large packages are imported.
 """
 
 import json
@@ -35,7 +35,7 @@ def seconds_since_start() -> float:
 
 
 def compile_phases(function: Callable, *arguments: Any) -> tuple[Callable, dict[str, float]]:
-    """Trace, lower and compile a function ahead of time; the compiled function and the seconds of each phase."""
+    """Trace, lower and compile a function. Returns the compiled function and the seconds of each phase."""
     import jax
 
     begin = time.perf_counter()
@@ -50,9 +50,9 @@ def compile_phases(function: Callable, *arguments: Any) -> tuple[Callable, dict[
 
 
 def repeat(advance: Callable[[], None], times: int) -> dict[str, list[float]]:
-    """Call `advance` once unmeasured, then `times` measured; it must wait for its own result.
+    """Call `advance` once without measuring, then `times` times; `advance` must wait for its own result.
 
-    Processor seconds stand beside the wall's: on a machine that does other work too they are the steadier of the two.
+    Processor time is measured beside wall time, because it varies less on a machine that does other work too.
     """
     advance()
     walls, cpus = [], []
@@ -65,7 +65,7 @@ def repeat(advance: Callable[[], None], times: int) -> dict[str, list[float]]:
 
 
 def report(**numbers: Any) -> None:
-    """Print what was measured, with the versions it was measured on, as one line of JSON."""
+    """Print the measurements and the versions of the packages as one line of JSON."""
     versions = {"python": sys.version.split()[0]}
     for name in PACKAGES:
         try:

@@ -1,7 +1,7 @@
-"""How many floating-point operations a second can these cores do? Large float32 matrix products, on all of them.
+"""Measure the peak floating-point operations per second of all cores, with large float32 matrix products.
 
 XLA multiplies one pair of matrices on each core at a time, as shoal runs members; NumPy's library splits one product
-over all cores. The fastest single repeat of either counts: no program on these cores computes faster for long.
+over all cores. The fastest repeat of either is the peak: no program computes faster on these cores for long.
 """
 
 import argparse

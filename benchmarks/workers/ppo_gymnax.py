@@ -1,10 +1,10 @@
-"""The peer: PureJaxRL's PPO (luchris429/purejaxrl, `ppo.py` at 31756b1), restated on gymnax 1.0's six-value step.
+"""The peer: PureJaxRL's PPO (luchris429/purejaxrl, `ppo.py` at 31756b1), adapted to gymnax 1.0's six-value step.
 
-What makes its speed is kept: actor, critic and log-probability inside the rollout scan; a reset drawn at every step by
-gymnax itself; statistics of episodes returned for every step; advantages by a reversed scan unrolled 16 times; a sorted
-permutation of the whole batch each epoch; separate 64-64 tanh networks; optax's clip and Adam with a linear schedule;
-`vmap` over seeds outside everything. Its debug print, a host callback, is left out, as its own benchmark does; so are
-the entries that gymnax 1.0 added to `info`, which its scan would otherwise store.
+Everything that determines its speed is kept: actor, critic and log-probability inside the rollout scan; a reset sampled
+in every step by gymnax itself; statistics of episodes returned for every step; advantages by a reversed scan unrolled
+16 times; a sorted permutation of the whole batch each epoch; separate 64-64 tanh networks; optax's clip and Adam with a
+linear schedule; `vmap` over seeds outside everything. Its debug print, a host callback, is left out, as its own
+benchmark does; so are the entries that gymnax 1.0 added to `info`, which its scan would otherwise store.
 """
 
 import argparse
@@ -17,7 +17,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=500_000)
 parser.add_argument("--seeds", type=int, default=1)
-parser.add_argument("--minatar", action="store_true", help="with the recipe's numbers for MinAtar")
+parser.add_argument("--minatar", action="store_true", help="use the recipe's hyperparameters for MinAtar")
 args = parser.parse_args()
 
 import distrax  # noqa: E402
@@ -62,7 +62,7 @@ class ActorCritic(nn.Module):
 
 
 class Step(NamedTuple):
-    """One row of the rollout."""
+    """One step of the rollout."""
 
     done: jax.Array
     action: jax.Array

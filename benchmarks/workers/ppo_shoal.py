@@ -1,7 +1,7 @@
-"""shoal's PPO with CleanRL's hyperparameters, its defaults, as `shoal train` runs it: with records and checkpoints.
+"""shoal's PPO with its defaults (CleanRL's hyperparameters), as `shoal train` runs it: with records and checkpoints.
 
-`--evaluations 0` trains alone, as `ppo_gymnax.py` does. The compilation cache follows the environment's variables, on
-both sides.
+With `--evaluations 0` it only trains, as `ppo_gymnax.py` does. On both sides the compilation cache is set by
+environment variables.
 """
 
 import argparse
@@ -14,7 +14,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=500_000)
 parser.add_argument("--seeds", type=int, default=1)
-parser.add_argument("--minatar", action="store_true", help="with PureJaxRL's numbers for MinAtar")
+parser.add_argument("--minatar", action="store_true", help="use PureJaxRL's hyperparameters for MinAtar")
 parser.add_argument("--evaluations", type=int, default=5)
 parser.add_argument("--records", type=int, default=20)
 parser.add_argument("--block", type=int, default=0, help="members that run together; 0: shoal's choice")

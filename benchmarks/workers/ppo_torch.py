@@ -1,7 +1,8 @@
-"""The peer: CleanRL's PPO recipe (vwxyzjn/cleanrl, `ppo.py`) restated on torch and Gymnasium's vector environment.
+"""The peer: CleanRL's PPO recipe (vwxyzjn/cleanrl, `ppo.py`) rewritten with torch and Gymnasium's vector environment.
 
-What costs time is kept: four environments stepped one after the other by Python, one forward pass per step, separate
-64-64 tanh networks, 4 epochs of 4 shuffled minibatches of 128 samples, one Adam step each. Logging is left out.
+Everything that takes time is kept: four environments stepped one after the other by Python, one forward pass per step,
+separate 64-64 tanh networks, 4 epochs of 4 shuffled minibatches of 128 samples, one Adam step each. Logging is left
+out.
 """
 
 import argparse

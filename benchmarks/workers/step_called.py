@@ -1,4 +1,4 @@
-"""Steps of environments that are called from Python once a step: EnvPool's C++ MiniGrid, or MiniGrid itself.
+"""Steps of environments that are called from Python in every step: EnvPool's C++ MiniGrid, or MiniGrid itself.
 
 EnvPool steps all its environments on two threads; MiniGrid steps one, in this process. Random actions, auto-reset.
 """

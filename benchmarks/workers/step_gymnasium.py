@@ -1,4 +1,4 @@
-"""Steps of Gymnasium's own NumPy-vectorised environment with random actions, called from Python once a step."""
+"""Steps of Gymnasium's own NumPy-vectorised environment with random actions, called from Python in every step."""
 
 import argparse
 import time

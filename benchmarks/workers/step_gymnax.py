@@ -1,8 +1,9 @@
 """Steps of a gymnax environment with random actions, its own auto-reset, in one compiled scan.
 
-Every observation is folded into a checksum that is returned, so that none can be optimised away; with `--trajectory`
-they are all written instead. Actions are drawn in bulk before the scan, which is the faster way here; each environment
-gets its own key per step, as gymnax asks for. `--envs-last` keeps the checksum with the environments as its last axis.
+Every observation is added to a checksum that is returned, so that XLA cannot leave it out; with `--trajectory` all
+observations are written instead. Actions are sampled in bulk before the scan, which is faster here. Each environment
+gets its own key in every step, as gymnax requires. With `--envs-last` the environments are the last axis of the
+checksum.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Steps of a NAVIX environment with random actions, its own auto-reset, in one compiled scan.
 
-It sees what NAVIX offers that is nearest to MiniGrid's observation: `symbolic_first_person`, 7 x 7 x 3, without
-occlusion and without the hand. Every observation is folded into a checksum in its own dtype, which is returned;
-`--envs-last` keeps that checksum with the environments as its last axis (see `step_shoal.py`).
+It uses the observation of NAVIX that is most similar to MiniGrid's: `symbolic_first_person`, 7 x 7 x 3, in which walls
+hide nothing and the carried object is not shown. Every observation is added to a checksum in its own dtype, which is
+returned. With `--envs-last` the environments are the last axis of the checksum (see `step_shoal.py`).
 """
 
 import argparse

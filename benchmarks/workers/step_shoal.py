@@ -1,9 +1,9 @@
 """Steps of a shoal environment with random actions and automatic resets from the bank, in one compiled scan.
 
-The same work as `step_gymnax.py`: every observation is folded into a checksum that is returned, or all are written
-(`--trajectory`). Drawing actions and refilling the bank are part of what is timed. `resets_reused` counts resets that
-met an empty bank; a comparison needs it to be 0. `--envs-last` keeps the checksum with the environments as its last
-axis, which spares images a transposition that only the checksum would have asked for.
+The same work as `step_gymnax.py`: every observation is added to a checksum that is returned, or all are written
+(`--trajectory`). The measured time includes sampling the actions and the reset bank. `resets_reused` counts resets that
+reused a state of the bank; it must be 0 in a comparison. With `--envs-last` the environments are the last axis of the
+checksum, which avoids a transposition of images that only the checksum would need.
 """
 
 import argparse
@@ -16,7 +16,7 @@ parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--fields", type=json.loads, default={}, help='of the environment, such as {"size": 8}')
 parser.add_argument("--envs", type=int, default=2048)
 parser.add_argument("--steps", type=int, default=1000)
-parser.add_argument("--bank", type=int, default=0, help="fresh states per environment and rollout; 0: shoal's choice")
+parser.add_argument("--bank", type=int, default=0, help="first states per environment and rollout; 0: shoal's choice")
 parser.add_argument("--random", default="mix32", choices=("mix32", "threefry2x32"))
 parser.add_argument("--repeats", type=int, default=5)
 parser.add_argument("--trajectory", action="store_true")

@@ -1,10 +1,11 @@
 """The peer: tabular Q-learning on an 8 x 12 grid as in Ryan Pegoud's article "Vectorize and Parallelize RL Environments
-with JAX: Q-learning at the Speed of Light" (RPegoud/jym), restated, and compiled once where its notebook compiles anew.
+with JAX: Q-learning at the Speed of Light" (RPegoud/jym), rewritten so that it compiles once; its notebook compiles
+again for each call.
 
-What makes its speed is kept: threefry keys split in every step, a policy that draws one action at random and one among
-the best by `jax.random.choice`, a reset by `cond` inside the environment's step, the table of every step written to
-one array, agents by `vmap` on the last axis, and its update, which learns past the end of an episode. `--last-only`
-keeps the last table alone, which is faster: a second form, so that the better one can count.
+Everything that determines its speed is kept: threefry keys split in every step; a policy that samples a random action
+and one of the best actions by `jax.random.choice`; a reset by `cond` inside the environment's step; the table of every
+step written to one array; agents by `vmap` on the last axis; and its update, which bootstraps beyond the end of an
+episode. With `--last-only` only the last table is kept, which is faster; the better of the two forms counts.
 """
 
 import argparse
@@ -30,7 +31,7 @@ DISCOUNT, STEP_SIZE, EPSILON = 0.9, 0.1, 0.1
 
 
 def act(key, table, position):
-    """Epsilon-greedy with random ties: (action, next key)."""
+    """An epsilon-greedy action with ties broken at random: (action, next key)."""
     k_coin, k_choice = jax.random.split(key)
     values = table[position[0], position[1]]
     best = values == values.max()
@@ -45,7 +46,7 @@ def act(key, table, position):
 
 
 def move(key, position, action):
-    """One step and, at the goal, a new start: (position, reward, done, key)."""
+    """One step, and a new episode after the goal: (position, reward, done, key)."""
     arrived = jnp.clip(position + MOVES[action], 0, START)
     done = jnp.all(arrived == GOAL)
     position, key = jax.lax.cond(done, lambda k: (START, k), lambda k: (arrived, jax.random.split(k)[1]), key)

@@ -1,4 +1,4 @@
-"""shoal's tabular Q-learning with the article's numbers, as `shoal train` runs it: records and checkpoints left out."""
+"""shoal's tabular Q-learning with the article's hyperparameters, as `shoal train` runs it, without its checkpoints."""
 
 import argparse
 import tempfile

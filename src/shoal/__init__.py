@@ -1,4 +1,4 @@
-"""Train reinforcement-learning agents by the thousand: environments, agents and search in one compiled JAX program.
+"""Train many reinforcement-learning agents at once: environments, agents and search in one compiled JAX program.
 
     import shoal
     from shoal import PPO

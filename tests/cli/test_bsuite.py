@@ -48,7 +48,7 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
     before = (folder / "scores.json").read_bytes()
     assert main(["bsuite", "ppo", "--experiments", "catch", "--quick", "--name", "bsuite-ppo", *TINY]) == 2
     answer = capsys.readouterr().err
-    assert "already holds an agent's bsuite. Continue it with `shoal bsuite --resume runs/bsuite-ppo`" in answer
+    assert "already holds a run of bsuite. Continue it with `shoal bsuite --resume runs/bsuite-ppo`" in answer
     assert (folder / "scores.json").read_bytes() == before
 
 
@@ -85,7 +85,7 @@ def test_a_stopped_run_goes_on_to_the_same_logs(experiments, before, tmp_path, c
     spec = json.loads((program / "spec.json").read_text())
     (program / "spec.json").write_text(json.dumps({**spec, "seed": 9}))
     assert main(["bsuite", "--resume=runs/parts"]) == 2
-    assert "was begun by another version of shoal" in capsys.readouterr().err
+    assert "was started by another version of shoal" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_programs_and_steps(tmp_path, capsys):
@@ -109,13 +109,13 @@ def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
         ([], "bsuite needs an agent, as in `shoal bsuite ppo --quick`"),
         (["pppo"], "agent 'pppo' is not registered. Did you mean ppo?"),
         (["ppo", "--experiments", "catsh"], "experiment 'catsh' is not registered. Did you mean catch"),
-        (["ppo", "--episodes-scale", "0"], "must be above 0, and at most 1"),
+        (["ppo", "--episodes-scale", "0"], "must be above 0 and at most 1"),
         (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
-        (["ppo", "--resume", "runs/x"], "--resume continues a folder as it is: ask for nothing else"),
-        (["ppo", "--resume=runs/x"], "--resume continues a folder as it is: ask for nothing else"),
-        (["--resume=runs/x", "--quick"], "--resume continues a folder as it is: ask for nothing else"),
+        (["ppo", "--resume", "runs/x"], "--resume continues a run as it was started"),
+        (["ppo", "--resume=runs/x"], "--resume continues a run as it was started"),
+        (["--resume=runs/x", "--quick"], "--resume continues a run as it was started"),
         (["--resume"], "--resume needs a value"),
-        (["--resume", "runs/x"], "runs/x holds no agent's bsuite: it has no bsuite.json"),
+        (["--resume", "runs/x"], "runs/x is not a folder of `shoal bsuite`: it has no bsuite.json"),
         (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),
         (["ppo", "--experiments", "catch", "--num-minibatches", "3"], "does not divide"),
     ],

@@ -147,7 +147,7 @@ def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys
         once.setattr("shoal.cli.bench.bench", lambda line: None)
         assert main(["bench", "CartPole-v1", "--device=cpu"]) == 0
     assert os.environ["JAX_PLATFORMS"] == "cpu"
-    assert "--device gpu: JAX sees none here" in refused(capsys, "bench", "CartPole-v1", "--device", "gpu")
+    assert "--device gpu: JAX finds no such device" in refused(capsys, "bench", "CartPole-v1", "--device", "gpu")
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --lr 1", "Did you mean --learning-rate? `shoal train ppo CartPole-v1 --help` lists"),
         ("train ppo CartPole-v1 --lerning-rate 1", "unknown flag --lerning-rate. Did you mean --learning-rate"),
         ("train ppo CartPole-v1 --env.gravty 1", "unknown flag --env.gravty. Did you mean --env.gravity"),
-        ("train ppo CartPole-v1 Pendulum-v1", "'Pendulum-v1' was not expected"),
+        ("train ppo CartPole-v1 Pendulum-v1", "unexpected argument 'Pendulum-v1'"),
         ("train ppo", "train needs an agent and an environment"),
         ("train ppo CartPole-v1 --num-minibatches 5", "num_minibatches=5 does not divide. Try 2 or 4."),
         ("train ppo CartPole-v1 --discount 1.5", "PPO.discount=1.5 is out of range: it must lie in [0, 1]"),
@@ -55,23 +55,23 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
         ("train ppo CartPole-v1 --steps 1e99", "argument --steps: 1e99 does not fit in 64 bits"),
         ("train ppo CartPole-v1 --steps 1e12 --records 2e9", "records=2000000000 must be at most 1,000,000"),
         ("train ppo CartPole-v1 --eval-max-steps 1e12", "eval_max_steps=1000000000000 must be at most"),
-        ("train ppo CartPole-v1 --learning-rate 1e400", "--learning-rate 1e400 is more than a field holds"),
-        ("train ppo CartPole-v1 --num-envs 1e30", "--num-envs 1e30 is more than a field holds"),
-        ("train ppo CartPole-v1 --env.max-steps 99999999999", "--env.max-steps 99999999999 is more than a field"),
+        ("train ppo CartPole-v1 --learning-rate 1e400", "--learning-rate 1e400 is too large"),
+        ("train ppo CartPole-v1 --num-envs 1e30", "--num-envs 1e30 is too large"),
+        ("train ppo CartPole-v1 --env.max-steps 99999999999", "--env.max-steps 99999999999 is too large"),
         ("train ppo Acrobot-v1 --env.torques=nan,0,1", "nan,0,1 is not a list of numbers, as in -1.0,0.0,1.0"),
         ("train ppo Acrobot-v1 --env.torques=-1,1", "torques=(-1.0, 1.0) needs three numbers, one for each action"),
         ("train ppo CartPole-v1 --hidden 8.5", "--hidden 8.5 is not a list of whole numbers, as in 64,64"),
-        ("train ppo CartPole-v1 --threads 1e9", "--threads 1000000000 must be at least 1, and at most 1024"),
+        ("train ppo CartPole-v1 --threads 1e9", "--threads 1000000000 must be from 1 to 1024"),
         ("train ppo CartPole-v1 --memory-limit-gb 1e400", "argument --memory-limit-gb: 1e400 is too large"),
         ("train ppo CartPole-v1 --steps 1 --steps 2", "--steps is given twice: write it once"),
-        ("train ppo CartPole-v1 --num-envs 4,,8", "--num-envs needs a value, or several with commas between them: 4"),
+        ("train ppo CartPole-v1 --num-envs 4,,8", "--num-envs needs a value, or several separated by commas: 4"),
         ("train ppo CartPole-v1 --dry-run=yes", "--dry-run takes no value"),
         ("train ppo CartPole-v1 --learning-rate", "--learning-rate needs a value"),
-        ("train ppo --suite classic --env.gravity 5", "--env.gravity is no option of shoal train itself"),
+        ("train ppo --suite classic --env.gravity 5", "--env.gravity is not an option of shoal train"),
         ("train /dev/zero:X CartPole-v1", "module '/dev/zero' cannot be found"),
         ("train ppo CartPole-v1 --seeds 1e12", "members of"),
         ("train .:X CartPole-v1", "'.' is no module: write package.module:Class"),
-        ("train ppo MiniGrid-Empty-5x5-v0 --env.size 1e9", "this needs more memory than there is"),
+        ("train ppo MiniGrid-Empty-5x5-v0 --env.size 1e9", "this needs more memory than this machine has"),
         ("envs :", "'' is no module"),
         ("train ppo CartPole-v1 --num-envs 2147483647 --num-steps 2147483647", "does not divide. Try 1"),
         ("bench CartPole-v1 --seconds inf", "--seconds inf must lie between 0 and 3,600"),
@@ -83,7 +83,7 @@ def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
             "train ppo CartPole-v1 --env.max-steps 9,0",
             "max_steps=0 is not a valid time limit: it must be a whole number",
         ),
-        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be at least 1"),
+        ("train ppo CartPole-v1 --threads -4", "--threads -4 must be from 1"),
         ("train ppo CartPole-v1 --devices -1", "devices=-1 must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb -1", "the memory limit must not be negative"),
         ("train ppo CartPole-v1 --memory-limit-gb x", "argument --memory-limit-gb: x is not a number"),
@@ -134,7 +134,7 @@ def test_the_doctor_names_devices_and_cache(capsys):
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
 
 
-@pytest.mark.parametrize("advice", [[], ["an NVIDIA GPU is here"]])
+@pytest.mark.parametrize("advice", [[], ["this machine has an NVIDIA GPU"]])
 def test_the_doctor_ends_with_1_where_something_needs_attention(advice, capsys, monkeypatch):
     monkeypatch.setattr("shoal.cli.doctor._advice", lambda seen: iter(advice))
     status, out, _ = say(capsys, "doctor")

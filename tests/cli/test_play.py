@@ -125,7 +125,7 @@ def test_the_next_key_after_an_end_begins_a_new_episode(console):
     assert play(console, "MiniGrid-Empty-5x5-v0") == 0
     console.wait_for("episodes of Empty")
     shown = frames(console.text())
-    assert "terminated: any key goes on" in shown[5] and "return 0.955" in shown[5]  # 1 - 0.9 * 5 / 100
+    assert "terminated: press any key" in shown[5] and "return 0.955" in shown[5]  # 1 - 0.9 * 5 / 100
     assert "step 0/100" in shown[6] and "step 1/100" in shown[7] and "step 0/100" in shown[8]
     assert "3 episodes of Empty: 0.955, 0, 0" in console.text()
 
@@ -187,7 +187,7 @@ def test_control_c_puts_the_terminal_back():
 def test_it_is_refused_without_a_terminal(capsys):
     assert main(["play", "MiniGrid-Empty-5x5-v0"]) == 2
     assert capsys.readouterr().err == (
-        "shoal: shoal play reads single keys and paints: run it in a terminal, without pipes.\n"
+        "shoal: shoal play reads single keys and shows pictures: run it in a terminal, without pipes.\n"
     )
 
 
@@ -196,7 +196,7 @@ def test_it_is_refused_without_a_terminal(capsys):
     [
         (["MiniGrid-Emty-5x5-v0"], "Did you mean MiniGrid-Empty-5x5-v0"),
         (["Pendulum-v1"], "Pendulum-v1 cannot be played with keys: its actions are Box"),
-        (["Probe-ConstantReward-v0"], "has no picture to look at"),
+        (["Probe-ConstantReward-v0"], "has no pictures"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "3,5"], "--env.view-size has several values"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "4"], "view_size=4 must be odd"),
         (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),
@@ -233,7 +233,7 @@ def test_a_policy_is_watched_until_it_is_stopped(console):
     def viewer():
         console.wait_for("step 20/500")
         console.press(" ")  # stops
-        console.wait_for("space stops and goes on")
+        console.wait_for("space pauses and continues")
         time.sleep(0.3)
         still = console.text()
         time.sleep(0.3)

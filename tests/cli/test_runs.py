@@ -89,7 +89,7 @@ def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("--member 2", "--member is for a run; CartPole-v1 is an environment"),
+        ("--member 2", "--member is for a run, but CartPole-v1 is an environment"),
         ("--which best", "--which is for a run"),
         ("--sample", "--sample is for a run"),
         ("--max-steps -5", "--max-steps -5 must be at least 1"),
@@ -129,7 +129,7 @@ def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
         ("--member worst", "--member worst is unknown: give a number, `best` or `all`."),
         ("--episodes 0", "episodes=0 must be at least 1"),
         ("--env.gravty 3", "unknown flag --env.gravty. Did you mean --env.gravity?"),
-        ("--env.integrator euler,semi-implicit", "integrator shapes the program: give one value at a time"),
+        ("--env.integrator euler,semi-implicit", "integrator is a static field, which cannot be swept"),
     ],
 )
 def test_a_mistake_about_a_run_is_answered_in_one_line(words, answer, run, capsys):

@@ -33,16 +33,16 @@ def test_draws_come_from_the_ranges_alone_also_inside_a_wrapper(capsys):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["--search", "clip=0.1..0.2"], "--search says what --random draws: give --random N too."),
-        (["--random", "2", "--search", "clip=0.1-0.2"], "--search clip=0.1-0.2 is no range: write PATH=LOW..HIGH"),
-        (["--random", "2", "--search", "clip=log(0.1)"], "is no range"),
+        (["--search", "clip=0.1..0.2"], "--search sets what --random samples: give --random N too."),
+        (["--random", "2", "--search", "clip=0.1-0.2"], "--search clip=0.1-0.2 is not a range: write PATH=LOW..HIGH"),
+        (["--random", "2", "--search", "clip=log(0.1)"], "is not a range"),
         (["--random", "2", "--search", "clip=a|b"], "To try each of several values, write --clip a,b."),
         (["--random", "2", "--search", "=1..2"], "names nothing"),
         (["--random", "2", "--search", "clip", "--search", "clip=1..2"], "clip=1..2 is given twice"),
         (["--random", "2", "--search", "clip=0.3..0.2"], "the lower one first"),
         (["--random", "2", "--search", "clp=0.1..0.2"], "PPO has no field 'clp'. Did you mean clip?"),
         (["--random", "2", "--search", "num_envs=2..4"], "num_envs shapes the program, so it cannot be sampled"),
-        (["--random", "2", "--search", "clip=0.1..0.2", "--clip", "0.1"], "clip is drawn, as --search says"),
+        (["--random", "2", "--search", "clip=0.1..0.2", "--clip", "0.1"], "clip is given with --search and"),
         (["--spec", "x", "--search", "clip"], "leave --search out"),
     ],
 )

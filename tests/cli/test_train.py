@@ -23,7 +23,7 @@ def test_the_folders_of_all_runs_are_checked_before_the_first(run, tmp_path, cap
     shutil.copytree(run, tmp_path / "runs" / "x" / "num_envs=8")
     words = ["train", "ppo", "CartPole-v1", *FLAGS[2:], "--name", "x"]
     assert "num_envs=8 already holds a run" in refused(capsys, *words, "--num-envs", "4,8")
-    assert "num_envs=4 is asked for twice" in refused(capsys, *words, "--num-envs", "4,4")
+    assert "num_envs=4 is given twice" in refused(capsys, *words, "--num-envs", "4,4")
     assert [path.name for path in Path("runs/x").iterdir()] == ["num_envs=8"]
 
 
@@ -70,7 +70,7 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     assert status == 0 and not [name for name in compiled if "backend_compile" in name]
     assert "members     16 = 2 setting(s) x 8 seed(s)" in out
     assert "Box((-4.8, -inf, -0.41887903, -inf), (4.8, inf, 0.41887903, inf), (4,))" in out  # not 4.800000190734863
-    assert "196 x 512 steps = 100,352 steps a member" in out  # 100,000 / (4 x 128), rounded up
+    assert "196 x 512 steps = 100,352 steps per member" in out  # 100,000 / (4 x 128), rounded up
     assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
     assert not Path("runs").exists()
 

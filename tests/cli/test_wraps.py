@@ -57,8 +57,8 @@ def test_a_wrapper_of_my_own_is_named_by_its_file(tmp_path):
         ("FrameStack:n=2,4", "has several values: give one here, and sweep with --env.env.n 2,4."),
         ("Randomize", "Randomize needs sample: write --wrap Randomize:sample=MODULE:FUNCTION or FILE.py:FUNCTION."),
         ("Randomize:sample=task", "'task' is no path of a class or function"),
-        ("TransformObservation:function=jax.numpy:tanh,space=3", "holds what no command line can write"),
-        ("shoal.envs.classic.cartpole:CartPole", "CartPole is no wrapper"),
+        ("TransformObservation:function=jax.numpy:tanh,space=3", "cannot be written on a command line"),
+        ("shoal.envs.classic.cartpole:CartPole", "CartPole is not a wrapper"),
         ("", "wrapper '' is not registered"),
     ],
 )

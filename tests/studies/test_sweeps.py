@@ -33,7 +33,7 @@ def test_train_all_makes_a_folder_and_a_result_for_each_environment(tmp_path):
 def test_mistakes_of_any_run_are_found_before_the_first(tmp_path):
     with pytest.raises(ValueError, match="num_minibatches=4 does not divide"):
         plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 3]}, **{**SMALL, "fields": {"num_steps": 3}})
-    with pytest.raises(ValueError, match="num_envs=4 is asked for twice"):
+    with pytest.raises(ValueError, match="num_envs=4 is given twice"):
         plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 4]}, **SMALL)
     with pytest.raises(ValueError, match="num_envs is in fields and in sweep"):
         plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 8]}, fields=FIELDS, preset=None)

@@ -206,5 +206,5 @@ def test_a_mistake_leaves_no_folder(tmp_path):
 
 
 def test_one_place_is_enough(tmp_path):
-    with pytest.raises(ValueError, match="says where the run goes: leave name and root out"):
+    with pytest.raises(ValueError, match="already is the path of the run: leave name and root out"):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "x", name="y", fields=FIELDS, **OPTIONS, **SILENT)

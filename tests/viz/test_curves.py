@@ -46,7 +46,7 @@ def test_every_setting_that_was_listed_or_drawn_has_a_curve(tmp_path, drawn):
     assert last.get_label() == "clip 0.2, learning_rate 0.00025, env.gravity 9.8"
     np.testing.assert_allclose(first.get_ydata(), 10 * np.arange(6) + 0.5)
     np.testing.assert_allclose(last.get_ydata(), 300 + 10 * np.arange(6) + 0.5)
-    with pytest.raises(ValueError, match=r"no grid \(learning_rate, env.gravity\); a map needs a grid"):
+    with pytest.raises(ValueError, match=r"not a grid \(learning_rate, env.gravity\); a heatmap needs a grid"):
         plot_sweep(tmp_path / "run")
 
 

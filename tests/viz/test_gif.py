@@ -147,8 +147,8 @@ def test_tiny_pictures_are_enlarged_without_blur(tmp_path):
             r"\(4, 4\), \(5, 4\)",
         ),
         (lambda at: write_gif([np.zeros((4, 4, 3))], at), r"uint8 \[H, W, 3\]; got float64 \[4, 4, 3\]"),
-        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at, fps=60), "at most 50 frames a second"),
-        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at.with_suffix(".mp4")), "End it in .gif"),
+        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at, fps=60), "at most 50 frames per second"),
+        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at.with_suffix(".mp4")), "it must end in .gif"),
         (lambda at: animate(Dot(), [], path=at), "nothing to animate"),
         (lambda at: animate(Dot(), moving_dot(3), [1.0, 2.0], at), r"shape \[2\] for 3 states"),
         (

@@ -33,7 +33,7 @@ def test_the_polygon_has_the_scores_for_radii_and_never_collapses(tmp_path, monk
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="three or more tags"):
+    with pytest.raises(ValueError, match="at least three tags"):
         radar({}, tmp_path / "radar.png")
     with pytest.raises(ValueError, match="known format"):
         radar({"ppo": SCORES}, tmp_path / "radar.txt")

@@ -1,4 +1,4 @@
-"""`shoal bench`: how fast environments step on this machine."""
+"""`shoal bench`: measure environment steps per second on this machine."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from shoal.cli.parser import Line, Parser, real_number, whole_number
 
 MOST_ENVS = 2**30
-LONGEST = 3600  # seconds of a measurement
+LONGEST_SECONDS = 3600  # of one measurement
 
 
 def bench_parser() -> Parser:
@@ -14,11 +14,13 @@ def bench_parser() -> Parser:
     parser = Parser(
         "bench",
         "[ENV ...] [options]",
-        "Steps a second of environments with automatic resets, every observation produced.",
+        "Measure steps per second of environments, with automatic resets and every observation computed.",
         "  shoal bench\n  shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json",
     )
     parser.add_argument("names", nargs="*", metavar="ENV", help="environments (default: all that are registered)")
-    parser.add_argument("--policy", default="random", choices=("random", "mlp"), help="who acts (default random)")
+    parser.add_argument(
+        "--policy", default="random", choices=("random", "mlp"), help="chooses actions (default random)"
+    )
     parser.add_argument("--sizes", default=[], type=_sizes, metavar="N,N", help="numbers of parallel environments")
     parser.add_argument(
         "--seconds", type=real_number, default=0.5, metavar="X", help="of each measurement (default 0.5)"
@@ -29,21 +31,21 @@ def bench_parser() -> Parser:
 
 
 def bench(line: Line) -> None:
-    """Step every registered environment, or those named, and say how fast."""
+    """Measure every registered environment, or those named: print a table row for each and write a JSON file."""
     import jax
 
     from shoal.core.registry import ENVS
     from shoal.studies.throughput import report, throughput
 
     arguments = line.options
-    if not 0 <= arguments.seconds <= LONGEST:
-        raise ValueError(f"--seconds {arguments.seconds:g} must lie between 0 and {LONGEST:,}.")
+    if not 0 <= arguments.seconds <= LONGEST_SECONDS:
+        raise ValueError(f"--seconds {arguments.seconds:g} must lie between 0 and {LONGEST_SECONDS:,}.")
     for name in arguments.names:
-        ENVS[name].build()  # every mistake before any measurement
+        ENVS[name].build()  # raises for a wrong name before any measurement
     _check_writable(Path(arguments.out))
 
-    if arguments.device not in (None, jax.default_backend()):  # `main` asked for a CPU, JAX prefers a GPU
-        raise ValueError(f"--device {arguments.device}: JAX sees none here. `shoal doctor` says more.")
+    if arguments.device not in (None, jax.default_backend()):  # `main` has set the platform for --device cpu
+        raise ValueError(f"--device {arguments.device}: JAX finds no such device. `shoal doctor` prints details.")
     rows = []
     print(f"{'environment':32} {'policy':7} {'envs':>9} {'steps/s':>16} {'compile s':>10} {'reused':>7}")
     for row in throughput(arguments.names, policy=arguments.policy, sizes=arguments.sizes, seconds=arguments.seconds):
@@ -70,7 +72,7 @@ def _sizes(text: str) -> list[int]:
 def _check_writable(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
-    with path.open("a"):  # what is there stays as it is
+    with path.open("a"):  # raises if it cannot be written, and does not change it
         pass
     if is_new:
         path.unlink()

@@ -1,4 +1,4 @@
-"""`shoal bsuite`: an agent on bsuite's experiments."""
+"""`shoal bsuite`: score an agent on bsuite's experiments."""
 
 import argparse
 from typing import Any
@@ -10,7 +10,7 @@ EXAMPLES = """  shoal bsuite ppo --quick
   shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
   shoal bsuite ppo --dry-run
   shoal bsuite --resume runs/bsuite-ppo"""
-MAY_CHANGE = ("resume", "no_figures", "dry_run", "no_cache", "debug")  # what may be said when a folder is continued
+MAY_CHANGE = ("resume", "no_figures", "dry_run", "no_cache", "debug")  # options that are allowed beside --resume
 
 
 def bsuite_parser() -> Parser:
@@ -19,8 +19,8 @@ def bsuite_parser() -> Parser:
         "bsuite",
         "AGENT [options] [hyperparameters]",
         "Score an agent on bsuite (Osband et al. 2020). Each member has one environment, as in bsuite, and "
-        "plays at least the episodes that bsuite asks for; all settings of an experiment that differ in numbers only "
-        "train together, in one program.",
+        "plays at least as many episodes as bsuite requires. Settings of an experiment that differ only in constants "
+        "are trained in one program.",
         EXAMPLES,
         named=_named,
         without=("num_envs",),
@@ -32,36 +32,36 @@ def bsuite_parser() -> Parser:
         "--experiments",
         default="",
         metavar="NAME,...",
-        help="experiments or tags (default: all). MNIST's that are not named themselves only where its files are",
+        help="experiments or tags (default: all). Without MNIST's files its experiments are left out unless named",
     )
     parser.add_argument(
         "--episodes-scale",
         type=real_number,
         default=1.0,
         metavar="X",
-        help="share of bsuite's episodes to play; scores are then those of unfinished runs (default 1)",
+        help="fraction of bsuite's episodes to play (default 1); below 1 the scores are not final",
     )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="4 settings of each experiment, 5 %% of the episodes: a first look, no score to publish",
+        help="4 settings of each experiment, 5 %% of the episodes: a test run, whose scores must not be published",
     )
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="the base of every random number")
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="determines all random numbers")
     parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default bsuite-AGENT)")
-    parser.add_argument("--root", default="runs", metavar="DIR", help="where run folders lie (default runs)")
-    parser.add_argument("--resume", metavar="RUN", help="continue a folder bit for bit, as it was asked for")
-    parser.add_argument("--no-figures", action="store_true", help="draw no radar")
+    parser.add_argument("--root", default="runs", metavar="DIR", help="parent folder of run folders (default runs)")
+    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder, bit for bit")
+    parser.add_argument("--no-figures", action="store_true", help="make no radar figure")
     parser.add_argument("--dry-run", action="store_true", help="print programs, episodes and steps; compile nothing")
     return parser
 
 
 def bsuite(line: Line) -> None:
-    """Run the command."""
+    """Plan and run bsuite's experiments, or resume a folder; print the scores."""
     from shoal.studies import bsuite as study
 
     options = line.options
-    if several := list(line.agent.sweep):
-        raise ValueError(f"{several[0]} has several values: bsuite scores one agent at a time. Give it one.")
+    if swept := list(line.agent.sweep):
+        raise ValueError(f"{swept[0]} has several values: bsuite scores one agent at a time. Give one value.")
     if options.resume is not None:
         _check_alone(line)
         planned = study.plan_resumed(options.resume)
@@ -95,12 +95,12 @@ def _named(options: argparse.Namespace) -> Named:
 
 
 def _check_alone(line: Line) -> None:
-    """Raise ValueError where more is asked for than to continue a folder, which is done as it was asked for."""
+    """Raise ValueError if options beside `--resume` would change the run."""
     usual = vars(bsuite_parser().split([]).options)
     also = [name for name, value in vars(line.options).items() if value != usual[name] and name not in MAY_CHANGE]
     if also:
         raise ValueError(
-            "--resume continues a folder as it is: ask for nothing else, as in `shoal bsuite --resume RUN`."
+            "--resume continues a run as it was started: leave other options out, as in `shoal bsuite --resume RUN`."
         )
 
 
@@ -135,5 +135,5 @@ def _plan_table(programs: list[Any]) -> str:
         for program in programs
     ]
     total = sum(row[-1] for row in rows)
-    head = ("program", "members", "episodes", "steps of all")
+    head = ("program", "members", "episodes", "total steps")
     return f"{table(head, rows)}\n\n{len(programs)} programs, {total:,} steps in all; nothing was compiled."

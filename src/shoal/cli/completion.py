@@ -1,6 +1,6 @@
-"""`shoal completion`: a script that completes commands, options, fields and names in bash or zsh.
+"""`shoal completion`: print a script that completes commands, options, fields and names in bash or zsh.
 
-The script holds every word, so that completing starts no Python. It is printed anew after an upgrade.
+The script contains all words, so that completion does not start Python. Print it again after an upgrade of shoal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from shoal.cli.wraps import wrapper_names
 EXAMPLES = """  shoal completion bash > ~/.local/share/bash-completion/completions/shoal
   shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh"""
 
-TAKES_AGENT = ("train", "bsuite", "agents")  # whose first word is an agent
-TAKES_ENV = ("render", "play", "envs", "bench")  # whose words are environments; a run folder where there is one
+TAKES_AGENT = ("train", "bsuite", "agents")  # commands whose first argument is an agent
+TAKES_ENV = ("render", "play", "envs", "bench")  # commands whose arguments are environments or run folders
 
-# Bash splits a word at `=` and `:` (COMP_WORDBREAKS), so names with a colon are completed behind it.
+# Bash splits a word at `=` and `:` (COMP_WORDBREAKS), so in a name with a colon only the part after it is completed.
 SCRIPT = """\
 _shoal() {
     local word="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]}" agent="${COMP_WORDS[2]}" env="${COMP_WORDS[3]}"
@@ -68,7 +68,7 @@ def completion_parser() -> Parser:
 
 
 def completion(line: Line) -> None:
-    """Print the script."""
+    """Print the script: fill the lists of words into `SCRIPT`."""
     from shoal.cli.main import COMMANDS
     from shoal.core.registry import AGENTS, ENVS
 

@@ -1,4 +1,4 @@
-"""`shoal doctor`: what this machine offers, what JAX makes of it, and what to do about the difference."""
+"""`shoal doctor`: print the devices, what JAX uses of them, known bugs of the installed JAX, and advice."""
 
 import os
 import platform
@@ -17,11 +17,11 @@ PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "p
 
 def doctor_parser() -> Parser:
     """The options of the command: none."""
-    return Parser("doctor", "", "Devices, cache, known bugs, what to install.")
+    return Parser("doctor", "", "Show devices, cache, known bugs, and what to install.")
 
 
 def doctor(line: Line) -> int:
-    """Print the facts, then advice. Returns 1 where there is some."""
+    """Print facts about the machine and the installation, then advice. Returns 1 if there is any advice, else 0."""
     import jax
 
     devices = jax.local_devices()
@@ -40,17 +40,17 @@ def doctor(line: Line) -> int:
     return 1 if advice else 0
 
 
-def _advice(seen: str) -> Iterator[str]:
-    if nvidia_present() and seen == "cpu":
-        yield "an NVIDIA GPU is here, but JAX does not see it: pip install 'shoal[cuda12]' (or [cuda13])"
-    if seen == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
+def _advice(platform_of_jax: str) -> Iterator[str]:
+    if nvidia_present() and platform_of_jax == "cpu":
+        yield "this machine has an NVIDIA GPU, but JAX does not find it: pip install 'shoal[cuda12]' (or [cuda13])"
+    if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "
-            f"shoal has none; a network of your own that has (flax's orthogonal initializer) needs `--threads "
-            f"{ENOUGH_THREADS}`"
+            f"shoal does not use it. `shoal.train` avoids it where it can; where it cannot, it asks for "
+            f"`--threads {ENOUGH_THREADS}`"
         )
         if sys.version_info >= (3, 12):
-            yield "a jaxlib without that bug is out for this Python: pip install --upgrade jax"
+            yield "there is a jaxlib without that bug for this Python: pip install --upgrade jax"
 
 
 def nvidia_present() -> bool:

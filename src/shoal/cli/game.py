@@ -1,4 +1,4 @@
-"""An environment that is played in the terminal: keys or a policy act, and every state is shown."""
+"""An environment played in the terminal: keys or a policy choose the actions, and every state is shown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ from shoal.cli.screen import Size, shrunk
 
 TEXT_LINES = 4
 SMALLEST_TILE, LARGEST_TILE = 4, 32
-QUIT, AFRESH = ("q", "escape"), ("r", "backspace")
-# MiniGrid's manual control, and letters that are easier to remember.
+QUIT, NEW_EPISODE = ("q", "escape"), ("r", "backspace")
+# The keys of MiniGrid's manual control, and letters that are easier to remember.
 LEVEL_KEYS = {
     "left": 0, "right": 1, "up": 2, "p": 3, "tab": 3, "pageup": 3, "d": 4, "pagedown": 4, "space": 5, "t": 5,
     "enter": 6,
@@ -19,7 +19,7 @@ LEVEL_HELP = "arrows walk  p pick up  d drop  space toggle  enter done"
 
 
 class Game:
-    """One environment, episode after episode, with keys that act."""
+    """One environment, played with keys for any number of episodes. `returns` has one entry per episode."""
 
     def __init__(self, env: Any, seed: int) -> None:
         import jax
@@ -35,29 +35,29 @@ class Game:
         self.ended = ""
 
     def begin(self) -> None:
-        """A new episode."""
+        """Start a new episode."""
         self._episode_key = self._fold(self._key, len(self.returns))
         _, self.state = self._reset(self._episode_key)
         self.returns.append(0.0)
         self.reward, self.ended = 0.0, ""
 
     def press(self, key: str) -> None:
-        """Do what a key stands for; nothing where it stands for nothing."""
-        if key in AFRESH or self.ended:
+        """Take the action of a key, or start a new episode; ignore any other key."""
+        if key in NEW_EPISODE or self.ended:
             self.begin()
         elif key in self.keys:
             self._act(self.keys[key])
 
     def _act(self, action: Any) -> None:
         key = self._fold(self._episode_key, self.state.time + 1)
-        given = np.asarray(action, self.env.action_space.dtype)
-        _, self.state, reward, terminated, truncated, _ = self._step(key, self.state, given)
+        typed = np.asarray(action, self.env.action_space.dtype)
+        _, self.state, reward, terminated, truncated, _ = self._step(key, self.state, typed)
         self.reward = float(reward)
         self.returns[-1] += self.reward
         self.ended = "terminated" if terminated else "out of time" if truncated else ""
 
     def picture(self, size: Size) -> tuple[Any, bool]:
-        """A picture that fits, and whether it is too small to be seen well."""
+        """A picture of the state that fits into a terminal of this size, and whether its tiles are too small to see."""
         room = Size(size.columns, max(1, size.rows - TEXT_LINES))
         if not self.is_level:
             return shrunk(np.asarray(self.env.render(self.state)), room), False
@@ -68,24 +68,24 @@ class Game:
         return (picture if tile else shrunk(picture, room)), tile < SMALLEST_TILE
 
     def lines(self, small: bool) -> list[str]:
-        """What is said below the picture."""
+        """The lines of text below the picture."""
         limit = "" if self.env.max_steps is None else f"/{int(self.env.max_steps)}"
         count = f"step {int(self.state.time)}{limit}  reward {self.reward:.4g}  return {self.returns[-1]:.4g}"
         task = self.env.mission_text(self.state) if self.is_level else type(self.env).__name__
         hint = "enlarge the window, or add --env.agent-pov true" if small else self._help()
-        return [task, f"{self.ended}: any key goes on  {count}" if self.ended else count, f"{hint}  r new  q quit"]
+        return [task, f"{self.ended}: press any key  {count}" if self.ended else count, f"{hint}  r new  q quit"]
 
     def _help(self) -> str:
-        return LEVEL_HELP if self.is_level else f"0 to {self.env.action_space.n - 1} act, left and right too"
+        return LEVEL_HELP if self.is_level else f"actions: keys 0 to {self.env.action_space.n - 1}, left, right"
 
     def summary(self) -> str:
-        """What is left on the terminal."""
+        """The returns of all episodes, printed after the screen is closed."""
         numbers = ", ".join(f"{number:.4g}" for number in self.returns)
         return f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)} of {type(self.env).__name__}: {numbers}"
 
 
 def keys_of(num_actions: int, is_level: bool) -> Mapping[str, int]:
-    """The action of each key."""
+    """The action of each key, for a number of discrete actions."""
     if is_level:
         return {key: action for key, action in LEVEL_KEYS.items() if action < num_actions}
     return {"left": 0, "right": num_actions - 1, **{str(i): i for i in range(min(num_actions, 10))}}

@@ -1,4 +1,4 @@
-"""`shoal envs`, `shoal agents` and `shoal zoo`: what there is, and the manual page of one."""
+"""`shoal envs`, `shoal agents` and `shoal zoo`: list what is available, or print the manual page of one."""
 
 import argparse
 import inspect
@@ -9,11 +9,11 @@ from shoal.cli.parser import Line, Parser, add_flags, flags_of
 
 def envs_parser() -> Parser:
     """The options of `shoal envs`."""
-    return _parser("envs", "ENV", "a name, a part of several, or file.py:Class")
+    return _parser("envs", "ENV", "a name, a part of names, or file.py:Class")
 
 
 def envs(line: Line) -> None:
-    """All environments, those whose names contain a word, or one's manual page with its fields as flags."""
+    """List all environments or those whose names contain a text, or print one's manual page with its field flags."""
     from shoal.cli.table import table
     from shoal.core.registry import ENVS, ranges
 
@@ -25,10 +25,11 @@ def envs(line: Line) -> None:
     rows = []
     for label, members in ranges(listed).items():
         both = [ENVS[each].build() for each in (members[0], members[-1])]
-        seen, done = ([_short(getattr(e, f"{which}_space")) for e in both] for which in ("observation", "action"))
+        observations = [_short(env.observation_space) for env in both]
+        actions = [_short(env.action_space) for env in both]
         limit = str(both[0].max_steps or "-")
-        rows.append([label, _from_to(*seen), _from_to(*done), limit, _first_line(ENVS[members[0]].cls)])
-    print(table(("name", "observation", "action", "limit", "what it is"), rows))
+        rows.append([label, _from_to(*observations), _from_to(*actions), limit, _first_line(ENVS[members[0]].cls)])
+    print(table(("name", "observation", "action", "limit", "description"), rows))
 
 
 def agents_parser() -> Parser:
@@ -37,7 +38,7 @@ def agents_parser() -> Parser:
 
 
 def agents(line: Line) -> None:
-    """All agents, or one's hyperparameters and presets."""
+    """List all agents, or print one's manual page with its field flags and presets."""
     from shoal.agents.presets import presets
     from shoal.cli.table import table
     from shoal.core.registry import AGENTS
@@ -45,7 +46,7 @@ def agents(line: Line) -> None:
     name = line.options.name
     if not name:
         rows = [[entry.name, len(presets(entry.name)), _first_line(entry.cls)] for entry in AGENTS.values()]
-        print(table(("name", "presets", "what it is"), rows))
+        print(table(("name", "presets", "description"), rows))
         return
     _manual(name, AGENTS[name], "", "")
     known = presets(name)
@@ -59,13 +60,13 @@ def zoo_parser() -> Parser:
     return Parser(
         "zoo",
         "",
-        "List the trained policies that come with shoal. Their names go where a run folder may go: "
+        "List the trained policies that come with shoal. Their names can be given wherever a run folder can: "
         "`shoal play zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.",
     )
 
 
 def zoo(line: Line) -> None:
-    """The trained policies that come with shoal."""
+    """List the trained policies that come with shoal, with their mean returns."""
     from shoal.cli.table import table
     from shoal.training.folder import ZOO_PREFIX, RunFolder
     from shoal.training.folder import zoo as names
@@ -79,7 +80,7 @@ def zoo(line: Line) -> None:
 
 
 def _parser(command: str, what: str, meaning: str) -> Parser:
-    parser = Parser(command, f"[{what}]", f"List {command}, or say all about one.")
+    parser = Parser(command, f"[{what}]", f"List {command}, or print the manual page of one.")
     parser.add_argument("name", nargs="?", default="", metavar=what, help=meaning)
     return parser
 
@@ -108,7 +109,7 @@ def _short(space: Any) -> str:
 
 
 def _from_to(first: str, last: str) -> str:
-    """What the first and the last of several have; once where it is the same."""
+    """`first to last`, or one of them if both are equal."""
     return first if first == last else f"{first} to {last}"
 
 

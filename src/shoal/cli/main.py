@@ -1,6 +1,6 @@
-"""`shoal`: the command. Finds the subcommand, sets the host up, imports what that one needs, and says errors in a line.
+"""The command `shoal`: finds the subcommand, prepares the host for JAX, runs it, and prints an error as one line.
 
-Nothing at the top of this file imports JAX: `shoal --help` answers at once.
+This file imports no JAX at its top, so that `shoal --help` is fast. The module of a subcommand is imported when needed.
 """
 
 import importlib
@@ -17,38 +17,38 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    """A subcommand: where its function lies, and what `shoal --help` says of it."""
+    """A subcommand: the module and the name of its function, and its line in `shoal --help`."""
 
     module: str
     function: str
     summary: str
-    wakes_jax: bool = True
+    starts_jax: bool = True
 
     def load(self) -> ModuleType:
         """The module, which imports no JAX by itself."""
         return importlib.import_module(self.module)
 
     def parser(self, name: str) -> "Parser":
-        """Its options: what the function `NAME_parser` of the module returns."""
+        """The parser of its options, made by the function `NAME_parser` of the module."""
         return getattr(self.load(), f"{name}_parser")()
 
 
 COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
-    "render": Command("shoal.cli.runs", "render", "film a run's members, or an environment under random actions"),
-    "play": Command("shoal.cli.play", "play", "play an environment by hand in the terminal, or watch a policy play"),
-    "plot": Command("shoal.cli.runs", "plot", "draw the learning curves of one run or several"),
-    "compare": Command("shoal.cli.runs", "compare_runs", "is run A better than run B, over the seeds they share?"),
-    "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share"),
-    "record": Command("shoal.cli.runs", "record", "write what a policy does to a file, for another to imitate"),
+    "render": Command("shoal.cli.runs", "render", "make GIFs of a run's policies, or of an environment"),
+    "play": Command("shoal.cli.play", "play", "play an environment in the terminal, or watch a policy play"),
+    "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
+    "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
+    "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
+    "record": Command("shoal.cli.runs", "record", "write a policy's observations and actions to a file, for `bc`"),
     "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal"),
     "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
-    "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, and draw its radar"),
-    "bench": Command("shoal.cli.bench", "bench", "measure steps per second on this machine"),
-    "doctor": Command("shoal.cli.doctor", "doctor", "devices, cache, known bugs, what to install"),
-    "completion": Command("shoal.cli.completion", "completion", "print what completes commands in bash or zsh"),
+    "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, with a radar figure"),
+    "bench": Command("shoal.cli.bench", "bench", "measure environment steps per second on this machine"),
+    "doctor": Command("shoal.cli.doctor", "doctor", "show devices, cache, known bugs, and what to install"),
+    "completion": Command("shoal.cli.completion", "completion", "print a completion script for bash or zsh"),
 }
 EXAMPLES = """examples:
   shoal train ppo CartPole-v1
@@ -64,18 +64,20 @@ MISTAKE = 2
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a command line and return the exit status: 0, or 2 for a mistake in the input.
+    """Run a command line, by default that of this process, and return the exit status.
 
-    A run that was asked to stop, and saved, ends with 128 and the number of the signal: 130 after Ctrl-C, 143 after
-    SIGTERM, 129 when the terminal closed. `shoal doctor` ends with 1, where something needs attention.
+    The status is 0, or 2 for a mistake in the input. If a signal stopped a run, which was saved first, it is 128 plus
+    the number of the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after the terminal was closed. `shoal doctor`
+    returns 1 if something needs attention.
     """
     if words is not None:
-        return _answer(list(words))
+        return _run(list(words))
     terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["bsuite"]))
-    return terminal.leave(_answer(sys.argv[1:]))
+    return terminal.leave(_run(sys.argv[1:]))
 
 
-def _answer(words: list[str]) -> int:
+def _run(words: list[str]) -> int:
+    """Run a command line; print an error in one line and turn it into an exit status."""
     debug = "--debug" in words
     try:
         return _dispatch(words)
@@ -105,8 +107,8 @@ def _dispatch(words: list[str]) -> int:
         print(f"shoal {shoal.__version__}")
         return 0
     if any("\0" in word for word in words):
-        raise ValueError("a word on the command line holds the character NUL, which no name and no number has.")
-    words = [word for word in words if word != "--debug"]  # which may stand anywhere
+        raise ValueError("a word on the command line contains the character NUL, which no name or number can contain.")
+    words = [word for word in words if word != "--debug"]  # it may stand anywhere
     name = words.pop(0) if words else "--debug"
     if name not in COMMANDS:
         from shoal.core.errors import did_you_mean
@@ -118,7 +120,7 @@ def _dispatch(words: list[str]) -> int:
     if split.wants_help and not split.names:
         print(parser.format_help())
         return 0
-    if command.wakes_jax:
+    if command.starts_jax:
         _prepare(name, split)
     if split.wants_help:
         print(parser.help_for(split))
@@ -127,7 +129,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _prepare(name: str, split: "Split") -> None:
-    """Set the host up before JAX starts; nothing where it runs already, as in tests."""
+    """Set threads, cache and platform before JAX starts. Do nothing if JAX was imported already, as in tests."""
     if "jax" in sys.modules:
         return
     from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare
@@ -135,7 +137,7 @@ def _prepare(name: str, split: "Split") -> None:
     options = split.options
     has_network = name != "bench" or options.policy == "mlp"
     if getattr(options, "device", None) == "cpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"  # JAX takes the best there is otherwise
+        os.environ["JAX_PLATFORMS"] = "cpu"  # otherwise JAX prefers an accelerator
     prepare(
         cache=not options.no_cache,
         threads=max(getattr(options, "threads", None) or 0, 0),
@@ -147,21 +149,26 @@ def _prepare(name: str, split: "Split") -> None:
 def _help() -> str:
     rows = "\n".join(f"  {name:10}  {command.summary}" for name, command in COMMANDS.items())
     return (
-        f"usage: shoal COMMAND ...\n\nReinforcement learning by the thousand, in one compiled program.\n\n{rows}\n\n"
-        f"  --help, --version; --debug shows where an error comes from; --no-cache compiles everything anew\n"
-        f"  `shoal COMMAND --help` says more, `shoal train AGENT ENV --help` lists every hyperparameter.\n\n{EXAMPLES}"
+        f"usage: shoal COMMAND ...\n\nTrain many reinforcement-learning agents at once, in one compiled program.\n\n"
+        f"{rows}\n\n"
+        f"  --help, --version; --debug prints the traceback of an error; --no-cache ignores the compilation cache\n"
+        f"  `shoal COMMAND --help` describes a command, `shoal train AGENT ENV --help` lists every hyperparameter.\n\n"
+        f"{EXAMPLES}"
     )
 
 
 def _stopped_by(error: Exception) -> int:
-    """The exit status of a run that was asked to stop; 0 for any other error."""
+    """The exit status if a signal stopped a run; 0 for any other error."""
     from shoal.training.stopping import Stopped
 
     return 128 + error.signal if isinstance(error, Stopped) else 0
 
 
 def _is_mistake(error: Exception) -> bool:
-    """Whether shoal itself raised it, on purpose, or a file is the reason: any other error is a bug, with traceback."""
+    """Whether the user can repair this error: shoal raised it on purpose, or a file or the memory is the reason.
+
+    Any other error is a bug and is shown with its traceback.
+    """
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.filename is not None):
         return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
@@ -176,7 +183,7 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
-        text = f"this needs more memory than there is: {text or 'ask for smaller sizes'}"
+        text = f"this needs more memory than this machine has: {text or 'choose smaller sizes'}"
     return " ".join(text.split())
 
 

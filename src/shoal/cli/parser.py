@@ -1,15 +1,16 @@
-"""One parser for all commands: a command's own options, and a flag for every field of the values that it names.
+"""One parser for all commands: a command's own options, and a flag for every field of its agent and environment.
 
-Reading takes two steps, because which fields there are depends on names that stand on the same line. `split` tells a
-command's own options (argparse reads those; no JAX is needed) from other flags, each with one value; `finish` looks the
-named agent and environment up and reads the flags as their fields. What argparse lacks is here: nearest names for an
-unknown flag, one line for a mistake, comma lists as sweeps, and no flag that is given twice and then ignored.
+A line is parsed in two steps, because the names of agent and environment on the line decide which fields exist. `split`
+separates the command's own options (argparse parses those; no JAX is needed) from all other flags. `finish` looks up
+the named agent and environment and parses the other flags as their fields. This module adds what argparse lacks: the
+nearest names for an unknown flag, one line for a mistake, comma-separated lists as sweeps, and an error for a flag that
+is given twice.
 
-Why not a library that makes parsers from types (imports measured next to each other, above 41 ms for Python itself):
-argparse 44 ms, click 110, typer 280, cyclopts 350, tyro 380, where `shoal --help` may take 300. None of them has
-options that depend on the names of a line, one flag that takes a number or a list to sweep, or (but for typer and
-cyclopts) nearest names, so this file would become about 60 lines shorter at best. Completion is `completion.py`:
-argcomplete starts Python at every press of Tab, shtab wants all options of a parser in advance.
+Why no library that makes parsers from types? Import times beyond the 41 ms of Python itself, measured one after the
+other: argparse 44 ms, click 110, typer 280, cyclopts 350, tyro 380; `shoal --help` may take 300. None of them supports
+options that depend on names in the same line, or one flag for a value or a list to sweep, and only typer and cyclopts
+suggest nearest names. So this file would become about 60 lines shorter at best. Completion is in `completion.py`:
+argcomplete starts Python at every press of Tab, and shtab needs all options of a parser in advance.
 """
 
 import argparse
@@ -17,64 +18,65 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from shoal.core.errors import did_you_mean
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
-LARGEST_REAL = 3.4e38  # the same
-LARGEST_WHOLE = 2**64  # no option holds more; a seed is the largest
+LARGEST_REAL = 3.4e38  # of 32 bits too
+LARGEST_WHOLE = 2**64  # seeds are the largest whole numbers of all options
 HELP = ("-h", "--help")
 
 
-class Given(NamedTuple):
-    """What was written for the fields of one value: single values, and lists of several to sweep."""
+class FieldValues(NamedTuple):
+    """The field flags of an agent or environment, by field name: single values, and lists of values to sweep over."""
 
     fixed: dict[str, Any]
     sweep: dict[str, list]
 
 
-NOTHING = Given({}, {})
+NO_FIELDS = FieldValues({}, {})
 
 
 class Line(NamedTuple):
-    """A command line that was read: options of the command, and fields by the kind of value that has them."""
+    """A parsed command line: the command's own options, and the field flags of its agent and its environment."""
 
     options: argparse.Namespace
-    agent: Given = NOTHING
-    env: Given = NOTHING
-    named: Mapping[str, Any] = MappingProxyType({})  # what the line names, as `Named` has it
+    agent: FieldValues = NO_FIELDS
+    env: FieldValues = NO_FIELDS
+    named: Mapping[str, Any] = MappingProxyType({})  # the agent and environment of the line: see `Named`
 
 
 class Split(NamedTuple):
-    """A command line in parts: the command's own options, and all other flags with their texts (None: it has none)."""
+    """A command line after the first step: the command's own options, and all other flags with their texts."""
 
     options: argparse.Namespace
-    others: dict[str, str | None]
+    others: dict[str, str | None]  # None for a flag without a value
     wants_help: bool
-    names: list[str]  # positional arguments, which may decide on fields
+    names: list[str]  # positional arguments, for example the names of agent and environment
 
 
 class Flag(NamedTuple):
-    """One field as a flag."""
+    """One field of an agent or environment as a flag."""
 
     option: str  # --learning-rate, --env.gravity
-    name: str
+    name: str  # of the field, or its path
     default: Any
     static: bool
     help: str
-    names: tuple[str, ...] = ()  # of a traced choice
-    file: bool = False
+    names: tuple[str, ...] = ()  # of the choices, where a traced number stands for one of them
+    file: bool = False  # whether the value is the path of a file
     may_be_none: bool = False
 
 
-# {"agent": "ppo", "env": FrameStack(...)}: a registered name, or a value; an empty name where one is missing.
+# {"agent": "ppo", "env": FrameStack(...)}: registered names or values; an empty name where the line has none.
 Named = Mapping[str, Any]
 
 
 class Parser(argparse.ArgumentParser):
-    """The options of one command. `named` says whose fields are flags too, from the options that were read."""
+    """The parser of one command. `named` maps its options to the agent and environment whose fields are flags too."""
 
     def __init__(
         self,
@@ -86,30 +88,30 @@ class Parser(argparse.ArgumentParser):
         without: tuple[str, ...] = (),
         opens_run: bool = False,
     ) -> None:
-        """`without` are fields that the command decides on itself. One that `opens_run` may need files of the user's
-        own that the run was made with, so it has `--trust-source`.
+        """`without` names fields that are not flags, because the command sets them itself. A command that `opens_run`
+        gets the option `--trust-source`, because it may need files of the user's own that the run was made with.
         """
         super().__init__(
             prog=f"shoal {command}",
             usage=f"shoal {command} {usage}".strip(),
-            description=description,
+            description=fill(description, 80),
             epilog=f"examples:\n{examples}" if examples else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         self.named, self.without = named, without
-        self.add_argument("--no-cache", action="store_true", help="compile everything anew")
-        self.add_argument("--debug", action="store_true", help="show where an error comes from")
+        self.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled programs")
+        self.add_argument("--debug", action="store_true", help="print the traceback of an error")
         if opens_run:
-            about = "run the copies of the user's own files that a run folder keeps, where these are gone or changed"
+            about = "if your own files are gone or have changed, execute the copies of them in the run folder"
             self.add_argument("--trust-source", action="store_true", help=about)
 
     def error(self, message: str) -> Any:
-        """Every mistake on the command line is a ValueError; `main` prints it."""
-        raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
+        """Raise argparse's message as ValueError, which `main` prints."""
+        raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists all options.")
 
     def split(self, words: list[str]) -> Split:
-        """Tell the command's own options from other flags, and read them. Raises ValueError for a mistake in them."""
+        """Separate the command's own options from other flags, and parse them. Raises ValueError for a mistake."""
         own: dict[str, list[str]] = {}
         others: dict[str, str | None] = {}
         positional: list[str] = []
@@ -125,18 +127,21 @@ class Parser(argparse.ArgumentParser):
             else:
                 self._take(word, left, own, others)
         if wants_help:
-            return Split(self._read_what_there_is(own, positional), others, True, positional)
+            return Split(self._read_or_default(own, positional), others, True, positional)
         return Split(self._read(own, positional), others, False, positional)
 
     def finish(self, split: Split) -> Line:
-        """Look up what the line names and read the flags of its fields. Raises ValueError for those that it has not."""
+        """Look up the named agent and environment, and parse the other flags as their fields.
+
+        Raises ValueError for a flag that is no field of them, or whose value is wrong.
+        """
         from shoal.core.registry import AGENTS, ENVS
 
         named = dict(self.named(split.options)) if self.named else {}
         if _is_in(ENVS, named.get("agent")) and _is_in(AGENTS, named.get("env")):
             raise ValueError(f"the agent comes first: {self.prog} {named['env']} {named['agent']}")
         flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
-        given = {kind: Given({}, {}) for kind in ("agent", "env")}
+        found = {kind: FieldValues({}, {}) for kind in ("agent", "env")}
         for option, text in split.others.items():
             kind = "env" if option.startswith("--env.") else "agent"
             flag = next((flag for flag in flags.get(kind, []) if flag.option == option), None)
@@ -144,13 +149,13 @@ class Parser(argparse.ArgumentParser):
                 raise self._unknown(option, kind, split, named, flags)
             values = read_values(flag, text)
             if len(values) == 1:
-                given[kind].fixed[flag.name] = values[0]
+                found[kind].fixed[flag.name] = values[0]
             else:
-                given[kind].sweep[flag.name] = values
-        return Line(split.options, given["agent"], given["env"], named)
+                found[kind].sweep[flag.name] = values
+        return Line(split.options, found["agent"], found["env"], named)
 
     def flags(self, kind: str, what: Any) -> list[Flag]:
-        """The flags of an agent or an environment, by name or as a value. Options that the command itself has win."""
+        """The flags of an agent or environment, given by name or as a value, without the command's own options."""
         from shoal.core.registry import AGENTS, ENVS
 
         prefix = "env." if kind == "env" else ""
@@ -162,7 +167,7 @@ class Parser(argparse.ArgumentParser):
         return [f for f in found if f.option not in self._option_string_actions and f.name not in self.without]
 
     def help_for(self, split: Split) -> str:
-        """The help, with the fields of what the line names."""
+        """The help text, including the fields of the named agent and environment."""
         for kind, what in (self.named(split.options) if self.named else {}).items():
             if what != "":
                 name = what if isinstance(what, str) else _in_words(what)
@@ -171,7 +176,7 @@ class Parser(argparse.ArgumentParser):
         return self.format_help()
 
     def _take(self, word: str, left: list[str], own: dict[str, list[str]], others: dict[str, str | None]) -> None:
-        """One flag, and its value from the words that are left."""
+        """Store the flag `word` in `own` or `others`, with its value, which may be the first of the words `left`."""
         option, equals, text = word.partition("=")
         option = option.replace("_", "-")
         action = self._option_string_actions.get(option)
@@ -187,7 +192,7 @@ class Parser(argparse.ArgumentParser):
         if action is None:
             others[option] = value
         elif value is None:
-            raise ValueError(f"{option} needs a value. `{self.prog} --help` says which.")
+            raise ValueError(f"{option} needs a value. `{self.prog} --help` describes it.")
         else:
             own.setdefault(option, []).append(f"={value}")
 
@@ -195,11 +200,11 @@ class Parser(argparse.ArgumentParser):
         words = [option + value for option, values in own.items() for value in values]
         arguments, left = self.parse_known_args([*positional, *words])
         if left:
-            raise ValueError(f"{left[-1]!r} was not expected. `{self.prog} --help` lists what there is.")
+            raise ValueError(f"unexpected argument {left[-1]!r}. `{self.prog} --help` lists all options.")
         return arguments
 
-    def _read_what_there_is(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
-        """Whatever can be read where only help is wanted."""
+    def _read_or_default(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
+        """The options for a help text: the defaults if those on the line cannot be parsed."""
         try:
             return self._read(own, positional)
         except ValueError:
@@ -210,7 +215,7 @@ class Parser(argparse.ArgumentParser):
     ) -> ValueError:
         if named.get(kind) == "":
             what = "an environment" if kind == "env" else "an agent"
-            return ValueError(f"{option} is no option of {self.prog} itself, and {what} that may have it is not named.")
+            return ValueError(f"{option} is not an option of {self.prog}; name {what} first if it is a field of one.")
         known = [each for each in self._option_string_actions if each.startswith("--")]
         known += [flag.option for found in flags.values() for flag in found]
         names = " ".join(split.names)
@@ -230,51 +235,51 @@ def _in_words(value: Any) -> str:
     return in_words(describe(value))
 
 
-# Fields as flags: which a value has, and the texts of a command line as their values.
+# Fields as flags: which flags a value has, and how texts become values.
 
 
 def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Flag]:
-    """The flags of a class whose registered name presets some fields. What `bind` fills in is none."""
+    """The flags of a class; `preset` holds other defaults of its registered name. Fields set by `bind` have none."""
     from shoal.core.struct import static_fields
 
     shaping = static_fields(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # others follow from these
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # others are computed from these
     defaults = {name: preset.get(name, field.default) for name, field in fields.items()}
     flags = (_flag(prefix, name, field, defaults[name], name in shaping) for name, field in fields.items())
     return [flag for flag in flags if flag is not None]
 
 
 def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
-    """The flags of a value: its own numbers are the defaults, and those of values inside it have paths."""
+    """The flags of a value. Its current fields are the defaults; fields of values inside it have paths (`env.n`)."""
     from shoal.training.describe import python_number
     from shoal.training.settings import hyperparameters_of
 
     found = hyperparameters_of(value).items()
-    flags = (_flag(prefix, path, place.field, python_number(place.value), place.static) for path, place in found)
+    flags = (_flag(prefix, path, each.field, python_number(each.value), each.static) for path, each in found)
     return [flag for flag in flags if flag is not None]
 
 
 def add_flags(parser: argparse.ArgumentParser, title: str, flags: list[Flag]) -> None:
-    """Add flags to the help of a parser, as a group of their own."""
+    """Add flags to the help text of a parser, as a separate group."""
     group = parser.add_argument_group(title)
     for flag in flags:
         group.add_argument(flag.option, metavar=_metavar(flag), help=flag.help)
 
 
 def read_values(flag: Flag, text: str | None) -> list:
-    """The values in a text: one, or several with commas between them. Raises ValueError for what none can be."""
+    """The values in a text: one, or several separated by commas. Raises ValueError for a wrong value."""
     if text is not None and (isinstance(flag.default, tuple) or flag.file):
         return [_read(flag, text)]
     parts = [part.strip() for part in (text or "").split(",")]
     if not all(parts):
-        raise ValueError(f"{flag.option} needs a value, or several with commas between them: {_word(flag.default)}.")
+        raise ValueError(f"{flag.option} needs a value, or several separated by commas: {_word(flag.default)}.")
     return [_read(flag, part) for part in parts]
 
 
 def parse_number(text: str) -> int | float:
-    """`500_000`, `1e-4`, `inf`; whole when written whole. Raises ValueError, for `nan` too.
+    """The number in a text such as `500_000`, `1e-4` or `inf`: an int if it has neither point nor exponent.
 
-    Raises OverflowError for a number that is written out and too large to be held.
+    Raises ValueError for anything else, also for `nan`, and OverflowError for a finite number that is too large.
     """
     try:
         return int(text)
@@ -288,17 +293,17 @@ def parse_number(text: str) -> int | float:
 
 
 def short(text: str) -> str:
-    """A text for a message of one line."""
+    """The first 40 characters of a text, for messages."""
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_static: bool) -> Flag | None:
-    """A field as a flag; None where no text says what it holds."""
+    """A field as a flag; None for a field whose values cannot be written as text."""
     names, file = field.metadata.get("names", ()), field.metadata.get("file", False)
     if isinstance(default, str) and not (is_static or names or file):
         return None  # the environment inside a wrapper, by name
     if default is dataclasses.MISSING or (is_static and default is None):
-        return None  # holds what only Python can: a network, a space
+        return None  # a network, a space
     if not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
         return None  # an array, a function
     if names and not isinstance(default, str):
@@ -334,7 +339,7 @@ def _read(flag: Flag, text: str) -> Any:
             number = int(number)
         return _in_range(flag, number)
     except OverflowError:
-        raise ValueError(f"{flag.option} {short(text)} is more than a field holds, which has 32 bits.") from None
+        raise ValueError(f"{flag.option} {short(text)} is too large: fields have 32 bits.") from None
     except ValueError:
         word = _word(default)
         raise ValueError(f"{flag.option} {short(text)} is not {_kind(flag)}. The default is {word}.") from None
@@ -395,11 +400,11 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-# Options of a command as numbers and paths.
+# Types for `add_argument`: numbers and paths. They raise argparse.ArgumentTypeError, which argparse reports.
 
 
 def whole_number(text: str) -> int:
-    """A whole number, however written: `500000`, `500_000`, `5e5`. Raises what argparse reports."""
+    """The whole number in a text: `500000`, `500_000` or `5e5`."""
     try:
         number = parse_number(text)
     except OverflowError:
@@ -414,7 +419,7 @@ def whole_number(text: str) -> int:
 
 
 def real_number(text: str) -> float:
-    """A number, however written. Raises what argparse reports."""
+    """The number in a text, as float."""
     try:
         return float(parse_number(text))
     except OverflowError:
@@ -424,13 +429,13 @@ def real_number(text: str) -> float:
 
 
 def full_path(name: str) -> str:
-    """A file of the user's own by its full path, so that the run can be opened from anywhere."""
-    place, colon, attribute = name.rpartition(":")
-    return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else name
+    """`file.py:Class` with the absolute path of the file, so that the run can be opened from any folder."""
+    file, colon, attribute = name.rpartition(":")
+    return f"{Path(file).resolve()}:{attribute}" if colon and file.endswith(".py") else name
 
 
 def member_number(text: str, others: str = " or `best`") -> int:
-    """The number that was given for `--member`, which may also be `others`. Raises ValueError for anything else."""
+    """The number in a text given for `--member`. Raises ValueError otherwise; `others` names what else is allowed."""
     if not text.lstrip("-").isdecimal() or len(text) > 10:
         raise ValueError(f"--member {short(text)} is unknown: give a number{others}.")
     return int(text)

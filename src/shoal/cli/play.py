@@ -1,4 +1,4 @@
-"""`shoal play`: play an environment by hand in the terminal, or watch a policy play (`watch.py`)."""
+"""`shoal play`: play an environment with the keyboard in the terminal, or watch a policy play (`watch.py`)."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ def play_parser() -> Parser:
     parser = Parser(
         "play",
         "ENV|RUN [options]",
-        "Play an environment by hand in the terminal, or watch a trained policy play. Keys in grid levels: "
-        f"{LEVEL_HELP}; in other environments a digit is an action. Of a policy, space stops it and lets it go on. "
-        "r begins anew, q or Escape quits.",
+        "Play an environment with the keyboard in the terminal, or watch a trained policy play. Keys in grid levels: "
+        f"{LEVEL_HELP}; in other environments a digit is an action. While a policy plays, space pauses and continues. "
+        "r starts a new episode, q or Escape quits.",
         EXAMPLES,
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
         opens_run=True,
@@ -29,21 +29,21 @@ def play_parser() -> Parser:
     what = "the name of an environment or file.py:Class; or a run folder or zoo:AGENT/ENV"
     parser.add_argument("what", metavar="ENV|RUN", help=what)
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
-    policy = parser.add_argument_group("where a policy plays")
+    policy = parser.add_argument_group("when a policy plays")
     policy.add_argument("--member", metavar="M", help="a number, or `best` (default)")
     policy.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
-    policy.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    policy.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
     policy.add_argument("--speed", type=whole_number, metavar="N", help="steps a second (default 15)")
     return parser
 
 
 def play(line: Line) -> None:
-    """Keys become actions, states pictures, until `q`."""
+    """Show the environment, take an action for each key, and show the next state, until `q`."""
     if is_run(line.options.what):
         watch(line.options)
         return
     refuse_for_env(
-        line.options, ("member", "which", "sample", "speed", "trust_source"), line.options.what, "played by hand"
+        line.options, ("member", "which", "sample", "speed", "trust_source"), line.options.what, "played with keys"
     )
     game = Game(_environment(line), line.options.seed)
     with Screen() as screen:
@@ -60,7 +60,7 @@ def play(line: Line) -> None:
 
 
 def _environment(line: Line) -> Any:
-    """The environment that was asked for. Raises ValueError where it cannot be played with keys."""
+    """The environment of the command line. Raises ValueError if it cannot be played with keys."""
     from shoal.core.registry import make
     from shoal.core.spaces import Discrete
     from shoal.viz.videos import has_picture
@@ -71,5 +71,5 @@ def _environment(line: Line) -> Any:
     if not isinstance(env.action_space, Discrete):
         raise ValueError(f"{name} cannot be played with keys: its actions are {env.action_space}.")
     if not has_picture(env):
-        raise ValueError(f"{name} has no picture to look at: define render(state) -> uint8 [H, W, 3].")
+        raise ValueError(f"{name} has no pictures: define render(state) -> uint8 [H, W, 3].")
     return env

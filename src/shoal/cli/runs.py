@@ -1,4 +1,4 @@
-"""`shoal eval`, `render`, `plot`, `compare`, `export` and `record`: what to do with run folders."""
+"""`shoal eval`, `render`, `plot`, `compare`, `export` and `record`: the commands that read run folders."""
 
 import argparse
 import itertools
@@ -16,23 +16,23 @@ def eval_parser() -> Parser:
     parser = Parser(
         "eval",
         "RUN [options]",
-        "Evaluate a run on fresh episodes, acting greedily and as in training. A comma list on a field of the "
-        "environment tries every value.",
+        "Evaluate a run in fresh episodes, with greedy and with sampled actions. A comma-separated list for a field of "
+        "the environment evaluates with every value.",
         "  shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
         named=_env_of_run,
         opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
-    parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="of each member (default 100)")
+    parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="per member (default 100)")
     parser.add_argument("--member", default="all", metavar="M", help="a number, `best`, or `all` (default)")
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
-    parser.add_argument("--sample", action="store_true", help="only as in training, not greedily")
+    parser.add_argument("--sample", action="store_true", help="only sampled actions, as in training")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
     return parser
 
 
 def evaluate_run(line: Line) -> None:
-    """`shoal eval`: a table of greedy and sampled returns, also in a changed environment."""
+    """`shoal eval`: print a table of the returns of greedy and of sampled actions, also in changed environments."""
     import numpy as np
 
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
@@ -42,17 +42,17 @@ def evaluate_run(line: Line) -> None:
     from shoal.training.result import load_result
     from shoal.training.settings import is_static_part
 
-    arguments, given = line.options, line.env
+    arguments, env_values = line.options, line.env
     _, policies = load_policies(arguments.run, arguments.which, trust_source=arguments.trust_source)
     result = load_result(arguments.run)
-    if shaping := [name for name in given.sweep if is_static_part(policies.env, name)]:
-        raise ValueError(f"{shaping[0]} shapes the program: give one value at a time.")
+    if static := [name for name in env_values.sweep if is_static_part(policies.env, name)]:
+        raise ValueError(f"{static[0]} is a static field, which cannot be swept: give one value at a time.")
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
     rows = []
-    for values in itertools.product(*given.sweep.values()):
-        fields = {**given.fixed, **dict(zip(given.sweep, values, strict=True))}
+    for values in itertools.product(*env_values.sweep.values()):
+        fields = {**env_values.fixed, **dict(zip(env_values.sweep, values, strict=True))}
         for greedy in (False,) if arguments.sample else (True, False):
             done = evaluate(chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=fields)
             returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
@@ -60,7 +60,7 @@ def evaluate_run(line: Line) -> None:
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
                 row = [setting_words(fields), actions, *score_cells(score_summary(scores))]
                 rows.append([setting, *row] if swept else row)
-    weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, whatever is asked for
+    weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, so --which is ignored
     print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights)")
     head = ("environment", "actions", *SCORE_HEAD)
     print(table(("setting", *head) if swept else head, rows))
@@ -71,7 +71,7 @@ def render_parser() -> Parser:
     parser = Parser(
         "render",
         "RUN|ENV [options]",
-        "Film one episode: of a run's best, median and worst member, or of an environment under random actions.",
+        "Make GIFs of an episode: of a run's best, median and worst member, or of an environment with random actions.",
         "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
         opens_run=True,
@@ -80,26 +80,26 @@ def render_parser() -> Parser:
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
     parser.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
-    parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode here")
-    parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode after N steps")
+    parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
     parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
     return parser
 
 
 def render(line: Line) -> None:
-    """`shoal render`: GIFs of a run's best, median and worst member, or of an environment under random actions."""
-    from shoal.viz.videos import render as film
+    """`shoal render`: make GIFs of a run's members, or of an environment under random actions; print their paths."""
+    from shoal.viz.videos import render as render_videos
 
     options = line.options
     if options.max_steps is not None and options.max_steps < 1:
         raise ValueError(f"--max-steps {options.max_steps} must be at least 1.")
     if not is_run(options.what):
         refuse_for_env(
-            options, ("member", "which", "sample", "trust_source"), options.what, "filmed under random actions"
+            options, ("member", "which", "sample", "trust_source"), options.what, "shown with random actions"
         )
     fixed_only(line)
     member = options.member if options.member in (None, "best") else member_number(options.member)
-    paths = film(
+    paths = render_videos(
         options.what,
         member=member,
         which=options.which or "last",
@@ -118,7 +118,7 @@ def plot_parser() -> Parser:
     parser = Parser(
         "plot",
         "RUN... [options]",
-        "Draw learning curves: interquartile mean over seeds with its 95 % interval.",
+        "Plot learning curves: the interquartile mean over seeds with its 95 % interval.",
         "  shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
@@ -130,7 +130,7 @@ def plot_parser() -> Parser:
 
 
 def plot(line: Line) -> None:
-    """`shoal plot`: learning curves of runs, one figure."""
+    """`shoal plot`: draw the learning curves of one or more runs in one figure and print its path."""
     arguments = line.options
     from shoal.training.folder import RunFolder
     from shoal.viz.curves import plot_run, plot_runs
@@ -147,18 +147,18 @@ def compare_parser() -> Parser:
     parser = Parser(
         "compare",
         "A B [options]",
-        "Compare two runs by their members' returns: difference of means with a paired bootstrap interval over common "
-        "settings and seeds, and the probability that a member of A beats one of B.",
+        "Compare the returns of two runs: the difference of means with a paired bootstrap interval, over the settings "
+        "and seeds that both have, and the probability that a member of A is better than a member of B.",
         "  shoal compare runs/a runs/b",
     )
     parser.add_argument("a", metavar="A", help="a run folder")
-    parser.add_argument("b", metavar="B", help="another")
+    parser.add_argument("b", metavar="B", help="another run folder")
     parser.add_argument("--metric", default="last", choices=WHICH, help="which evaluation (default last)")
     return parser
 
 
 def compare_runs(line: Line) -> None:
-    """`shoal compare`: two runs, over the seeds that both have."""
+    """`shoal compare`: print the difference of two runs, over the settings and seeds that both have."""
     arguments = line.options
     from shoal.cli.table import table
     from shoal.training.comparison import ENOUGH_PAIRS, compare
@@ -175,13 +175,13 @@ def compare_runs(line: Line) -> None:
         low, high = found["difference_interval"]
         verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
         if found["pairs"] < ENOUGH_PAIRS:
-            verdict = "too few pairs to say"
+            verdict = "too few pairs to decide"
         print(
             f"A - B = {found['difference']:.4g}, 95 % interval {_interval(low, high)} over {found['pairs']} pairs of "
             f"the same setting and seed: {verdict}"
         )
     else:
-        print("no setting and seed is in both, so nothing can be paired")
+        print("the runs have no setting and seed in common, so there are no pairs to compare")
     for label, count in zip("AB", found["dropped"], strict=True):
         if count:
             print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
@@ -198,27 +198,27 @@ def export_parser() -> Parser:
         "export",
         "RUN [options]",
         "Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. "
-        "It can be loaded, evaluated, filmed and watched like a run.",
+        "It can be loaded, evaluated, rendered and played like a run.",
         "  shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
         opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder")
     _add_member(parser)
-    parser.add_argument("--out", metavar="FOLDER", help="where to (default: RUN-policy)")
-    parser.add_argument("--half", action="store_true", help="weights in half precision, in half the room")
+    parser.add_argument("--out", metavar="FOLDER", help="folder to write (default: RUN-policy)")
+    parser.add_argument("--half", action="store_true", help="store weights in half precision, in half the space")
     return parser
 
 
 def export(line: Line) -> None:
-    """`shoal export`: one member's policy as a small folder to share."""
+    """`shoal export`: write one member's policy to a small folder; print its path and size."""
     from shoal.training.export import export as write
     from shoal.training.folder import ZOO_PREFIX
 
     arguments = line.options
-    beside = str(Path(arguments.run))
-    if beside.startswith(ZOO_PREFIX):  # not into the package
-        beside = beside.removeprefix(ZOO_PREFIX).replace("/", "-")
-    out = arguments.out or f"{beside}-policy"
+    source = str(Path(arguments.run))
+    if source.startswith(ZOO_PREFIX):  # write to the current folder, not into the package
+        source = source.removeprefix(ZOO_PREFIX).replace("/", "-")
+    out = arguments.out or f"{source}-policy"
     path = write(
         arguments.run,
         out,
@@ -236,52 +236,56 @@ def record_parser() -> Parser:
     parser = Parser(
         "record",
         "RUN [options]",
-        "Write what a policy sees and does to a file, for behaviour cloning.",
+        "Write the observations and actions of a policy to a file, as demonstrations for behaviour cloning (`bc`).",
         "  shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
         "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000",
         opens_run=True,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
-    parser.add_argument("--steps", type=whole_number, default=10_000, metavar="N", help="how many (default 10,000)")
+    parser.add_argument(
+        "--steps", type=whole_number, default=10_000, metavar="N", help="steps to record (default 10,000)"
+    )
     _add_member(parser)
-    parser.add_argument("--sample", action="store_true", help="act as in training, not greedily")
+    parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
     parser.add_argument("--out", default="demonstrations.npz", metavar="FILE", help="(default demonstrations.npz)")
     return parser
 
 
 def record(line: Line) -> None:
-    """`shoal record`: what a policy does, for another to imitate."""
+    """`shoal record`: write the observations and actions of a policy to a file; print its path and size."""
     from shoal.training import playing
     from shoal.training.recording import save_demonstrations
     from shoal.training.result import load
 
     arguments = line.options
     policy = load(arguments.run, _member(arguments), arguments.which, trust_source=arguments.trust_source)
-    told = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
-    path = save_demonstrations(arguments.out, told)
-    print(f"{path} ({len(told):,} steps, {path.stat().st_size / 1000:.0f} kB)")
+    demonstrations = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
+    path = save_demonstrations(arguments.out, demonstrations)
+    print(f"{path} ({len(demonstrations):,} steps, {path.stat().st_size / 1000:.0f} kB)")
 
 
 def is_run(what: str | None) -> bool:
-    """Whether a word names a run folder, an exported policy, or one of the zoo; not an environment."""
+    """Whether a word names a run folder, an exported policy or a policy of the zoo, and not an environment."""
     from shoal.training.folder import ZOO_PREFIX
 
     return bool(what) and (what.startswith(ZOO_PREFIX) or (Path(what) / "spec.json").is_file())
 
 
 def refuse_for_env(options: argparse.Namespace, names: tuple[str, ...], env: str, instead: str) -> None:
-    """Raise ValueError for an option that means something for a run only."""
+    """Raise ValueError if one of the options `names`, which are for runs only, is given with the environment `env`."""
     for name in names:
         if getattr(options, name):
-            raise ValueError(f"--{name.replace('_', '-')} is for a run; {env} is an environment, {instead}.")
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for a run, but {env} is an environment, which is {instead}."
+            )
 
 
 def fixed_only(line: Line) -> None:
-    """Raise ValueError for a field of the environment with several values, where one is shown at a time."""
+    """Raise ValueError if a field of the environment has several values."""
     for name in line.env.sweep:
         option = f"--env.{name.replace('_', '-')}"
-        raise ValueError(f"{option} has several values: one environment is shown at a time.")
+        raise ValueError(f"{option} has several values, but one environment is shown at a time: give one value.")
 
 
 def _env_of_run(options: argparse.Namespace) -> Named:

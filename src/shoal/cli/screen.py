@@ -1,4 +1,4 @@
-"""A terminal to play in: keys as they are pressed, pictures in half blocks; put back as it was at the end."""
+"""The terminal during `shoal play`: reads single keys, shows pictures as half-block characters, restores itself."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 
 Picture = UInt8[np.ndarray, "_ _ 3"]
 
-# What a key sends: letters and digits are themselves.
+# The names of the escape sequences that keys send. Letters and digits stand for themselves.
 KEYS = {
     "\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left",
     "\x1bOA": "up", "\x1bOB": "down", "\x1bOC": "right", "\x1bOD": "left",
@@ -24,37 +24,37 @@ KEYS = {
 }  # fmt: skip
 ONE_KEY = re.compile("\x1b\\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
 REST_OF_A_KEY = 0.05  # seconds in which what follows an escape belongs to the same key
-ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[0m\x1b[?25h\x1b[?1049l"  # another screen, without a cursor; and back
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[0m\x1b[?25h\x1b[?1049l"  # alternate screen without cursor; and back
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-CUBE = np.array([0, 95, 135, 175, 215, 255])  # the steps of the 256 colors
+CUBE = np.array([0, 95, 135, 175, 215, 255])  # intensities of each channel in the 6 x 6 x 6 cube of the 256 colors
 
 
 class Size(NamedTuple):
-    """Characters of a terminal."""
+    """The size of a terminal in characters."""
 
     columns: int
     rows: int
 
 
 class Screen:
-    """A terminal while something is played in it: a context manager. Raises OSError where there is none."""
+    """A context manager that reads keys from the terminal and shows pictures. Raises OSError without a terminal."""
 
     def __init__(self) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise OSError("shoal play reads single keys and paints: run it in a terminal, without pipes.")
+            raise OSError("shoal play reads single keys and shows pictures: run it in a terminal, without pipes.")
         try:
             import termios
             import tty
         except ImportError:
-            raise OSError("shoal play needs a terminal as Linux and macOS have it.") from None
+            raise OSError("shoal play needs a Unix terminal, as on Linux and macOS.") from None
         self._termios, self._tty = termios, tty
         self._input = sys.stdin.fileno()
         self._waiting: list[str] = []
         self._true_color = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
 
     def __enter__(self) -> "Screen":
-        """Take the terminal over."""
+        """Switch to single-key input and the alternate screen; handle signals so that the terminal is restored."""
         self._before = self._termios.tcgetattr(self._input)
         self._handlers: dict[int, Any] = {number: signal.signal(number, self._leave_first) for number in ENDING}
         self._tty.setcbreak(self._input, self._termios.TCSANOW)  # Ctrl-C still interrupts
@@ -62,14 +62,14 @@ class Screen:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Put it back, whatever happened."""
+        """Restore signal handlers and terminal, also after an error."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self._put_back()
+        self._restore()
 
     def _leave_first(self, signum: int, frame: FrameType | None) -> None:
-        """Put the terminal back, then do what the signal did before."""
-        self._put_back()
+        """A signal handler: restore the terminal, then call the previous handler."""
+        self._restore()
         handler = self._handlers[signum]
         if callable(handler):
             handler(signum, frame)
@@ -77,21 +77,21 @@ class Screen:
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
 
-    def _put_back(self) -> None:
-        with contextlib.suppress(OSError, self._termios.error):  # the terminal may be gone
+    def _restore(self) -> None:
+        with contextlib.suppress(OSError, self._termios.error):  # the terminal may be closed
             self._termios.tcsetattr(self._input, self._termios.TCSANOW, self._before)
             os.write(sys.stdout.fileno(), LEAVE.encode())  # not `print`, which a signal may have interrupted
 
     @property
     def size(self) -> Size:
-        """How much fits now."""
+        """The current size of the terminal; 80 x 24 if it reports none."""
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
         return Size(columns, rows) if columns and rows else Size(80, 24)
 
     def key(self, seconds: float | None = None) -> str:
-        """Wait for a key: a letter or digit, or a name such as `left`. The end of the input counts as `escape`.
+        """Wait for a key and return it: a letter, a digit, or a name such as `left`; `escape` at the end of the input.
 
-        Nothing, after so many `seconds` without one.
+        Returns "" if no key is pressed within `seconds`.
         """
         if not self._waiting:
             if not select.select([self._input], [], [], seconds)[0]:
@@ -104,7 +104,7 @@ class Screen:
         return KEYS.get(key, key.lower())
 
     def show(self, picture: Picture | None, lines: list[str]) -> None:
-        """A picture, which should fit, and lines of text below it."""
+        """Show a picture, which should fit into the terminal, and lines of text below it."""
         columns = self.size.columns
         rows = [] if picture is None else half_blocks(picture, self._true_color)
         text = "".join(f"{row}{CLEAR_LINE}\r\n" for row in [*rows, *(line[: columns - 1] for line in lines)])
@@ -116,14 +116,14 @@ class Screen:
 
 
 def half_blocks(picture: Picture, true_color: bool = True) -> list[str]:
-    """Lines of text that show a picture, two rows of pixels to a line, each pair one character."""
+    """Lines of text that show a picture: each character shows two pixels, one above the other."""
     if len(picture) % 2:
         picture = np.concatenate([picture, np.zeros_like(picture[:1])])
     return [_line(upper, lower, true_color) for upper, lower in zip(picture[::2], picture[1::2], strict=True)]
 
 
 def shrunk(picture: Picture, size: Size) -> Picture:
-    """A picture brought to what fits into so many characters: averaged down, or repeated up by a whole factor."""
+    """A picture resized to fit into `size` characters: averaged down, or enlarged by a whole factor."""
     from PIL import Image
 
     height, width = picture.shape[:2]

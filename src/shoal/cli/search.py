@@ -1,4 +1,4 @@
-"""`--search learning_rate=log(1e-4,1e-1)`: what `--random` draws, and from which ranges."""
+"""`--search learning_rate=log(1e-4,1e-1)`: parse the ranges from which `--random` samples settings."""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Any
 from shoal.cli.parser import parse_number
 
 LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
-FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH alone for the range that it declares"
+FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH alone for its declared range"
 
 
 def read_search(texts: Sequence[str]) -> dict[str, Any]:
-    """Ranges by path, as `shoal.train(search=...)` takes them. Raises ValueError for what is none."""
+    """The ranges by path, in the form that `shoal.train(search=...)` takes. Raises ValueError for a wrong text."""
     ranges: dict[str, Any] = {}
     for text in texts:
         path, equals, span = text.partition("=")
@@ -25,7 +25,7 @@ def read_search(texts: Sequence[str]) -> dict[str, Any]:
 def _range(text: str, path: str, span: str) -> tuple:
     if "|" in span:
         raise ValueError(
-            f"--search {text}: draws are numbers from a range. To try each of several values, write "
+            f"--search {text}: --random samples from a range. To try each of several values, write "
             f"--{path.replace('_', '-')} {span.replace('|', ',')}."
         )
     found = LOG.fullmatch(span)
@@ -33,5 +33,5 @@ def _range(text: str, path: str, span: str) -> tuple:
     try:
         ends = parse_number(low), parse_number(high)
     except (ValueError, OverflowError):
-        raise ValueError(f"--search {text} is no range: write {FORMS}.") from None
+        raise ValueError(f"--search {text} is not a range: write {FORMS}.") from None
     return (*ends, "log") if found else ends

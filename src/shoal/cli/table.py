@@ -5,7 +5,7 @@ from typing import Any
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns aligned: numbers to the right, words to the left."""
+    """A table as text with aligned columns: numbers to the right, words to the left."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(head))]
@@ -18,11 +18,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def score_cells(score: Mapping[str, Any]) -> list[Any]:
-    """Members, mean, 5th percentile, interquartile mean and its interval, of a summary's score."""
+    """The cells under `SCORE_HEAD` for one score of `summary.json`."""
     if not score.get("members"):
         return [0, None, None, None, "none evaluated"]
-    known = score["members"] > 1
-    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]" if known else "-"
+    has_interval = score["members"] > 1
+    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]" if has_interval else "-"
     return [score["members"], score["mean"], score["percentile_5"], score["iqm"], interval]
 
 
@@ -30,7 +30,7 @@ SCORE_HEAD = ("members", "mean", "5th pct", "IQM", "95 % interval")
 
 
 def setting_words(setting: Mapping[str, Any]) -> str:
-    """`learning_rate=0.001 env.gravity=5`."""
+    """A setting as text: `learning_rate=0.001 env.gravity=5`; `all` for an empty one."""
     return " ".join(f"{name}={value}" for name, value in setting.items()) or "all"
 
 

@@ -1,8 +1,8 @@
-"""The process around a command: how it ends when a signal asks, and what it survives.
+"""Signals and standard streams of the process that runs a command.
 
-Outside of training a signal ends the command at once, with the cursor shown again: threads that compile are not waited
-for, and no half of anything is on disk, since every file is replaced in one move. While a run trains, the first Ctrl-C,
-SIGTERM or SIGHUP lets it finish and save its chunk (`training/stopping.py`).
+Outside of training a signal ends the command immediately, and the cursor is shown again. Threads that are compiling are
+not waited for, and no file is left half written, because files are always replaced by an atomic rename. During
+training, the first Ctrl-C, SIGTERM or SIGHUP lets the run finish its chunk and save it (`training/stopping.py`).
 """
 
 import contextlib
@@ -20,35 +20,35 @@ OUT, ERR = 1, 2
 
 
 def take_over(reports_only: bool) -> None:
-    """Make this process the command's: signals end it as above, and nobody has to read what it says on the way.
+    """Install the signal handlers, and let writes to standard error never fail (a closed pipe or terminal).
 
-    `reports_only`: its results are files, so that standard output need not be read either.
+    With `reports_only` the results of the command are files, so writes to standard output never fail either.
     """
     for number in (getattr(signal, name) for name in ENDING if hasattr(signal, name)):
         if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGINT:
             signal.signal(number, _end)
-    for number in (0, OUT, ERR):  # a file that is closed would lend its number to the next that is opened
+    for number in (0, OUT, ERR):  # if one is closed, the next opened file would get its number
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
     sys.stdout = _opened(sys.stdout, OUT)
-    sys.stderr = _lasting(_opened(sys.stderr, ERR))
+    sys.stderr = _never_failing(_opened(sys.stderr, ERR))
     if reports_only:
-        sys.stdout = _lasting(sys.stdout)
+        sys.stdout = _never_failing(sys.stdout)
 
 
 def leave(status: int) -> int:
-    """The exit status, once everything is written. After a signal the process ends here."""
+    """Flush standard output and return the exit status. After a signal the process ends here."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     if status > 128:
-        os._exit(status)  # programs that run or compile are not waited for
+        os._exit(status)  # without waiting for programs that run or compile
     return status
 
 
 def silence(stream: Any) -> None:
-    """Send what is written to a stream from now on nowhere."""
+    """Discard everything that is written to a stream from now on."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -58,8 +58,8 @@ def _end(signum: int, frame: FrameType | None) -> None:
     if signum == signal.SIGINT:
         text += b"shoal: interrupted.\n"
     with contextlib.suppress(OSError):
-        os.write(ERR, text)  # `print` may be what was interrupted
-    if signum == getattr(signal, "SIGQUIT", None):  # wants a core dump
+        os.write(ERR, text)  # not `print`, which the signal may have interrupted
+    if signum == getattr(signal, "SIGQUIT", None):  # the default handler writes a core dump
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
     else:
@@ -67,21 +67,21 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 
 def _opened(stream: TextIO | None, number: int) -> TextIO:
-    """A standard stream, also where Python found it closed."""
+    """A standard stream; a new one if it was closed when Python started."""
     return open(number, "w", closefd=False) if stream is None else stream
 
 
-def _lasting(stream: TextIO) -> TextIO:
-    """The same stream, which never fails: nobody has to read how a run goes on."""
+def _never_failing(stream: TextIO) -> TextIO:
+    """The same stream, but writing to it never fails."""
     try:
-        raw = _Lasting(stream.fileno(), "w", closefd=False)
+        raw = _NeverFailing(stream.fileno(), "w", closefd=False)
     except (OSError, ValueError):
         return stream
     return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=True)
 
 
-class _Lasting(io.FileIO):
-    """A file that goes nowhere as soon as it cannot be written: its pipe or its terminal is gone, or the disk full."""
+class _NeverFailing(io.FileIO):
+    """A file that discards all data after the first failed write (pipe or terminal closed, or disk full)."""
 
     def write(self, data: Any) -> int:
         try:

@@ -1,19 +1,19 @@
-"""`shoal train`: from a command line to run folders."""
+"""`shoal train`: train agents and write run folders, as the command line describes."""
 
 import argparse
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from shoal.cli.parser import Given, Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.search import read_search
 from shoal.cli.wraps import wrapped, wrapper_names
 
 EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
-  shoal train ppo CartPole-v1 --num-envs 4,8 --hidden 128,128                       one run folder for each num_envs
+  shoal train ppo CartPole-v1 --num-envs 4,8 --hidden 128,128                       one run folder for each value
   shoal train ppo CartPole-v1 --env.gravity 5,10,15 --seeds 8                       a sweep over environments
-  shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own parts; sizes and memory
+  shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own classes; sizes and memory
   shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
   shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
   shoal train ppo --suite classic --seeds 16
@@ -33,7 +33,7 @@ ONLY_NEW = (
     "init",
     "spec",
     "wrap",
-)  # for no run that exists
+)  # options that cannot be given together with --resume
 SPEC_OPTIONS = (
     "steps",
     "seed",
@@ -55,8 +55,8 @@ def train_parser() -> Parser:
     parser = Parser(
         "train",
         "AGENT ENV [options] [hyperparameters]",
-        "Train a population: --seeds members for every combination of swept values, in one program. "
-        "A comma list on a traced field is such a sweep; on a field that shapes the program, one run for each value.",
+        "Train a population: --seeds members for every combination of swept values, in one program. A comma-separated "
+        "list for a hyperparameter is a sweep; for a static field, such as num_envs, it makes one run for each value.",
         EXAMPLES + fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  "),
         named=_named,
         opens_run=True,
@@ -70,55 +70,59 @@ def train_parser() -> Parser:
         "--steps", type=whole_number, metavar="N", help="environment steps of each member (default 500_000)"
     )
     what.add_argument("--seeds", type=whole_number, metavar="N", help="members for each setting (default 1)")
-    what.add_argument("--seed", type=whole_number, metavar="N", help="the base of every random number (default 0)")
+    what.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
     what.add_argument(
         "--wrap",
         action="append",
         metavar="NAME:FIELD=X,...",
-        help="a wrapper around the environment, or around the wrappers before it; once for each",
+        help="put a wrapper around the environment and the wrappers before it; may be repeated",
     )
     what.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
     what.add_argument(
-        "--random", type=whole_number, metavar="N", help="settings drawn from the hyperparameters' ranges"
+        "--random", type=whole_number, metavar="N", help="train N settings, sampled from the search ranges"
     )
     what.add_argument(
         "--search",
         action="append",
         metavar="PATH=RANGE",
-        help="what --random draws, instead of all that declare a range: PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH "
-        "alone for the range that it declares; once for each",
+        help="what --random samples, instead of all hyperparameters that declare a search range: PATH=LOW..HIGH, "
+        "PATH=log(LOW,HIGH), or PATH alone for its declared range; may be repeated",
     )
-    what.add_argument("--init", metavar="RUN", help="begin with the best policy of a run, or of zoo:AGENT/ENV")
+    what.add_argument("--init", metavar="RUN", help="start from the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
-    what.add_argument("--resume", metavar="RUN", help="continue a run folder, bit for bit; --steps N beyond its end")
+    what.add_argument(
+        "--resume", metavar="RUN", help="continue the run in this folder, bit for bit; --steps N extends it"
+    )
     what.add_argument("--dry-run", action="store_true", help="print sizes, memory and schedule; compile nothing")
     out = parser.add_argument_group("what to write")
     out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
-    out.add_argument("--root", metavar="DIR", help="where run folders lie (default runs)")
+    out.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
     out.add_argument(
-        "--records", type=whole_number, metavar="N", help="points on the curves, each a checkpoint (default 20)"
+        "--records", type=whole_number, metavar="N", help="points of the curves, each with a checkpoint (default 20)"
     )
-    out.add_argument("--evaluations", type=whole_number, metavar="N", help="spread over the records (default 5)")
-    out.add_argument("--eval-episodes", type=whole_number, metavar="N", help="fresh episodes of each (default 100)")
-    out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="horizon of one (default the time limit)")
-    out.add_argument("--no-figures", action="store_true", help="draw no learning curve and no videos")
-    out.add_argument("--no-progress", action="store_true", help="say nothing until the end")
+    out.add_argument("--evaluations", type=whole_number, metavar="N", help="how many records evaluate (default 5)")
+    out.add_argument("--eval-episodes", type=whole_number, metavar="N", help="per member and evaluation (default 100)")
+    out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
+    out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
+    out.add_argument("--no-progress", action="store_true", help="print nothing until the end")
     how = parser.add_argument_group("how to run it")
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
-    how.add_argument("--block", type=whole_number, metavar="N", help="members that run together (default by device)")
+    how.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    how.add_argument("--memory-limit-gb", type=real_number, default=0, metavar="X", help="split the population to fit")
+    how.add_argument(
+        "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the population in parts that fit"
+    )
     how.add_argument("--threads", type=whole_number, metavar="N", help="size of XLA's thread pool on CPU")
     return parser
 
 
 def train(line: Line) -> None:
-    """Run the command."""
+    """Start, repeat or resume a run, as the options say."""
     options = line.options
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
         raise ValueError(
-            f"--threads {options.threads} must be at least 1, and at most {MOST_THREADS}; leave it out for one a core."
+            f"--threads {options.threads} must be from 1 to {MOST_THREADS}; without it there is one thread per core."
         )
     if options.resume:
         _resume(line)
@@ -134,10 +138,10 @@ def train(line: Line) -> None:
 
 
 def _named(options: argparse.Namespace) -> Named:
-    """The agent and the environment whose fields are flags: those of the run that is resumed, or those named."""
+    """The agent and the environment whose fields are flags: those of the resumed run, or those named on the line."""
     agent, env = options.agent, options.env
     if options.spec and not options.resume:
-        return {}  # it says what every field is
+        return {}  # the spec sets every field
     if options.resume:
         from shoal.training.folder import RunFolder
         from shoal.training.policy import check_complete
@@ -169,23 +173,23 @@ def _train(line: Line) -> None:
 
 
 def _search(line: Line) -> dict[str, Any]:
-    """What `--random` draws; nothing where it is left to the hyperparameters."""
+    """The ranges given with `--search`, as an argument of `plan_all`; empty without `--search`."""
     from shoal.training.settings import join
 
     options = line.options
     if not options.search:
         return {}
     if options.random is None:
-        raise ValueError("--search says what --random draws: give --random N too.")
+        raise ValueError("--search sets what --random samples: give --random N too.")
     ranges = read_search(options.search)
     for path in join({**line.agent.fixed, **line.agent.sweep}, {**line.env.fixed, **line.env.sweep}):
         if path in ranges:
-            raise ValueError(f"{path} is drawn, as --search says, and has a flag of its own: leave one of them out.")
+            raise ValueError(f"{path} is given with --search and with a flag of its own: leave one of them out.")
     return {"search": ranges}
 
 
 def _repeat(line: Line) -> None:
-    """The run of a spec, with other steps, seeds or records where they are given."""
+    """Repeat the run that `--spec` describes, with the steps, seeds and records of the command line if given."""
     from shoal.studies.sweeps import Batch, Task
     from shoal.training.jobs import job_from_spec
 
@@ -193,7 +197,7 @@ def _repeat(line: Line) -> None:
     for name in ("agent", "env", "suite", "preset", "random", "search", "wrap"):
         if getattr(options, name):
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
-            raise ValueError(f"--spec {options.spec} says what to run: leave {what} out.")
+            raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")
     job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
     plan = job.plan(options.devices, options.memory_limit_gb)
     _run(options, Batch([Task("", job, plan)], job.spec.stem))
@@ -204,7 +208,7 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
 
     root = Path(options.root or "runs")
     if options.name:
-        batch.folders(root / options.name)  # a folder that is in use is a mistake, also in a dry run
+        batch.folders(root / options.name)  # raises if a folder exists already, also in a dry run
     if options.dry_run:
         print(describe(batch.plans, root))
         return
@@ -226,10 +230,10 @@ def _resume(line: Line) -> None:
     for name in ONLY_NEW:
         if getattr(options, name):
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
-    asked = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
-    asked = {name: value for name, value in asked.items() if value != {}}
+    changes = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
+    changes = {name: value for name, value in changes.items() if value != {}}
     names = (options.agent or None, options.env or None)
-    job = job_to_resume(options.resume, *names, asked, trust_source=options.trust_source)
+    job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
     plan = job.plan(options.devices, options.memory_limit_gb, resume=True)
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))
@@ -242,8 +246,8 @@ def _spec_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in SPEC_OPTIONS if getattr(options, name) is not None}
 
 
-def _fields(prefix: str, given: Given) -> dict[str, Any]:
-    return {f"{prefix}fields": given.fixed, f"{prefix}sweep": given.sweep}
+def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:
+    return {f"{prefix}fields": values.fixed, f"{prefix}sweep": values.sweep}
 
 
 def _sinks(options: argparse.Namespace) -> list[Any]:
@@ -253,21 +257,21 @@ def _sinks(options: argparse.Namespace) -> list[Any]:
 
 
 def report(result: Any) -> str:
-    """What a run achieved: a row for each setting, then times, then where everything lies."""
+    """The results of a run as text: a table with a row for each setting, the times, and the path of the folder."""
     from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
 
     summary = result.summary
     rows = [[setting_words(s["setting"]), *score_cells(s)] for s in summary["settings"]]
     dead = sum(not member["alive"] for member in summary["per_member"])
     lines = [
-        f"return of the last weights over {summary['episodes_per_evaluation']} fresh episodes",
+        f"return of the last weights over {summary['episodes_per_evaluation']} evaluation episodes",
         table(("setting", *SCORE_HEAD), rows),
-        f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s, of them "
+        f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s in total: "
         f"{summary['compile_seconds']:.1f} compiling, {summary['train_seconds']:.1f} training, "
         f"{summary['eval_seconds']:.1f} evaluating",
     ]
     if dead:
-        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a number was not finite")
+        lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss or a weight became infinite or NaN")
     return "\n".join([*lines, f"{result.folder}"])
 
 

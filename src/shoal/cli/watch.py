@@ -1,21 +1,21 @@
-"""`shoal play RUN`: watch what was learned, in the terminal."""
+"""`shoal play RUN`: watch a trained policy play in the terminal."""
 
 import argparse
 from typing import Any
 
-from shoal.cli.game import AFRESH, QUIT, Game
+from shoal.cli.game import NEW_EPISODE, QUIT, Game
 from shoal.cli.parser import member_number
 from shoal.cli.screen import Screen
 
-LINGER = 1.0  # seconds that the end of an episode stays on the screen
-SPEED = 15  # steps a second
+END_SECONDS = 1.0  # how long the end of an episode stays on the screen
+SPEED = 15  # steps per second
 
 
 def watch(options: argparse.Namespace) -> None:
-    """A policy plays, episode after episode, until `q`."""
+    """Show a policy playing episodes until `q`."""
     speed = SPEED if options.speed is None else options.speed
     if not 1 <= speed <= 1_000_000:
-        raise ValueError(f"--speed {speed} must be at least 1 step a second, and at most a million.")
+        raise ValueError(f"--speed {speed} must be from 1 to 1,000,000 steps per second.")
     game = Watched(_policy(options), options.seed, greedy=not options.sample)
     with Screen() as screen:
         screen.show(None, ["compiling ..."])
@@ -24,13 +24,13 @@ def watch(options: argparse.Namespace) -> None:
         while True:
             picture, small = game.picture(screen.size)
             screen.show(picture, game.lines(small))
-            wait = None if is_paused else LINGER if game.ended else 1 / speed
+            wait = None if is_paused else END_SECONDS if game.ended else 1 / speed
             key = screen.key(wait)
             if key in QUIT:
                 break
             if key == "space":
                 is_paused = not is_paused
-            elif key in AFRESH or (game.ended and not is_paused):
+            elif key in NEW_EPISODE or (game.ended and not is_paused):
                 game.begin()
             elif not is_paused:
                 game.advance()
@@ -38,7 +38,7 @@ def watch(options: argparse.Namespace) -> None:
 
 
 class Watched(Game):
-    """An environment in which a policy acts."""
+    """An environment in which a policy chooses the actions."""
 
     def __init__(self, policy: Any, seed: int, greedy: bool = True) -> None:
         import jax
@@ -48,12 +48,12 @@ class Watched(Game):
         self._observe, self._mask = jax.jit(policy.env.observe), jax.jit(policy.env.action_mask)
 
     def begin(self) -> None:
-        """A new episode, of which the policy remembers nothing yet."""
+        """Start a new episode and reset the recurrent carry of the policy."""
         super().begin()
         self.policy.reset()
 
     def advance(self) -> None:
-        """One step."""
+        """Take one step with the action of the policy."""
         obs, mask = self._observe(self.state), self._mask(self.state)
         if self.greedy:
             self._act(self.policy(obs, mask))
@@ -62,7 +62,7 @@ class Watched(Game):
             self._act(self.policy.sample(obs, key, mask))
 
     def _help(self) -> str:
-        return "space stops and goes on"
+        return "space pauses and continues"
 
 
 def _policy(options: argparse.Namespace) -> Any:
@@ -72,5 +72,5 @@ def _policy(options: argparse.Namespace) -> Any:
     member = "best" if options.member in (None, "best") else member_number(options.member)
     policy = load(options.what, member, options.which or "last", trust_source=options.trust_source)
     if not has_picture(policy.env):
-        raise ValueError(f"{options.what} plays in an environment that has no picture to look at.")
+        raise ValueError(f"the environment of {options.what} has no pictures: it defines no render(state).")
     return policy

@@ -1,4 +1,4 @@
-"""`--wrap FrameStack:n=4`: wrappers around an environment, as a command line writes them."""
+"""`--wrap FrameStack:n=4`: put wrappers around an environment, as the command line describes them."""
 
 import dataclasses
 import re
@@ -8,59 +8,59 @@ from typing import Any, get_args, get_origin
 from shoal.cli.parser import Flag, flags_of, full_path, read_values
 from shoal.core.errors import unknown_field, unknown_name
 
-FIELD_AHEAD = re.compile(r",(?=\w+=)")  # a comma in a value, as in seeds=1,2, stands before no name
+FIELD_AHEAD = re.compile(r",(?=\w+=)")  # a comma before `name=`; a comma inside a value, as in seeds=1,2, is not
 
 
 def wrapper_names() -> list[str]:
-    """The wrappers that the package exports. Imports no JAX."""
+    """The names of the wrappers that the package exports. Does not import JAX."""
     import shoal
 
-    return sorted(name for place, names in shoal._HOME.items() if place.endswith(".wrappers") for name in names)
+    return sorted(name for module, names in shoal._HOME.items() if module.endswith(".wrappers") for name in names)
 
 
 def wrapped(env: str, wraps: Sequence[str] | None) -> Any:
-    """The environment of a name inside these wrappers, the first of them next to it; the name where there are none.
+    """The environment named `env` inside these wrappers, the first one innermost; `env` itself without wrappers.
 
-    Raises ValueError or TypeError for what is no wrapper, no field of it, or no value of the field.
+    Raises ValueError or TypeError for an unknown wrapper, an unknown field or a wrong value.
     """
     from shoal.core.registry import make
 
     if not wraps:
         return env
     value = make(env)
-    for number, text in enumerate(wraps, 1):
-        value = _around(value, text, f"--env.{'env.' * (len(wraps) - number)}")
+    for i, text in enumerate(wraps, 1):
+        value = _around(value, text, f"--env.{'env.' * (len(wraps) - i)}")
     return value
 
 
-def _around(env: Any, text: str, sweep: str) -> Any:
-    """The environment in one more wrapper; `sweep` is how flags of this one's fields begin."""
+def _around(env: Any, text: str, prefix: str) -> Any:
+    """The environment inside one more wrapper; `prefix` is the start of the flags of this wrapper's fields."""
     name, words = _split(text)
     cls = _class_of(name)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name != "env"}
     flags = {flag.name: flag for flag in flags_of(cls, {}, f"wrap {name}:")}
-    given: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for pair in filter(None, FIELD_AHEAD.split(words)):
         field, equals, word = pair.partition("=")
         field = field.strip().replace("-", "_")
         if field not in fields:
             raise unknown_field(name, field, fields)
-        if field in given or not equals:
+        if field in chosen or not equals:
             raise ValueError(f"--wrap {text} needs one {field}=VALUE for {field}, as in NAME:FIELD=VALUE,FIELD=VALUE.")
         values = _read(name, fields[field], flags.get(field), word)
         if len(values) > 1:
-            option = f"{sweep}{field.replace('_', '-')}"
+            option = f"{prefix}{field.replace('_', '-')}"
             raise ValueError(f"{name}.{field} has several values: give one here, and sweep with {option} {word}.")
-        given[field] = values[0]
+        chosen[field] = values[0]
     for field in fields.values():
-        if field.default is dataclasses.MISSING and field.name not in given:
+        if field.default is dataclasses.MISSING and field.name not in chosen:
             what = "MODULE:FUNCTION or FILE.py:FUNCTION" if _is_callable(field) else "VALUE"
             raise ValueError(f"{name} needs {field.name}: write --wrap {name}:{field.name}={what}.")
-    return cls(env, **given)
+    return cls(env, **chosen)
 
 
 def _read(name: str, field: dataclasses.Field, flag: Flag | None, word: str) -> list:
-    """The values of a field in a text."""
+    """The values of a field, parsed from the text `word`: one, or several to sweep over."""
     from shoal.core.struct import NUMBERS
     from shoal.training.describe import Described, build
 
@@ -73,14 +73,14 @@ def _read(name: str, field: dataclasses.Field, flag: Flag | None, word: str) -> 
         flag = Flag(f"--wrap {name}:{field.name}", field.name, ("",) if of_words else (), True, "")
     if flag is None:
         raise ValueError(
-            f"{name}.{field.name} holds what no command line can write: wrap the environment in Python, and repeat the "
-            f"run from its folder with --spec."
+            f"{name}.{field.name} cannot be written on a command line: wrap the environment in Python; --spec can "
+            f"repeat that run from its folder."
         )
     return read_values(flag, word)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """`FrameStack` or `my_file.py:Mine`, and what is said of its fields."""
+    """Split `--wrap` text into the name, `FrameStack` or `my_file.py:Mine`, and the text of its fields."""
     name, _, words = text.partition(":")
     if "." in name or "/" in name:
         attribute, _, words = words.partition(":")
@@ -94,11 +94,11 @@ def _class_of(name: str) -> type:
     from shoal.core.wrappers.base import Wrapper
 
     if ":" not in name and name not in wrapper_names():
-        hint = "`shoal train --help` lists all; one of your own is FILE.py:Class."
+        hint = "`shoal train --help` lists all; name one of your own as FILE.py:Class."
         raise unknown_name("wrapper", name, wrapper_names(), hint)
     cls = ENVS[name].cls if ":" in name else getattr(shoal, name)
     if not issubclass(cls, Wrapper):
-        raise ValueError(f"{name} is no wrapper: its class does not derive from shoal.core.wrappers.base.Wrapper.")
+        raise ValueError(f"{name} is not a wrapper: derive its class from shoal.core.wrappers.base.Wrapper.")
     return cls
 
 

@@ -1,11 +1,11 @@
-"""bsuite (Osband et al. 2020): an agent on its experiments, each sweep one program where its settings are numbers.
+"""bsuite (Osband et al. 2020): train an agent on its experiments and score it.
 
-bsuite lets an agent play a number of episodes in one environment at a time. So every member here has one environment,
-and takes steps for as many episodes as bsuite asks for, were they all as long as can be: shorter episodes leave steps
-over, in which it learns on, and which are not logged. Logs are those that bsuite would have written, at the same
-episodes.
+Settings of an experiment that differ only in constants are members of one program. As in bsuite, every member has one
+environment and plays a fixed number of episodes. A member takes as many steps as these episodes have if all are of the
+greatest length. If some are shorter, steps are left over: the agent goes on learning in them, but they are not logged.
+The logs are those that bsuite would have written, at the same episodes.
 
-Each program is a run of its own in the folder, so one that was stopped goes on from its last checkpoint.
+Each program is a run with its own folder inside the result's folder, so a stopped one continues from its checkpoint.
 """
 
 import csv
@@ -34,38 +34,38 @@ from shoal.training.plan import Plan
 from shoal.training.spec import RunSpec, run_name
 from shoal.training.stopping import Stopped
 
-REQUEST = "bsuite.json"  # what was asked for, in the folder
+REQUEST = "bsuite.json"  # the file in the folder that holds the request
 QUICK_SETTINGS, QUICK_SCALE = 4, 0.05
 
 
 class BsuiteResult(NamedTuple):
-    """What an agent reached on bsuite's experiments."""
+    """Scores and logs of an agent on bsuite's experiments."""
 
     folder: Path
-    experiments: dict[str, dict[str, Any]]  # by name: score, whether it is all of bsuite's, episodes, steps, seconds
-    tags: dict[str, float | None]  # mean scores of the experiments with a tag; None where there was none
-    logs: dict[str, Any]  # by bsuite id, such as "catch/0": columns as bsuite would have logged them
+    experiments: dict[str, dict[str, Any]]  # by name: score, whether all ids and episodes were played, steps, seconds
+    tags: dict[str, float | None]  # mean score of the experiments with each tag; None if none of them was played
+    logs: dict[str, Any]  # by bsuite id, such as "catch/0": the columns that bsuite would have logged
     seconds: float
-    figure: Path | None  # the radar of the tags
+    figure: Path | None  # the radar figure of the tags
 
 
 class Program(NamedTuple):
-    """Settings of one experiment that train together."""
+    """Settings of one experiment that are trained in one program."""
 
     experiment: str
-    indices: list[int]
+    indices: list[int]  # of the settings, one per member
     logbook: Any
-    steps: int  # of each member
+    steps: int  # per member
 
     @property
     def label(self) -> str:
-        """`catch/0-19`."""
+        """The experiment and its first and last index: `catch/0-19`."""
         first, last = self.indices[0], self.indices[-1]
         return f"{self.experiment}/{first}" if first == last else f"{self.experiment}/{first}-{last}"
 
 
 class Request(NamedTuple):
-    """What is asked for, as it is kept in the folder."""
+    """The arguments of `bsuite`, as they are stored in the folder."""
 
     agent: str
     fields: dict[str, Any]
@@ -76,12 +76,12 @@ class Request(NamedTuple):
 
 
 class Bsuite(NamedTuple):
-    """All programs of a request, planned: every mistake was found, nothing is compiled or written yet."""
+    """The planned programs of a request: its mistakes have been reported, nothing is compiled or written yet."""
 
     request: Request
     programs: list[Program]
-    jobs: list[tuple[Job, Plan]]
-    left_out: list[str]  # a sentence for each experiment that cannot start here
+    jobs: list[tuple[Job, Plan]]  # one per program
+    left_out: list[str]  # a sentence for each experiment that cannot be run here
 
 
 def bsuite(
@@ -99,16 +99,17 @@ def bsuite(
     progress: bool = True,
     sinks: Sequence[Sink] = (),
 ) -> BsuiteResult:
-    """Score an agent on bsuite's experiments, named themselves or by tag; by default on all of them.
+    """Score an agent on bsuite's experiments, given by name or by tag; by default on all of them.
 
         result = shoal.bsuite("ppo", ["catch", "memory"], quick=True)
         result.experiments["catch"]["score"]
 
-    `episodes_scale` is the share of bsuite's episodes that are played; `quick` takes a few settings of each experiment
-    and a twentieth of the episodes. Logs as bsuite writes them, `scores.json` and the radar of its tags go to
-    `root/name`, or to a new folder. `resume` continues such a folder as it was asked for, whatever else is given; only
-    an agent that no file can hold (one with a network of the user's own) is needed again. MNIST's experiments that are
-    not named themselves are left out where its files are missing. Raises `Stopped` when asked to stop.
+    `episodes_scale` is the fraction of bsuite's episodes to play. `quick` uses a few settings of each experiment and a
+    twentieth of the episodes. The logs in bsuite's format, `scores.json` and a radar figure of the tags are written to
+    `root/name`, or to a new folder. `resume` continues such a folder with its stored request and ignores the other
+    arguments, except for `agent` as a value, which is needed again if no file can hold it (for example one with a
+    network of the user's own). If MNIST's files are missing, its experiments are left out unless they are named
+    themselves. Raises `Stopped` after a signal such as Ctrl-C.
     """
     if resume is not None:
         planned = plan_resumed(resume, agent if isinstance(agent, Agent) else None)
@@ -116,9 +117,9 @@ def bsuite(
         raise TypeError('bsuite needs an agent: shoal.bsuite("ppo", quick=True).')
     else:
         planned = plan_bsuite(agent, experiments, episodes_scale=episodes_scale, quick=quick, fields=fields, seed=seed)
-    listening = [*([PrintedMessages()] if progress else []), *sinks]
+    all_sinks = [*([PrintedMessages()] if progress else []), *sinks]
     keep_programs()
-    return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=listening)
+    return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=all_sinks)
 
 
 def plan_bsuite(
@@ -130,14 +131,14 @@ def plan_bsuite(
     fields: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Bsuite:
-    """Plan what `bsuite` would run. Raises ValueError or TypeError for what cannot work; compiles nothing."""
+    """Plan the programs of `bsuite`, compile nothing. Raises ValueError or TypeError for arguments that cannot work."""
     if not 0 < episodes_scale <= 1:
-        raise ValueError(f"episodes_scale={episodes_scale:g} must be above 0, and at most 1: bsuite's own.")
+        raise ValueError(f"episodes_scale={episodes_scale:g} must be above 0 and at most 1 (all of bsuite's episodes).")
     chosen, left_out = chosen_experiments(experiments)
     cls = AGENTS[agent].cls if isinstance(agent, str) else type(agent)
-    given = {**({"num_envs": 1} if "num_envs" in static_fields(cls) else {}), **(fields or {})}
+    all_fields = {**({"num_envs": 1} if "num_envs" in static_fields(cls) else {}), **(fields or {})}
     programs = _programs(chosen, min(episodes_scale, QUICK_SCALE) if quick else episodes_scale, quick)
-    jobs = [_job(agent, given, program, seed) for program in programs]
+    jobs = [_job(agent, all_fields, program, seed) for program in programs]
     if not jobs:
         raise ValueError(f"no experiment is left to run. {' '.join(left_out)}")
     spec = jobs[0][0].spec
@@ -146,22 +147,23 @@ def plan_bsuite(
 
 
 def plan_resumed(folder: Path | str, agent: Agent | None = None) -> Bsuite:
-    """Plan what a folder was asked for. Raises FileNotFoundError where it holds no agent's bsuite."""
-    place = RunFolder(folder)
-    if not (place.path / REQUEST).is_file():
-        raise FileNotFoundError(f"{folder} holds no agent's bsuite: it has no {REQUEST}.")
-    data = place.read_json(REQUEST)
+    """Plan the stored request of a folder of `bsuite`. Raises FileNotFoundError if the folder has none."""
+    run_folder = RunFolder(folder)
+    if not (run_folder.path / REQUEST).is_file():
+        raise FileNotFoundError(f"{folder} is not a folder of `shoal bsuite`: it has no {REQUEST}.")
+    data = run_folder.read_json(REQUEST)
     if not isinstance(data, dict) or set(data) != set(Request._fields):
-        raise ValueError(f"{place.path / REQUEST} is damaged, or was written by another version of shoal.")
-    given = Request(**data)
-    spec = RunSpec.from_json({"agent": given.agent, "env": "", "fields": given.fields})  # tuples and `inf` again
+        raise ValueError(f"{run_folder.path / REQUEST} is damaged, or was written by another version of shoal.")
+    request = Request(**data)
+    # `from_json` restores tuples and `inf`, which JSON does not have.
+    spec = RunSpec.from_json({"agent": request.agent, "env": "", "fields": request.fields})
     return plan_bsuite(
-        agent or given.agent,
-        given.experiments,
-        episodes_scale=given.episodes_scale,
-        quick=given.quick,
+        agent or request.agent,
+        request.experiments,
+        episodes_scale=request.episodes_scale,
+        quick=request.quick,
         fields=None if agent else spec.fields,
-        seed=given.seed,
+        seed=request.seed,
     )
 
 
@@ -174,7 +176,7 @@ def run_bsuite(
     figures: bool = True,
     sinks: Sequence[Sink] = (),
 ) -> BsuiteResult:
-    """Run all programs, one after the other, and score them. Raises Stopped, naming where it is to go on."""
+    """Run all programs, one after the other, and score them. Raises Stopped with the command that continues it."""
     root, agent, messages = Path(root), planned.request.agent, Sinks([_OnlyMessages(sink) for sink in sinks])
     folder = RunFolder(resume or (root / name if name else new_path(root, run_name("bsuite", agent))))
     if resume is None:
@@ -184,16 +186,16 @@ def run_bsuite(
     logs: dict[str, dict[int, Any]] = {}
     costs: dict[str, list[float]] = {}
     begun = time.perf_counter()
-    for number, (program, (job, plan)) in enumerate(zip(planned.programs, planned.jobs, strict=True), 1):
+    for i, (program, (job, plan)) in enumerate(zip(planned.programs, planned.jobs, strict=True), 1):
         messages.say(
-            f"[{number}/{len(planned.programs)}] {program.label}: {program.steps:,} steps of {plan.members} members"
+            f"[{i}/{len(planned.programs)}] {program.label}: {program.steps:,} steps of {plan.members} members"
         )
-        place = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
+        program_folder = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
         try:
-            found, seconds = _train(plan, place, program, messages)
+            found, seconds = _train(plan, program_folder, program, messages)
         except Stopped as stopped:
-            again = f"shoal bsuite --resume {folder.path}"
-            raise Stopped(f"stopped in {program.label}. Continue with: {again}", stopped.signal) from stopped
+            command = f"shoal bsuite --resume {folder.path}"
+            raise Stopped(f"stopped in {program.label}. Continue with: {command}", stopped.signal) from stopped
         logs.setdefault(program.experiment, {}).update(found)
         cost = costs.setdefault(program.experiment, [0, 0.0])
         costs[program.experiment] = [cost[0] + program.steps * len(program.indices), cost[1] + seconds]
@@ -208,26 +210,30 @@ def run_bsuite(
 
 
 class PrintedMessages(Sink):
-    """Prints what is worth a sentence, such as a member that stopped; a line for each program says the rest."""
+    """Prints messages, such as the start of a program or a member that stopped, and no other events."""
 
     def receive(self, event: Event) -> None:
-        """A line on standard output."""
+        """Print a message to standard output; ignore any other event."""
         if isinstance(event, Message):
             print(event.text, flush=True)
 
 
 def chosen_experiments(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(experiments by name or tag, in bsuite's order; a sentence for each left out). Raises UnknownNameError."""
+    """The experiments with these names or tags, in bsuite's order, and a sentence for each that is left out.
+
+    Raises UnknownNameError for a word that is neither.
+    """
     for word in wanted:
         if word not in EXPERIMENTS and word not in TAGS:
             raise unknown_name("experiment", word, (*EXPERIMENTS, *TAGS), f"Tags are: {', '.join(TAGS)}.")
     named = set(wanted) & set(EXPERIMENTS)
-    meant = [name for name, e in EXPERIMENTS.items() if not wanted or name in named or set(e.tags) & set(wanted)]
-    missing = {n: why for n in meant if n not in named and n.startswith("mnist") and (why := _why_it_cannot_start(n))}
-    return [name for name in meant if name not in missing], [f"{n} is left out: {why}" for n, why in missing.items()]
+    chosen = [name for name, e in EXPERIMENTS.items() if not wanted or name in named or set(e.tags) & set(wanted)]
+    missing = {n: why for n in chosen if n not in named and n.startswith("mnist") and (why := _start_error(n))}
+    return [name for name in chosen if name not in missing], [f"{n} is left out: {why}" for n, why in missing.items()]
 
 
-def _why_it_cannot_start(experiment: str) -> str:
+def _start_error(experiment: str) -> str:
+    """The error that an experiment's environment raises at the start, such as a missing file; "" if there is none."""
     try:
         jax.eval_shape(make(bsuite_id(experiment, 0)).init, make_key(0))
     except ValueError as error:
@@ -238,7 +244,7 @@ def _why_it_cannot_start(experiment: str) -> str:
 def _begin(folder: RunFolder, request: Request) -> None:
     if (folder.path / REQUEST).exists():
         raise FileExistsError(
-            f"{folder.path} already holds an agent's bsuite. Continue it with `shoal bsuite --resume {folder.path}`, "
+            f"{folder.path} already holds a run of bsuite. Continue it with `shoal bsuite --resume {folder.path}`, "
             f"or choose another --name."
         )
     folder.create()
@@ -248,20 +254,20 @@ def _begin(folder: RunFolder, request: Request) -> None:
 def _programs(experiments: list[str], scale: float, quick: bool) -> list[Program]:
     programs = []
     for name in experiments:
-        indices = _thinned(len(EXPERIMENTS[name].settings), quick)
+        indices = _chosen_indices(len(EXPERIMENTS[name].settings), quick)
         episodes = math.ceil(EXPERIMENTS[name].episodes * scale)
-        kinds: dict[Any, list[int]] = {}
+        by_structure: dict[Any, list[int]] = {}  # settings whose static fields are equal
         envs = {index: make(bsuite_id(name, index)) for index in indices}
         for index, env in envs.items():
-            kinds.setdefault(jax.tree.structure(env), []).append(index)
-        for members in kinds.values():
+            by_structure.setdefault(jax.tree.structure(env), []).append(index)
+        for members in by_structure.values():
             logbook = Logbook.over([envs[index] for index in members], episodes)
             steps = episodes * max(envs[index].longest_episode for index in members)
             programs.append(Program(name, members, logbook, steps))
     return programs
 
 
-def _thinned(count: int, quick: bool) -> list[int]:
+def _chosen_indices(count: int, quick: bool) -> list[int]:
     if not quick:
         return list(range(count))
     return sorted({round(i * (count - 1) / (QUICK_SETTINGS - 1)) for i in range(QUICK_SETTINGS)})
@@ -282,12 +288,14 @@ def _job(agent: str | Agent, fields: dict[str, Any], program: Program, seed: int
 
 
 def _train(plan: Plan, folder: RunFolder, program: Program, messages: Sinks) -> tuple[dict[int, Any], float]:
-    """Train the settings of a program, or go on with them: (their logs by index, seconds of it all)."""
+    """Train the settings of a program, or resume them. Returns their logs by index, and the seconds that it took."""
     begun = (folder.path / "spec.json").exists()
     if not begun:
         folder.create()
     elif folder.spec_hash != hash_of(plan.spec.to_json()):
-        raise ValueError(f"{folder.path} was begun by another version of shoal, with other defaults: start anew.")
+        raise ValueError(
+            f"{folder.path} was started by another version of shoal with other defaults: start a new folder."
+        )
     run = Run(plan, folder, [messages])
     seconds = run.train(resume=begun)["total_seconds"]
     (state,) = logbooks_in(run.states())
@@ -300,7 +308,7 @@ def _train(plan: Plan, folder: RunFolder, program: Program, messages: Sinks) -> 
 
 
 def write_csv(path: Path, log: Any) -> None:
-    """A log that bsuite's own `csv_load` reads."""
+    """Write a log in the format that bsuite's own `csv_load` reads."""
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -311,16 +319,16 @@ def write_csv(path: Path, log: Any) -> None:
 def _write_scores(folder: RunFolder, agent: str, spec: Any, logs: dict, costs: dict) -> None:
     rows = {}
     for name, by_index in logs.items():
-        mine, wanted = list(by_index.values()), EXPERIMENTS[name]
-        played = [int(log.episode[-1]) for log in mine if len(log.episode)]
+        own, experiment = list(by_index.values()), EXPERIMENTS[name]
+        played = [int(log.episode[-1]) for log in own if len(log.episode)]
         rows[name] = {
-            "score": score(name, mine) if played else None,
-            "finished": finished(name, mine) and len(mine) == len(wanted.settings),
-            "tags": wanted.tags,
-            "ids": len(mine),
-            "ids_of_bsuite": len(wanted.settings),
+            "score": score(name, own) if played else None,
+            "finished": finished(name, own) and len(own) == len(experiment.settings),
+            "tags": experiment.tags,
+            "ids": len(own),
+            "ids_of_bsuite": len(experiment.settings),
             "episodes": min(played, default=0),
-            "episodes_of_bsuite": wanted.episodes,
+            "episodes_of_bsuite": experiment.episodes,
             "steps": costs[name][0],
             "seconds": costs[name][1],
         }
@@ -333,18 +341,18 @@ def _draw(folder: RunFolder, agent: str, content: dict[str, Any]) -> Path:
     from shoal.viz.radar import radar
 
     tags = {tag: math.nan if value is None else value for tag, value in content["tags"].items()}
-    whole = all(row["finished"] for row in content["experiments"].values())
-    title = f"{agent} on bsuite" if whole else f"{agent} on a part of bsuite"
+    is_complete = all(row["finished"] for row in content["experiments"].values())
+    title = f"{agent} on bsuite" if is_complete else f"{agent} on a part of bsuite"
     return radar({agent: tags}, folder.figures / "radar.png", title)
 
 
 class _OnlyMessages(Sink):
-    """Passes messages of the single programs on to a sink, and nothing else."""
+    """A sink that forwards the messages of the single programs to another sink, and ignores all other events."""
 
     def __init__(self, sink: Sink) -> None:
-        """Pass on to this one."""
+        """`sink` receives the messages."""
         self._sink = sink
 
     def receive(self, event: Event) -> Message | None:
-        """Pass a message on."""
+        """Forward a message."""
         return self._sink.receive(event) if isinstance(event, Message) else None

@@ -1,4 +1,4 @@
-"""What a run would do: sizes, shapes, memory, schedule and an estimate of time, without compiling anything."""
+"""`--dry-run`: describe runs before they start: sizes, shapes, memory, schedule and an estimate of time."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from shoal.training.reading import read_json
 from shoal.training.settings import join
 from shoal.training.shapes import FILES
 
-SHOWN = 8  # values of a setting that is none of a grid
+SHOWN = 8  # values shown for a hyperparameter of settings that are not a grid
 
 
 def describe(plans: list[Plan], root: Path) -> str:
-    """Every run in a paragraph."""
+    """A text with a paragraph for every run. `root` is searched for earlier runs, to estimate the time."""
     groups = f"{len(plans)} run{'s' * (len(plans) > 1)}, each compiled once" if len(plans) > 1 else "1 run"
     return "\n\n".join([f"dry run: {groups}; nothing was compiled", *(_one(plan, root) for plan in plans)])
 
 
 def _one(plan: Plan, root: Path) -> str:
-    spec, place = plan.spec, plan.placement
+    spec, placement = plan.spec, plan.placement
     env = plan.env
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
@@ -33,19 +33,22 @@ def _one(plan: Plan, root: Path) -> str:
         ("environment", f"{spec.env_name}  {_words(spec.env_fields)}"),
         ("observation", f"{env.observation_space}"),
         ("action", f"{env.action_space}"),
-        ("weights", f"{_weights(plan):,} numbers a member"),
+        ("weights", f"{_weights(plan):,} numbers per member"),
         ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
         (
             "updates",
-            f"{plan.updates_per_member:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps a member"
+            f"{plan.updates_per_member:,} x {plan.agent.steps_per_update:,} steps = {plan.steps:,} steps per member"
             f"{plan.warning}",
         ),
         (
             "records",
-            f"{plan.records}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes",
+            f"{plan.records}, {_evaluations(plan)} of them evaluated on {spec.eval_episodes} episodes per member",
         ),
-        ("devices", place.describe()),
-        ("memory", f"about {_mib(plan.member_bytes)} a member, {_mib(plan.member_bytes * place.members)} at once"),
+        ("devices", placement.describe()),
+        (
+            "memory",
+            f"about {_mib(plan.member_bytes)} per member, {_mib(plan.member_bytes * placement.members)} at once",
+        ),
         ("time", _time(plan, root)),
     ]
     swept = join(spec.sweep, spec.env_sweep)
@@ -70,20 +73,20 @@ def _weights(plan: Plan) -> int:
 
 
 def _time(plan: Plan, root: Path) -> str:
-    """From the rate of earlier runs of the same pair under the same root."""
+    """An estimate from the steps per second of earlier runs of the same agent and environment under the same root."""
     pair = (plan.spec.agent, plan.spec.env_name)
     found = [summary for summary in map(_read, root.glob("**/summary.json")) if summary]
     same = [summary for summary in found if (summary.get("agent"), summary.get("env")) == pair]
     rates = [rate for summary in same if (rate := summary.get("steps_per_second"))]  # an exported policy has none
     if not rates:
-        return f"unknown: no finished run of {plan.spec.agent} on {plan.spec.env_name} under {root} to go by"
+        return f"unknown: there is no earlier run of {plan.spec.agent} on {plan.spec.env_name} under {root}"
     rate = statistics.median(rates)
     total = duration(plan.steps * plan.members / rate)
     return f"about {total} of training at {rate:,.0f} steps/s, the median of {len(rates)} earlier run(s)"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A summary; nothing where the file is not one."""
+    """A `summary.json`; an empty dict if the file is not a valid one."""
     try:
         return read_json(path, FILES["summary.json"])
     except (OSError, ValueError):
@@ -91,7 +94,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _words(fields: Mapping[str, Any], prefix: str = "") -> str:
-    """Fields by their path, those of values inside too: `env=CartPole-v1 env.gravity=9.8 n=4`."""
+    """Fields as text, including those of values inside, by path: `env=CartPole-v1 env.gravity=9.8 n=4`."""
     words = []
     for name, value in fields.items():
         if isinstance(value, Described):

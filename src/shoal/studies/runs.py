@@ -1,4 +1,4 @@
-"""Train: one call from an agent and an environment to a run folder with its pictures."""
+"""`shoal.train`: train a population and write a run folder with figures and videos."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
 from shoal.training.spec import RunSpec
-from shoal.viz.studio import Studio
+from shoal.viz.figure_sink import FigureSink
 
 
 @explaining_arguments
@@ -57,39 +57,40 @@ def train(
     prng: str | None = None,
     block: int | None = None,
 ) -> Result:
-    """Train a population, `seeds` members (1) for every combination of swept values, in one compiled program.
+    """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
-    `agent` and `env` are registered names or values. A value is taken as it is; a name comes with its preset for this
-    environment where there is one (`preset=None` for none, `preset="fast"` for a variant), and what is given in
-    `fields`, `sweep` and `steps` wins over it. `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` vary traced
-    fields; one that shapes the program needs a run for each value (`shoal.train_all`). `seed` to `block` are fields of
-    `RunSpec`, with its defaults where they are None.
+    `agent` and `env` are registered names or values. A value is used as it is. With a name, the preset of the agent for
+    this environment is used if there is one (`preset=None`: no preset; `preset="fast"`: that variant); `fields`,
+    `sweep` and `steps` override it. `fields` and `env_fields` set single values.
+    `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` train one setting for every combination of values; static
+    fields cannot be swept in one run (use `shoal.train_all`). The arguments `seed` to `block` are fields of `RunSpec`;
+    None means its default.
 
-    `sinks` receive what happens while the run goes (`shoal.tracking.events`); with `progress` one of them writes to the
+    `sinks` receive events during the run (`shoal.tracking.events`). With `progress` one more sink writes to the
     terminal.
 
-    Settings that are no grid are given by path, with `env.` before fields of the environment, in one of three ways.
-    `settings=[{"learning_rate": 1e-3, "env.gravity": 5}, ...]` lists them. `members={"learning_rate": array}` has a
-    value for each member. `random=64` draws as many from the ranges that hyperparameters declare, or from those in
-    `search={"learning_rate": (1e-4, 1e-2, "log")}`.
+    Settings that are not a grid can be given in one of three ways; hyperparameters are then named by path, with `env.`
+    before fields of the environment. `settings=[{"learning_rate": 1e-3, "env.gravity": 5}, ...]` lists the settings.
+    `members={"learning_rate": array}` holds one value per member. `random=64` samples 64 settings from the search
+    ranges that hyperparameters declare, or from those in `search={"learning_rate": (1e-4, 1e-2, "log")}`.
 
-    `init="runs/x"` or `"zoo:ppo/CartPole-v1"` begins every member with the best policy of another run;
-    `init={"run": "runs/x", "member": 3}` with another one, `"member": "all"` with that of the same number. Optimizers,
-    schedules and replay begin anew.
+    `init="runs/x"` or `"zoo:ppo/CartPole-v1"` starts every member from the best policy of another run;
+    `init={"run": "runs/x", "member": 3}` from that of member 3, and `"member": "all"` from that of the member with the
+    same index. Optimizers, schedules and replay buffers start from the beginning.
 
-    A `selector` may change the population between chunks: copy members, begin others, give them other hyperparameters
+    A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters
     (`shoal.Selector`).
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
-    was stopped; anything else that is given must then agree with it. Where a file of your own that it was made with is
-    gone or has changed, `trust_source=True` runs the copy that the folder keeps. Ctrl-C, SIGTERM and SIGHUP finish the
-    chunk and raise `Stopped`.
+    was stopped; other arguments must then agree with it. If a file of your own that the run was made with is gone or
+    has changed, `trust_source=True` executes the copy in the run folder. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
+    save it and raise `Stopped`.
 
-    Compiled programs are kept between runs: unless JAX's persistent cache is set up or turned off already, it is set up
-    here, for the rest of the process. `cache=False` leaves it alone.
+    Compiled programs are cached between runs: unless JAX's persistent cache is already configured or disabled, it is
+    configured here for the rest of the process. `cache=False` does not change it.
     """
     if folder is not None and (name or root is not None):
-        raise ValueError(f"folder={str(folder)!r} says where the run goes: leave name and root out.")
+        raise ValueError(f"folder={str(folder)!r} already is the path of the run: leave name and root out.")
     options = {
         "selector": selector,
         "steps": steps,
@@ -103,7 +104,7 @@ def train(
         "block": block,
     }
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None} | {
+    arguments: dict[str, Any] = {k: v for k, v in options.items() if v is not None} | {
         k: dict(v) for k, v in parts.items() if v
     }
     if resume is not None:
@@ -119,7 +120,7 @@ def train(
             folder=folder,
             preset=None if preset == "" else preset or "none",
         )
-        job = job_to_resume(resume, agent, env, given, trust_source=trust_source)
+        job = job_to_resume(resume, agent, env, arguments, trust_source=trust_source)
     else:
         if agent is None or env is None:
             raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
@@ -132,14 +133,14 @@ def train(
             search=search,
             members=members,
             init=init,
-            **given,
+            **arguments,
         )
-    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # every mistake before a folder is made
+    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     if cache:
         keep_programs()
-    listening = [*([progress_sink()] if progress else []), *sinks]
+    all_sinks = [*([progress_sink()] if progress else []), *sinks]
     path = RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec))
-    return run_job(job, plan, path, resume=resume is not None, figures=figures, sinks=listening)
+    return run_job(job, plan, path, resume=resume is not None, figures=figures, sinks=all_sinks)
 
 
 def run_job(
@@ -151,12 +152,12 @@ def run_job(
     figures: bool = True,
     sinks: Sequence[Sink] = (),
 ) -> Result:
-    """Run a job in a folder, as planned, to its end. With `figures` its curves and videos are drawn then."""
+    """Run a planned job to its end, in a folder. With `figures`, draw its learning curves and videos at the end."""
     if resume:
         folder.check_writable()
     else:
         folder.create()
-    Run(plan, folder, [*sinks, *([Studio(plan, folder)] if figures else [])]).train(resume=resume)
+    Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])]).train(resume=resume)
     return Result(folder.path, job.agent, job.env)
 
 

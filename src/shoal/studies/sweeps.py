@@ -1,7 +1,7 @@
-"""Several runs, one folder each: a set of environments, or values of fields that shape the program.
+"""Several runs, one folder each: several environments, or several values of static fields.
 
-Values of traced fields train together in one program (`shoal.train`); a field that shapes the program, such as
-`num_envs`, needs a program for each of its values, and an environment a program of its own.
+Settings that differ in hyperparameters only are trained in one program (`shoal.train`). Each value of a static field,
+such as `num_envs`, and each environment needs a program and a run of its own.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from shoal.training.spec import file_name, run_name
 
 
 class Options(TypedDict, total=False):
-    """What the runs have in common: options of `shoal.train` under the same names."""
+    """Arguments that all runs share: those of `shoal.train` with the same names."""
 
     steps: int
     seeds: int
@@ -55,7 +55,7 @@ class Options(TypedDict, total=False):
 
 
 class Task(NamedTuple):
-    """One run of several: a label that tells it from the others, and what `run_job` takes."""
+    """One run of several: a label that distinguishes it from the others, and the arguments of `run_job`."""
 
     label: str
     job: Job
@@ -63,10 +63,10 @@ class Task(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Runs that were planned together: every mistake was found, nothing is compiled or written yet."""
+    """Runs that were planned together. Their mistakes have been reported; nothing is compiled or written yet."""
 
     tasks: list[Task]
-    title: str  # names the folder, where the user names none
+    title: str  # the folder's name, if the user gives none
 
     @property
     def plans(self) -> list[Plan]:
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
         return [task.plan for task in self.tasks]
 
     def folders(self, base: Path) -> list[RunFolder]:
-        """Where each run goes: `base` itself for a single one. Raises FileExistsError where one of them is in use."""
+        """The folder of each run: `base` itself for a single one. Raises FileExistsError if one of them is in use."""
         several = len(self.tasks) > 1
         found = [RunFolder(base / file_name(task.label) if several else base) for task in self.tasks]
         for folder in found:
@@ -84,9 +84,9 @@ class Batch(NamedTuple):
     def train(
         self, *, name: str = "", root: Path | str = "runs", figures: bool = True, sinks: Sequence[Sink] = ()
     ) -> Iterator[Result]:
-        """Train one run after the other, into `root/name` or a new folder there; a result whenever one is finished.
+        """Train one run after the other, in `root/name` or a new folder under `root`. Yields each result when finished.
 
-        Raises Stopped when asked to stop: the runs behind are then not begun.
+        Raises Stopped after a signal; later runs are then not started.
         """
         root = Path(root)
         base = root / name if name else new_path(root, self.title)
@@ -103,21 +103,19 @@ def plan_all(
     memory_limit_gb: float = 0,
     **options: Unpack[Options],
 ) -> Batch:
-    """Plan what `train_all` would train with the same arguments. Compiles nothing."""
+    """Plan the runs that `train_all` would train with the same arguments. Compiles nothing."""
     several = [envs] if isinstance(envs, (str, Env)) else list(envs)
     if not several:
         raise ValueError("envs is empty: name at least one environment.")
-    given: dict[str, Any] = dict(options)
+    arguments: dict[str, Any] = dict(options)
     tasks: list[Task] = []
     for env in several:
-        for chosen, parts in _variants(agent, env, given):
-            job = make_job(agent, env, **{**given, **parts})
+        for chosen, parts in _variants(agent, env, arguments):
+            job = make_job(agent, env, **{**arguments, **parts})
             words = [f"{name}={value}" for name, value in chosen.items()]
             label = ",".join([job.spec.env_name, *words] if len(several) > 1 else words)
             if label in [task.label for task in tasks]:
-                raise ValueError(
-                    f"{label} is asked for twice, and two runs cannot share a folder: name each value once."
-                )
+                raise ValueError(f"{label} is given twice, and two runs cannot share a folder: give each value once.")
             tasks.append(Task(label, job, job.plan(devices, memory_limit_gb)))
     spec = tasks[0].job.spec
     return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
@@ -137,17 +135,18 @@ def train_all(
     memory_limit_gb: float = 0,
     **options: Unpack[Options],
 ) -> list[Result]:
-    """Train one agent in several environments, or with several values of fields that shape the program.
+    """Train one agent in several environments, or with several values of static fields: one run for each.
 
         shoal.train_all("ppo", ["CartPole-v1", "Acrobot-v1"], sweep={"num_envs": [4, 8]}, seeds=4)
 
-    `sweep` and `env_sweep` take fields of both kinds: every combination of environment and static values is a run in a
-    folder of its own, in which the traced values train together. Other options are those of `shoal.train`. All runs are
-    planned before the first is compiled, so a mistake is found at once. Raises `Stopped` when asked to stop.
+    `sweep` and `env_sweep` may hold hyperparameters and static fields. Every combination of environment and static
+    values is a run with its own folder; the settings of hyperparameters are trained together in each run. Other
+    options are those of `shoal.train`. All runs are planned before the first is compiled, so mistakes are reported
+    first. Raises `Stopped` after a signal such as Ctrl-C.
     """
     batch = plan_all(agent, envs, devices=devices, memory_limit_gb=memory_limit_gb, **options)
     keep_programs()
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_listening(progress, sinks)))
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
 
 
 @explaining_arguments
@@ -170,39 +169,42 @@ def train_suite(
     """
     batch = plan_all(agent, suite_of(suite), title=suite, devices=devices, memory_limit_gb=memory_limit_gb, **options)
     keep_programs()
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_listening(progress, sinks)))
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
 
 
-def _listening(progress: bool, sinks: Sequence[Sink]) -> list[Sink]:
+def _all_sinks(progress: bool, sinks: Sequence[Sink]) -> list[Sink]:
     return [*([progress_sink()] if progress else []), *sinks]
 
 
 def suites() -> dict[str, Any]:
-    """The named sets of environments: for each its `summary` and its `envs`."""
+    """The named sets of environments, by name: a dict with its `summary` and its `envs`."""
     return tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
 
 
 def suite_of(name: str) -> list[str]:
-    """The environments of a named set. Raises UnknownNameError."""
+    """The names of the environments of a set. Raises UnknownNameError for an unknown set."""
     known = suites()
     if name not in known:
-        raise unknown_name("suite", name, known, f"There is: {', '.join(known)}.")
+        raise unknown_name("suite", name, known, f"Suites are: {', '.join(known)}.")
     return known[name]["envs"]
 
 
-def _variants(agent: str | Agent, env: str | Env, given: Mapping[str, Any]) -> Iterator[tuple[dict, dict]]:
-    """For every combination of values that shape the program: (those values, what `make_job` is given instead)."""
+def _variants(agent: str | Agent, env: str | Env, arguments: Mapping[str, Any]) -> Iterator[tuple[dict, dict]]:
+    """For every combination of static values: those values by path, and the arguments of `make_job` that they change.
+
+    In these arguments the static values are in `fields` and `env_fields`, no longer in `sweep` and `env_sweep`.
+    """
     parts: dict[str, Any] = {}
     axes: dict[tuple[str, str], Sequence[Any]] = {}
     for prefix, value, registry in (("", agent, AGENTS), ("env_", env, ENVS)):
-        swept = given.get(f"{prefix}sweep") or {}
-        shaping = {name for name in swept if _shapes(value, registry, name)}
-        parts[f"{prefix}fields"] = given.get(f"{prefix}fields") or {}
-        parts[f"{prefix}sweep"] = {name: values for name, values in swept.items() if name not in shaping}
-        axes |= {(prefix, name): values for name, values in swept.items() if name in shaping}
+        swept = arguments.get(f"{prefix}sweep") or {}
+        static = {name for name in swept if _is_static(value, registry, name)}
+        parts[f"{prefix}fields"] = arguments.get(f"{prefix}fields") or {}
+        parts[f"{prefix}sweep"] = {name: values for name, values in swept.items() if name not in static}
+        axes |= {(prefix, name): values for name, values in swept.items() if name in static}
     for prefix, name in axes:
         if name in parts[f"{prefix}fields"]:
-            raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: give it one value, or several.")
+            raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: leave one of them out.")
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         fixed = {
@@ -213,10 +215,10 @@ def _variants(agent: str | Agent, env: str | Env, given: Mapping[str, Any]) -> I
         yield labels, {**parts, **fixed}
 
 
-def _shapes(value: Any, registry: Registry, path: str) -> bool:
-    """Whether a field shapes the program; that of a value inside by its path. An unknown one is not said here."""
+def _is_static(value: Any, registry: Registry, path: str) -> bool:
+    """Whether a field, or one of a value inside by its path, is static. False for an unknown field without a path."""
     if "." not in path:
         return path in static_fields(registry[value].cls if isinstance(value, str) else value)
     whole = registry[value].build() if isinstance(value, str) else value
-    part(whole, path, "env." * (registry is ENVS))  # which says what is not there
+    part(whole, path, "env." * (registry is ENVS))  # raises for an unknown path
     return is_static_part(whole, path)

@@ -1,4 +1,4 @@
-"""How fast environments step here. Every registered environment is measured by being registered."""
+"""Measure environment steps per second on this machine, by default for every registered environment."""
 
 import contextlib
 import json
@@ -21,12 +21,12 @@ from shoal.training.host import usable_cores
 from shoal.training.placement import Placement, make_placement
 
 POLICIES = ("random", "mlp")
-HORIZON = 100  # steps between refills of the bank
-FEWEST_A_CORE = 64  # environments; fewer are not worth a thread of their own
+HORIZON = 100  # steps of one rollout; a new reset bank is sampled before each
+FEWEST_PER_CORE = 64  # with fewer environments per core, one thread steps them all
 
 
 class Throughput(NamedTuple):
-    """One measurement: environment steps a second, every observation produced and folded into a checksum."""
+    """One measurement. Every observation is computed and added to a checksum, so that XLA cannot leave it out."""
 
     env: str
     num_envs: int
@@ -38,25 +38,25 @@ class Throughput(NamedTuple):
 
 
 class Stepper(NamedTuple):
-    """A program to time: `carry, written = run(*carry)`. The carry is (env_states, checksum, key, resets_reused)."""
+    """A program to measure: `carry, written = run(*carry)`. The carry is (env_states, checksum, key, resets_reused)."""
 
     run: Callable[..., tuple[tuple, Any]]
-    carry: tuple
-    steps: int  # of all environments together, in one call
+    carry: tuple  # of the first call
+    steps: int  # of all environments together in one call
     bank_size: int
 
 
 def throughput(
     names: Sequence[str] = (), *, policy: str = "random", sizes: Sequence[int] = (), seconds: float = 0.5
 ) -> Iterator[Throughput]:
-    """Measure environments at several numbers of parallel environments: by default all that are registered.
+    """Measure environments, by default all that are registered, with several numbers of parallel environments.
 
         for row in shoal.throughput(["CartPole-v1"], sizes=[256], seconds=0.1):
             print(row.env, row.num_envs, row.steps_per_second)
 
-    Of ids that differ only in a final number, as bsuite's do, that is the first; and none whose files are missing. Each
-    measurement runs for about `seconds`, with random actions or (`policy="mlp"`) those of PPO's default network. Raises
-    ValueError for an unknown name or policy.
+    By default only the first of the ids that differ in a final number, such as bsuite's, is measured, and none whose
+    files are missing. Each measurement runs for about `seconds`, with random actions or, with `policy="mlp"`, with
+    actions of PPO's default network. Yields one row per measurement. Raises ValueError for an unknown name or policy.
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
@@ -67,7 +67,7 @@ def throughput(
 
 
 def measurable() -> list[str]:
-    """One name of each range of ids, unless its environment cannot start here because a file is missing."""
+    """The first name of each range of ids, except those whose environment raises ValueError (a file is missing)."""
     found = []
     for members in ranges(ENVS).values():
         env = ENVS[members[0]].build()
@@ -78,56 +78,56 @@ def measurable() -> list[str]:
 
 
 def default_sizes() -> list[int]:
-    """Powers of four: up to 16,384 environments on a CPU, 2^20 elsewhere."""
+    """Numbers of parallel environments, powers of four: up to 16,384 on a CPU, up to 2^20 on other devices."""
     return [4**k for k in range(8 if jax.default_backend() == "cpu" else 11)]
 
 
 def measure(name: str, env: Env, num_envs: int, policy: str, seconds: float) -> Throughput:
-    """Compile once, run once unmeasured, then for as long as asked; the rate is that of the median call."""
+    """Compile, call once without measuring, then call for `seconds`; the rate is that of the median call."""
     begin = time.perf_counter()
     fleet = make_fleet(env, num_envs, policy=policy)
     compile_seconds = time.perf_counter() - begin
     fleet.advance()
-    took: list[float] = []
-    while len(took) < 3 or sum(took) < seconds:
+    durations: list[float] = []
+    while len(durations) < 3 or sum(durations) < seconds:
         begin = time.perf_counter()
         fleet.advance()
-        took.append(time.perf_counter() - begin)
-    rate = fleet.steps / sorted(took)[len(took) // 2]
+        durations.append(time.perf_counter() - begin)
+    rate = fleet.steps / sorted(durations)[len(durations) // 2]
     return Throughput(name, num_envs, policy, rate, compile_seconds, fleet.resets_reused, fleet.checksum)
 
 
 class Fleet:
-    """The same compiled stepper on every core, each with a part of the environments (`training/placement.py`)."""
+    """Environments that are stepped by one compiled program on every core, each core with a part of them."""
 
     def __init__(self, program: Any, carries: list[tuple], placement: Placement, stepper: Stepper) -> None:
-        """Made by `make_fleet`."""
+        """Use `make_fleet`. `carries` holds one carry per core."""
         self._program, self._placement, self._carries = program, placement, carries
         self.steps = stepper.steps * len(carries)  # of one `advance`
         self.bank_size = stepper.bank_size
 
     def advance(self) -> None:
-        """Step every environment through all rounds."""
+        """Step every environment once through the whole program."""
         done = self._placement.call(self._program, [list(column) for column in zip(*self._carries, strict=True)])
         self._carries = [carry for carry, _ in done]
 
     @property
     def resets_reused(self) -> int:
-        """Resets that took a state of the bank for the second time; a comparison needs it to be 0."""
+        """The number of resets that reused a state of the bank; it must be 0 in a comparison."""
         return sum(int(carry[3]) for carry in self._carries)
 
     @property
     def checksum(self) -> float:
-        """All observations so far, added up."""
+        """The sum of all observations so far."""
         return sum(total(carry[1]) for carry in self._carries)
 
 
 def make_fleet(env: Env, num_envs: int, **how: Any) -> Fleet:
-    """A fleet of `num_envs` environments, compiled. `how` goes to `make_stepper`."""
+    """A compiled fleet of `num_envs` environments. `how` holds further arguments of `make_stepper`."""
     cores = usable_cores() if jax.default_backend() == "cpu" else 1
-    shares = cores if num_envs >= FEWEST_A_CORE * cores and num_envs % cores == 0 else 1
-    steppers = [make_stepper(env, num_envs // shares, seed=i, **how) for i in range(shares)]
-    placement = make_placement(shares, block=1)
+    parts = cores if num_envs >= FEWEST_PER_CORE * cores and num_envs % cores == 0 else 1
+    steppers = [make_stepper(env, num_envs // parts, seed=i, **how) for i in range(parts)]
+    placement = make_placement(parts, block=1)
     program = jax.jit(steppers[0].run).lower(*steppers[0].carry).compile(placement.compiler_options)
     return Fleet(program, [stepper.carry for stepper in steppers], placement, steppers[0])
 
@@ -144,47 +144,49 @@ def make_stepper(
     prng: str = "mix32",
     seed: int = 0,
 ) -> Stepper:
-    """A program that steps `num_envs` environments for `rounds` horizons, refilling the reset bank before each.
+    """A program that steps `num_envs` environments for `rounds` rollouts of 100 steps, each with a new reset bank.
 
-    Observations are added up in the carry, each in its own dtype (whole numbers wrap around), or written out with the
-    rest of the trajectory (`trajectory=True`). `envs_last` keeps the sums with the environments as the last axis.
+    Observations are summed in the carry, each in its own dtype (integers wrap around); with `trajectory=True` they are
+    returned with the rest of the trajectory instead. With `envs_last` the environments are the last axis of the sums.
     """
     rollout = Rollout.for_env(env, num_envs, HORIZON, bank_size=bank_size)
-    draw, act = _random(env.action_space) if policy == "random" else _mlp(env, num_envs)
+    sample, act = _random(env.action_space) if policy == "random" else _mlp(env, num_envs)
 
-    def folded(obs: Any) -> Any:
+    def summable(obs: Any) -> Any:
         obs = jax.tree.map(lambda x: x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x, obs)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), obs) if envs_last else obs
 
-    def follow(obs: Any, mask: Any, noise: Any, checksum: Any) -> tuple[Any, None, Any]:
-        return act(obs, mask, noise), None, checksum if trajectory else jax.tree.map(jnp.add, checksum, folded(obs))
+    def act_and_sum(obs: Any, mask: Any, noise: Any, checksum: Any) -> tuple[Any, None, Any]:
+        return act(obs, mask, noise), None, checksum if trajectory else jax.tree.map(jnp.add, checksum, summable(obs))
 
     def collect(carry: tuple, _: None) -> tuple[tuple, Any]:
         env_states, checksum, key, reused = carry
         key, k_act, k_env = jax.random.split(key, 3)
-        noise = draw(k_act, (HORIZON, num_envs))
-        env_states, seen, checksum = rollout.collect(env, env_states, follow, noise, k_env, checksum)
-        written = (seen.obs, seen.action, seen.reward, seen.terminated, seen.truncated) if trajectory else None
-        return (env_states, checksum, key, reused + seen.episodes().resets_reused), written
+        noise = sample(k_act, (HORIZON, num_envs))
+        env_states, record, checksum = rollout.collect(env, env_states, act_and_sum, noise, k_env, checksum)
+        written = (
+            (record.obs, record.action, record.reward, record.terminated, record.truncated) if trajectory else None
+        )
+        return (env_states, checksum, key, reused + record.episodes().resets_reused), written
 
     def run(*carry: Any) -> tuple[tuple, Any]:
         return jax.lax.scan(collect, carry, None, rounds)
 
     k_env, k_run = jax.random.split(make_key(seed, prng))
     env_states = rollout.init(env, k_env)
-    obs = jax.eval_shape(lambda state: folded(jax.vmap(env.observe)(state)), env_states.state)
+    obs = jax.eval_shape(lambda state: summable(jax.vmap(env.observe)(state)), env_states.state)
     checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), obs)
     carry = (env_states, checksum, k_run, jnp.int32(0))
     return Stepper(run, carry, rounds * HORIZON * num_envs, rollout.bank_size)
 
 
 def total(checksum: Any) -> float:
-    """The folded observations as one number."""
+    """The summed observations as one number."""
     return sum(float(x.sum()) for x in jax.tree.leaves(checksum))
 
 
 def report(rows: Sequence[Throughput], path: Path) -> None:
-    """Write measurements as JSON, with the machine they hold for."""
+    """Write measurements and a description of the machine to a JSON file."""
     device = jax.devices()[0]
     machine = {
         "device": getattr(device, "device_kind", device.platform),
@@ -199,12 +201,12 @@ def report(rows: Sequence[Throughput], path: Path) -> None:
     path.write_text(json.dumps({"machine": machine, "rows": [row._asdict() for row in rows]}, indent=1) + "\n")
 
 
-Draw = Callable[[Key, tuple[int, int]], Any]
-Act = Callable[[Any, Any, Any], Any]
+Sample = Callable[[Key, tuple[int, int]], Any]  # action noise [T, E] of a whole rollout
+Act = Callable[[Any, Any, Any], Any]  # (obs, mask, noise) of one step, all [E], to actions [E]
 
 
-def _random(space: Space) -> tuple[Draw, Act]:
-    def draw(key: Key, shape: tuple[int, int]) -> Any:
+def _random(space: Space) -> tuple[Sample, Act]:
+    def sample(key: Key, shape: tuple[int, int]) -> Any:
         if isinstance(space, Discrete):
             return jax.random.randint(key, shape, 0, space.n, space.dtype)
         if isinstance(space, Box):
@@ -212,11 +214,11 @@ def _random(space: Space) -> tuple[Draw, Act]:
             return jax.random.uniform(key, (*shape, *space.shape), minval=low, maxval=high)
         return jax.vmap(jax.vmap(space.sample))(jax.random.split(key, shape))
 
-    return draw, lambda obs, mask, noise: noise
+    return sample, lambda obs, mask, noise: noise
 
 
-def _mlp(env: Env, num_envs: int) -> tuple[Draw, Act]:
-    # PPO's default policy with fresh weights, sampled.
+def _mlp(env: Env, num_envs: int) -> tuple[Sample, Act]:
+    # PPO's default policy with initial weights and sampled actions.
     agent = AGENTS["ppo"].build(num_envs=num_envs).bind(env)
     policy = agent.policy_state(agent.init(make_key(1), env))
 

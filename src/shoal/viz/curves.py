@@ -1,7 +1,7 @@
-"""Figures of runs, drawn from the files of their folders: learning curves, and maps of swept hyperparameters.
+"""Figures made from the files of run folders: learning curves, and heatmaps of swept hyperparameters.
 
-matplotlib is imported when a figure is drawn, and never its `pyplot`: that part is slow to import and keeps every
-figure alive. The format follows the file's suffix: .png, .svg or .pdf.
+matplotlib is imported only when a figure is drawn. `pyplot` is never imported: it is slow, and it keeps every figure in
+memory. The suffix of the file decides the format: .png, .svg or .pdf.
 """
 
 import itertools
@@ -18,10 +18,10 @@ from shoal.training.folder import RunFolder, locate
 from shoal.training.settings import join
 from shoal.training.spec import RunSpec
 
-# Okabe and Ito's palette, told apart by color-blind readers too; the strongest colors first.
+# Okabe and Ito's palette, whose colors color-blind readers can distinguish too; the strongest colors first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")
-FAINT_LINES = 64  # single members drawn behind each curve, at most
-ROOMY = 4  # curves in one figure, at most, that leave room for members and evaluations
+MOST_MEMBER_LINES = 64  # single members drawn behind each curve
+MOST_DETAILED = 4  # figures with more curves show neither single members nor evaluations
 INK, PALE_INK, GRID = "#222222", "#6B6B6B", "#E4E4E4"
 STYLE: Any = {
     "figure.dpi": 120,
@@ -42,23 +42,23 @@ X_AXES = {
 
 
 class Curve(NamedTuple):
-    """One population over time, `y` a column a member; `eval_y` is NaN where no evaluation was made."""
+    """The returns of one setting over R records, with a column for each of its M members."""
 
     label: str
-    x: Shaped[np.ndarray, "R"]
-    y: Float[np.ndarray, "R M"]
-    eval_y: Float[np.ndarray, "R M"] | None = None
+    x: Shaped[np.ndarray, "R"]  # environment steps or seconds
+    y: Float[np.ndarray, "R M"]  # returns in training
+    eval_y: Float[np.ndarray, "R M"] | None = None  # returns in evaluations, NaN in records without one
 
     @property
     def is_of_training(self) -> bool:
-        """Whether `y` comes from episodes played in training; a learner that never plays has evaluations only."""
+        """Whether `y` holds returns of training episodes; an agent that collects none (`bc`) has evaluations only."""
         return self.y is not self.eval_y
 
 
 def plot_run(folder: str | Path, out: str | Path | None = None, x: str = "steps", target: Any = None) -> Path:
-    """Learning curves of one run, a line for each swept setting, into `figures/` of its folder unless `out` is given.
+    """Draw the learning curves of one run, a line for each setting, into `figures/` of its folder or to `out`.
 
-    `x` is "steps" or "wall"; `target` draws a line to reach. Returns where the figure lies.
+    `x` is "steps" or "wall" (seconds). `target` is a return at which a horizontal line is drawn. Returns the path.
     """
     folder = locate(folder)
     spec = _spec(folder)
@@ -67,14 +67,14 @@ def plot_run(folder: str | Path, out: str | Path | None = None, x: str = "steps"
 
 
 def plot_runs(folders: Sequence[str | Path], out: str | Path, x: str = "steps", target: Any = None) -> Path:
-    """Learning curves of several runs in one figure, named after their folders. Returns where the figure lies."""
+    """Draw the learning curves of several runs in one figure, labeled with their folders' names. Returns the path."""
     if not folders:
         raise ValueError("there is no run to plot: give at least one run folder.")
     curves, folders = [], [locate(folder) for folder in folders]
     for folder in folders:
-        mine = _curves(folder, x)
-        names = [f"{folder.name}, {c.label}" if len(mine) > 1 else folder.name for c in mine]
-        curves += [curve._replace(label=name) for name, curve in zip(names, mine, strict=True)]
+        of_run = _curves(folder, x)
+        names = [f"{folder.name}, {c.label}" if len(of_run) > 1 else folder.name for c in of_run]
+        curves += [curve._replace(label=name) for name, curve in zip(names, of_run, strict=True)]
     titles = {_title(_spec(folder)) for folder in folders}
     return learning_curves(curves, out, X_AXES[x][1], titles.pop() if len(titles) == 1 else "", target)
 
@@ -87,19 +87,20 @@ def learning_curves(
     target: Any = None,
     y_label: str = "episode return",
 ) -> Path:
-    """Draw populations over time: interquartile mean, its 95 % bootstrap band, and single members behind it.
+    """Draw curves: the interquartile mean over members, its 95 % interval as a band, single members as thin lines.
 
-    Evaluations, where there are any, are rings with the same interval as a bar. More than four curves go without
-    members and rings, and of more than eight only the best are drawn; the figure says so. Returns where it lies.
+    Evaluations are rings, with the same interval as a bar. A figure with more than four curves shows neither thin lines
+    nor rings, and of more than eight curves only the eight with the highest last value are drawn, as a note in the
+    figure says. Returns the path.
     """
     from matplotlib import rc_context
 
     shown = _best(curves, len(PALETTE))
     with rc_context(STYLE):
-        figure, axes = _sheet(7.6, 4.6)
+        figure, axes = _figure(7.6, 4.6)
         for color, curve in zip(PALETTE, shown, strict=False):
             _draw_population(axes, curve, color)
-            if len(shown) <= ROOMY:
+            if len(shown) <= MOST_DETAILED:
                 _draw_members(axes, curve, color)
                 _draw_evaluations(axes, curve, color)
         if target is not None:
@@ -110,29 +111,31 @@ def learning_curves(
         axes.set_ylabel(y_label)
         axes.xaxis.set_major_formatter(_thousands())
         axes.margins(x=0.02)
-        _headline(axes, title, _legend_of_marks(shown, len(curves)))
+        _set_title(axes, title, _legend_of_marks(shown, len(curves)))
         if len(shown) > 1 or target is not None:
             axes.legend(frameon=False, fontsize=9, loc="best")
         return _save(figure, out)
 
 
 def plot_sweep(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Map of the last evaluation over the two hyperparameters that a run sweeps. Returns where the figure lies.
+    """Draw a heatmap of the last evaluation over the two hyperparameters that a run sweeps. Returns the path.
 
-    Raises ValueError for a run that sweeps more or fewer than two, or whose settings are no grid.
+    Raises ValueError if the run sweeps more or fewer than two, or if its settings are not a grid.
     """
     folder = locate(folder)
     spec = _spec(folder)
     if spec.points:
-        raise ValueError(f"{folder} has settings that are no grid ({', '.join(spec.points)}); a map needs a grid.")
+        raise ValueError(f"the settings of {folder} are not a grid ({', '.join(spec.points)}); a heatmap needs a grid.")
     arrays, axes = _arrays(folder, spec), join(spec.sweep, spec.env_sweep)
     if len(axes) != 2:
-        raise ValueError(f"{folder} sweeps {len(axes)} hyperparameters ({', '.join(axes) or 'none'}); a map needs two.")
+        raise ValueError(
+            f"{folder} sweeps {len(axes)} hyperparameters ({', '.join(axes) or 'none'}); a heatmap needs two."
+        )
     evaluated = np.isfinite(arrays["eval_return"]).any(axis=1)
     name = "eval_return" if evaluated.any() else "train_return"
     last = np.flatnonzero(np.isfinite(arrays[name]).any(axis=1))
     if not last.size:
-        raise ValueError(f"{folder} has no finished episode yet, so there is nothing to map.")
+        raise ValueError(f"{folder} has no finished episode yet, so there is nothing to draw.")
     (row_name, rows), (column_name, columns) = axes.items()
     by_setting = arrays[name][last[-1]].reshape(len(rows) * len(columns), -1)
     scores = iqm_band(by_setting, resamples=1)[0].reshape(len(rows), len(columns))
@@ -150,7 +153,7 @@ def sweep_heatmap(
     title: str = "",
     score_label: str = "episode return",
 ) -> Path:
-    """Draw a score over two hyperparameters, each given as {name: values}. Returns where the figure lies."""
+    """Draw a heatmap of scores over two hyperparameters, each given as {name: values}. Returns the path."""
     from matplotlib import rc_context
 
     ((row_name, row_values),) = rows.items()
@@ -161,7 +164,7 @@ def sweep_heatmap(
             f"{len(column_values)} of {column_name}. Give scores[row, column]."
         )
     with rc_context(STYLE):
-        figure, axes = _sheet(3.0 + 0.75 * len(column_values), 1.9 + 0.5 * len(row_values))
+        figure, axes = _figure(3.0 + 0.75 * len(column_values), 1.9 + 0.5 * len(row_values))
         image = axes.imshow(scores, cmap="viridis", origin="lower", aspect="auto")
         axes.set_xticks(range(len(column_values)), [_short(v) for v in column_values])
         axes.set_yticks(range(len(row_values)), [_short(v) for v in row_values])
@@ -171,12 +174,12 @@ def sweep_heatmap(
         axes.spines[:].set_visible(False)
         _write_scores(axes, image, scores)
         figure.colorbar(image, ax=axes, pad=0.03).outline.set_visible(False)
-        _headline(axes, title, score_label)
+        _set_title(axes, title, score_label)
         return _save(figure, out)
 
 
 def preload() -> None:
-    """Import what a figure needs, so that a thread can do it while something else is compiled."""
+    """Import the parts of matplotlib that figures need, so that a thread can do it in advance."""
     import matplotlib.backends.backend_agg
     import matplotlib.collections
     import matplotlib.figure
@@ -194,7 +197,7 @@ def _draw_population(axes: Any, curve: Curve, color: str) -> None:
 def _draw_members(axes: Any, curve: Curve, color: str) -> None:
     from matplotlib.collections import LineCollection
 
-    members = curve.y.T[:: -(-curve.y.shape[1] // FAINT_LINES)]
+    members = curve.y.T[:: -(-curve.y.shape[1] // MOST_MEMBER_LINES)]
     if len(members) > 1:
         lines = [np.stack([curve.x, member], axis=1) for member in members]
         axes.add_collection(LineCollection(lines, colors=color, alpha=0.16, linewidths=0.7, zorder=1))
@@ -213,24 +216,24 @@ def _is_evaluated(curve: Curve) -> bool:
     return curve.eval_y is not None and bool(np.isfinite(curve.eval_y).any())
 
 
-def _legend_of_marks(shown: Sequence[Curve], given: int) -> str:
-    """One line that says what the marks of a figure are."""
+def _legend_of_marks(shown: Sequence[Curve], total: int) -> str:
+    """One line that explains the marks of a figure; `total` counts the curves before the best were chosen."""
     members = sorted({curve.y.shape[1] for curve in shown})
     count = str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"
     what = "training" if any(curve.is_of_training for curve in shown) else "evaluation"
     parts = [f"line: one seed in {what}"]
     if members != [1]:
         parts = [f"line: {what}, IQM of {count} seeds", "band: 95 % bootstrap interval"]
-    if len(shown) <= ROOMY:
+    if len(shown) <= MOST_DETAILED:
         parts += ["thin: single seeds"] * (members != [1])
         parts += ["ring: evaluation"] * any(map(_is_evaluated, shown))
-    if len(shown) < given:
-        parts.append(f"best {len(shown)} of {given}")
+    if len(shown) < total:
+        parts.append(f"best {len(shown)} of {total}")
     return " · ".join(parts)
 
 
 def _best(curves: Sequence[Curve], count: int) -> list[Curve]:
-    """The curves that end highest, in the order given. Raises ValueError where none holds a number."""
+    """The `count` curves with the highest last value, in their order. Raises ValueError if all values are NaN."""
     drawable = [curve for curve in curves if np.isfinite(curve.y).any()]
     if not drawable:
         raise ValueError("no episode has ended in these curves yet, so there is nothing to plot.")
@@ -247,14 +250,14 @@ def _write_scores(axes: Any, image: Any, scores: np.ndarray) -> None:
         axes.text(column, row, words, ha="center", va="center", fontsize=9, color=INK if bright else "white")
 
 
-def _sheet(width: float, height: float) -> tuple[Any, Any]:
+def _figure(width: float, height: float) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
-def _headline(axes: Any, title: str, note: str) -> None:
+def _set_title(axes: Any, title: str, note: str) -> None:
     axes.set_title(note, loc="left", fontsize=8.5, color=PALE_INK, pad=8)
     if title:
         axes.annotate(
@@ -278,14 +281,14 @@ def _save(figure: Any, out: str | Path) -> Path:
 
 
 def _curves(folder: Path, x: str) -> list[Curve]:
-    """The curves of a run folder, one a setting (members are setting-major)."""
+    """The curves of a run folder, one per setting (members are setting-major)."""
     if x not in X_AXES:
         raise ValueError(f"x={x!r} is unknown. Choose 'steps' or 'wall'.")
     spec = _spec(folder)
     arrays, settings = _arrays(folder, spec), spec.settings()
     labels = [", ".join(f"{path} {_short(value)}" for path, value in setting.items()) for setting in settings]
     train, evaluation = (np.split(arrays[name], len(settings), axis=1) for name in ("train_return", "eval_return"))
-    if not np.isfinite(arrays["train_return"]).any():  # it learned without playing, or no episode has ended yet
+    if not np.isfinite(arrays["train_return"]).any():  # training has no episodes (`bc`), or none has ended yet
         train = evaluation
     return [Curve(label, arrays[X_AXES[x][0]], *both) for label, *both in zip(labels, train, evaluation, strict=True)]
 

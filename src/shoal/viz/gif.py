@@ -1,7 +1,7 @@
-"""Animations: pictures of an episode as one small GIF.
+"""Animations: write the pictures of an episode as one small GIF.
 
-A GIF shows 256 colors, so all frames share one palette, chosen from a few of them; that is what makes writing fast (no
-palette search per frame) and files small (what did not move is not stored again).
+A GIF has at most 256 colors. All frames share one palette, which is chosen from a few of them. This makes writing fast
+(no palette search per frame) and files small (pixels that do not change are not stored again).
 """
 
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ from shoal.training.disk import replace
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
 
-FASTEST = 50  # frames a second: browsers slow down anything quicker to 10
+LARGEST_FPS = 50  # frames per second; browsers play faster GIFs at 10
 CAPTION_HEIGHT = 24
-CAPTION_PAPER, CAPTION_INK, CAPTION_FAINT = (240, 240, 238), (40, 40, 40), (120, 120, 118)
+CAPTION_BACKGROUND, CAPTION_INK, CAPTION_FAINT = (240, 240, 238), (40, 40, 40), (120, 120, 118)
 
 
 def animate(
@@ -35,21 +35,22 @@ def animate(
     max_frames: int = 120,
     size: int = 300,
 ) -> Path:
-    """Draw an episode of any environment that has `render`, and write it as a GIF. Returns where it lies.
+    """Draw an episode of any environment that has `render`, and write it as a GIF. Returns the path.
 
-    `states` is a state with a leading time axis, or a list of states. A strip above each picture tells the step, the
-    return so far when `cumulative_rewards` (one number a state) is given, and the `title`. An episode longer than
-    `max_frames` is thinned out evenly, keeping its first and last state; pictures are brought to about `size` pixels.
-    Raises ValueError for states of several environments at once, or returns that do not match them.
+    `states` is an environment state with a leading time axis, or a list of states. A strip above each picture shows
+    the step, the `title`, and, if `cumulative_rewards` (one number per state) is given, the return so far. If the
+    episode has more than `max_frames` states, that many are shown, evenly spaced, with the first and the last. Pictures
+    are resized to about `size` pixels. Raises ValueError for states of several environments at once, or if the number
+    of returns differs from the number of states.
     """
     episode = _Episode(states)
     returns = None if cumulative_rewards is None else np.asarray(cumulative_rewards, float)
     if returns is not None and returns.shape != (episode.length,):
         raise ValueError(
-            f"cumulative_rewards has shape {list(returns.shape)} for {episode.length} states. Give one number a state."
+            f"cumulative_rewards has shape {list(returns.shape)} for {episode.length} states: give one per state."
         )
     if max_frames < 1 or size < 1:
-        raise ValueError(f"max_frames={max_frames} and size={size} show nothing. Give 1 or more of each.")
+        raise ValueError(f"max_frames={max_frames} and size={size} must both be at least 1.")
 
     def frame(index: int) -> Frame:
         state = episode.state(index)
@@ -64,18 +65,18 @@ def animate(
 
 
 def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30, hold: int | float = 1) -> Path:
-    """Write pictures of equal size as a GIF that repeats forever, resting `hold` seconds on the last. Returns its path.
+    """Write pictures as a GIF that repeats forever and pauses `hold` seconds at the last one. Returns its path.
 
-    Folders are made where they are missing. Raises ValueError for no frames, frames that differ in size or are not
-    uint8 [H, W, 3], and more than 50 frames a second, which no browser shows.
+    Missing folders are made. Raises ValueError for no frames, for frames that are not uint8 [H, W, 3] or differ in
+    size, and for more than 50 frames per second, which browsers do not play.
     """
     from PIL import Image
 
-    if not 0 < fps <= FASTEST:
-        raise ValueError(f"fps={fps} cannot be shown: a GIF plays at most {FASTEST} frames a second. Try fps=30.")
+    if not 0 < fps <= LARGEST_FPS:
+        raise ValueError(f"fps={fps} cannot be shown: a GIF plays at most {LARGEST_FPS} frames per second. Try fps=30.")
     path = Path(path)
     if path.suffix.lower() != ".gif":
-        raise ValueError(f"{str(path)!r} is not a GIF's name. End it in .gif.")
+        raise ValueError(f"{str(path)!r} is not the name of a GIF: it must end in .gif.")
     pictures = [_checked(frame) for frame in frames]
     if len({picture.shape for picture in pictures}) != 1:
         sizes = sorted({picture.shape[:2] for picture in pictures})
@@ -92,7 +93,7 @@ def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30,
 
 
 def fit(picture: Frame, size: int) -> Frame:
-    """A picture whose longer side is about `size` pixels, by a whole factor: averaged down, or repeated up."""
+    """The picture resized by a whole factor, so that its longer side is about `size`: averaged down or enlarged."""
     from PIL import Image
 
     longer = max(picture.shape[:2])
@@ -102,7 +103,7 @@ def fit(picture: Frame, size: int) -> Frame:
 
 
 class _Episode:
-    """States of one environment in order, on the host, from a list or from one state with a time axis."""
+    """The states of one episode in order, from a list of states or from one state with a leading time axis."""
 
     def __init__(self, states: Any) -> None:
         self._states = states if isinstance(states, list) else jax.tree.map(_on_host, states)
@@ -124,7 +125,7 @@ class _Episode:
 
 
 def _on_host(leaf: Any) -> Any:
-    # One transfer for the whole episode; typed keys have no NumPy form and stay where they are.
+    # One transfer for the whole episode. Typed keys have no NumPy form and stay on the device.
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return leaf if is_key else np.asarray(leaf)
 
@@ -137,10 +138,10 @@ def _checked(frame: Any) -> Frame:
 
 
 def _palette(pictures: list[Frame]) -> Any:
-    """An image that holds the colors worth having: the commonest as they are, then Pillow's choice for all others.
+    """A palette image: the most common colors unchanged, then Pillow's choice for all others.
 
-    Pillow's choice alone averages neighbors, which tints large plain areas such as a white background. Its search for
-    the nearest color is coarse, too, so a color hardly different from one that is there already is left out.
+    Pillow's choice alone averages similar colors, which tints large plain areas such as a white background. Pillow's
+    search for the nearest color is coarse, so a color that is very similar to one in the palette is left out.
     """
     from PIL import Image
 
@@ -157,7 +158,7 @@ def _palette(pictures: list[Frame]) -> Any:
 
 
 def _caption(width: int, title: str, step: int, episode_return: float | None) -> Frame:
-    strip = Canvas(width, CAPTION_HEIGHT, background=CAPTION_PAPER)
+    strip = Canvas(width, CAPTION_HEIGHT, background=CAPTION_BACKGROUND)
     middle = CAPTION_HEIGHT / 2
     strip.text((8, middle), f"step {step}", CAPTION_INK, 13, "lm")
     strip.text((width / 2, middle), title, CAPTION_FAINT, 13, "mm")

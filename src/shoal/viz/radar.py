@@ -1,4 +1,4 @@
-"""The radar of bsuite: an agent's mean score for each of seven abilities.
+"""bsuite's radar figure: an agent's mean score for each of seven abilities (tags).
 
 Source: Osband et al. 2020, figure 1; bsuite 0.3.6 `experiments/summary_analysis.py`.
 """
@@ -11,22 +11,22 @@ import numpy as np
 from shoal.training.disk import replace
 from shoal.viz.curves import INK, PALE_INK, PALETTE
 
-SMALLEST = 0.05  # drawn at least this far out, so that a polygon never collapses into the center
+SMALLEST = 0.05  # smaller scores are drawn at this radius, so that a polygon never shrinks to a point
 RINGS = (0.25, 0.5, 0.75, 1.0)
 SHADES = (0.06, 0.05, 0.03, 0.015)
 
 
 def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str = "bsuite") -> Path:
-    """Draw scores by tag, `{agent: {tag: score}}`, one polygon an agent. Returns where the figure lies.
+    """Draw scores by tag, `{agent: {tag: score}}`, as one polygon per agent. Returns the path of the figure.
 
-    All agents need the same tags. A tag whose score is NaN for all of them is labeled "not run". Raises ValueError
-    where there is nothing to draw.
+    All agents must have the same tags, three or more; otherwise ValueError is raised. A tag whose score is NaN for all
+    agents is labeled "not run".
     """
     from matplotlib.figure import Figure
 
     tags = sorted(next(iter(agents.values()), {}))
     if len(tags) < 3 or any(sorted(scores) != tags for scores in agents.values()):
-        raise ValueError("a radar needs the same three or more tags of every agent.")
+        raise ValueError("a radar needs at least three tags, the same for every agent.")
     out = Path(out)
     if out.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
@@ -68,7 +68,7 @@ def _label_tags(axes: object, angles: np.ndarray, words: Sequence[str]) -> None:
 
 
 def _words(tag: str, agents: Mapping[str, Mapping[str, float]]) -> str:
-    """`Credit Assignment`, with the score below it where there is one agent."""
+    """The label of a tag, such as `Credit Assignment`; with the score in a second line if there is one agent."""
     found = [scores[tag] for scores in agents.values()]
     name = tag.replace("_", " ").title()
     if np.isnan(found).all():

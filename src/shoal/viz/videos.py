@@ -1,4 +1,4 @@
-"""Videos: the best, the median and the worst member of a run, or an environment, each in one fresh episode."""
+"""Videos (GIFs) of one episode: of the best, the median and the worst member of a run, or of an environment."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ from shoal.training.result import load_result
 from shoal.training.spec import run_name
 from shoal.viz.gif import animate
 
-FILMED_STEPS = 500  # of an environment under random actions, at most
+MOST_STEPS = 500  # of a video without a time limit from a run or from the user
 
 
 def render(
@@ -34,38 +34,39 @@ def render(
     out: Path | str | None = None,
     trust_source: bool = False,
 ) -> list[Path]:
-    """Film one episode as GIFs and return their paths.
+    """Record episodes, draw them as GIFs, and return the paths of the files.
 
         shoal.render("runs/ppo-CartPole-v1")                     # its best, median and worst member
         shoal.render("runs/ppo-CartPole-v1", member=3, out="three.gif")
-        shoal.render("CartPole-v1", env_fields={"gravity": 20})  # under random actions
+        shoal.render("CartPole-v1", env_fields={"gravity": 20})  # with random actions
 
-    `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. Of a run with three
-    members or more, `member=None` films three, otherwise the best one; it may be a number or "best". `member`, `which`
-    and `greedy` are for runs, `env_fields` for an environment by name. By default the files go to the run's `videos/`,
-    or into the folder at hand. `trust_source` is as in `shoal.load`. Raises ValueError for an option
-    that does not belong to what is filmed, and NotImplementedError for an environment without a picture.
+    `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. `member` is an index
+    or "best"; with None, a run with three or more members gets three videos (best, median, worst), and a smaller one a
+    video of its best member. `member`, `which` and `greedy` are for runs, `env_fields` for an environment by name. By
+    default the files are written to the run's `videos/`, or to the current folder. `trust_source` is as in
+    `shoal.load`. Raises ValueError for an option that does not apply to `what`, and NotImplementedError for an
+    environment without `render`.
     """
     if max_steps < 0:
         raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the time limit.")
     if isinstance(what, (str, Path)) and (locate(what) / "spec.json").is_file():
         if env_fields:
-            raise ValueError("env_fields is for an environment by name: a run is filmed in the one it was trained in.")
+            raise ValueError("env_fields is for an environment by name: a run is shown in the one it was trained in.")
         return _render_run(what, member, which, greedy, seed, max_steps, out, trust_source)
     if member is not None or which != "last":
-        raise ValueError(f"member and which are for a run, which {what} is not.")
+        raise ValueError(f"member and which are for a run, but {what} is not a run.")
     if isinstance(what, Policy):
         policy, title, horizon = what, what.name or "policy", max_steps or _steps_of(what.env)
         name = f"{type(what.env).__name__}.gif"
     else:
-        env, name = _env_to_film(what, env_fields)
+        env, name = _env_and_file_name(what, env_fields)
         policy = Policy(RandomPolicy(env.action_space), None, to_arrays(env), "random actions")
         title, horizon, greedy = "random actions", max_steps or _steps_of(env), False
-    return [film(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy)]
+    return [render_episode(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy)]
 
 
-def _env_to_film(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tuple[Env, str]:
-    """An environment, and a name for its GIF."""
+def _env_and_file_name(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tuple[Env, str]:
+    """The environment `what` with its fields set, and the file name of its GIF."""
     if isinstance(what, Env):
         return what.replace(**(fields or {})), f"{type(what).__name__}.gif"
     if Path(what).exists() and ":" not in str(what):
@@ -74,7 +75,7 @@ def _env_to_film(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tu
 
 
 def _steps_of(env: Env) -> int:
-    return min(int(env.max_steps or FILMED_STEPS), FILMED_STEPS)
+    return min(int(env.max_steps or MOST_STEPS), MOST_STEPS)
 
 
 def _render_run(
@@ -93,31 +94,31 @@ def _render_run(
     horizon = max_steps or plan.horizon
     is_exported = bool(result.exported)
     if member is None and not out and not is_exported:
-        camera = camera_for(plan, horizon, greedy)
+        recorder = recorder_for(plan, horizon, greedy)
         key = None if seed is None else make_key(seed)
-        return draw_members(plan, policies, ranking, result.folder / "videos", camera, key)
+        return draw_members(plan, policies, ranking, result.folder / "videos", recorder, key)
     number = result.number_of("best" if member is None else member, which)
     policy = policies[number]
     name = f"{run_name(result.spec.env_name)}.gif" if is_exported else f"videos/member-{number}.gif"
     path = Path(out or (name if is_exported else result.folder / name))
-    return [film(policy, make_key(seed or 0), horizon, path, policy.name, greedy)]
+    return [render_episode(policy, make_key(seed or 0), horizon, path, policy.name, greedy)]
 
 
-class Camera:
-    """Records one episode of up to three members in one program, compiled ahead, while the run still trains."""
+class EpisodeRecorder:
+    """Records one episode of each of K members in one program, which can be compiled before the weights exist."""
 
     def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True, members: int = 1) -> None:
-        """Leaves of `actor` and `env`, if they have any, lead with the K=`members` that will be shown."""
+        """The leaves of `actor` (an agent) and `env`, if any, have a leading axis of the K=`members` shown."""
         self.actor, self.env, self.horizon, self.greedy, self.members = actor, env, horizon, greedy, members
         self._program: Any = None
 
     def compile(self, weights: Any, key: Key) -> Any:
-        """Compile for weights of these shapes [K, ...], and return the program. Nothing runs."""
+        """Compile for weights of these shapes [K, ...], and return the program. It is not run."""
         self._program = jax.jit(self._record).lower(self.actor, weights, self.env, key).compile()
         return self._program
 
     def record(self, actor: Any, weights: Any, env: Any, key: Key) -> Episode:
-        """An episode of each of K members, all from the same random numbers. `key` is consumed."""
+        """Record an episode of each of K members, all with the same random numbers. `key` is consumed."""
         program = self.compile(weights, key) if self._program is None else self._program
         return program(actor, weights, env, key)
 
@@ -128,35 +129,38 @@ class Camera:
         return jax.vmap(one, axis_size=self.members)(actor, weights, env)
 
 
-def camera_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> Camera:
-    """A camera for the members of a run: three of them where there are as many, otherwise one."""
+def recorder_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> EpisodeRecorder:
+    """A recorder for three members of a run; for one member if the run has fewer than three."""
     shown = 3 if plan.members >= 3 else 1
     actor, env = jax.tree.map(lambda x: x[:shown], plan.batched())
-    return Camera(actor, env, horizon or plan.horizon, greedy, shown)
+    return EpisodeRecorder(actor, env, horizon or plan.horizon, greedy, shown)
 
 
 def video_key(plan: Plan) -> Key:
-    """The random numbers that the episodes of a run's videos are drawn from."""
+    """The key of the episodes in a run's videos."""
     return stream(make_key(plan.spec.seed, plan.spec.prng), "video")
 
 
-def cast(ranking: list[int]) -> dict[str, int]:
-    """Who is shown, from a ranking of all members: the best, and with three members or more the median and worst."""
+def members_to_show(ranking: list[int]) -> dict[str, int]:
+    """{"best": i, "median": j, "worst": k}: indices of members, from a ranking of all members, best first.
+
+    With fewer than three members only "best".
+    """
     if len(ranking) < 3:
         return {"best": ranking[0]}
     return {"best": ranking[0], "median": ranking[len(ranking) // 2], "worst": ranking[-1]}
 
 
-def film(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True) -> Path:
-    """Record one episode of one policy in its environment and draw it. `key` is consumed."""
+def render_episode(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True) -> Path:
+    """Record one episode of a policy in its environment and draw it as a GIF. `key` is consumed."""
     _check_picture(policy.env)
     actor, weights, env = jax.tree.map(lambda x: np.asarray(x)[None], (policy.actor, policy.weights, policy.env))
-    episodes = Camera(actor, env, horizon, greedy).record(actor, weights, env, key)
+    episodes = EpisodeRecorder(actor, env, horizon, greedy).record(actor, weights, env, key)
     return draw(policy.env, jax.tree.map(lambda x: np.asarray(x)[0], episodes), path, title)
 
 
 def has_picture(env: Any) -> bool:
-    """Whether an environment, or the one inside its wrappers, can be drawn."""
+    """Whether an environment, or the one inside its wrappers, defines `render`."""
     while hasattr(env, "env"):
         env = env.env
     return type(env).render is not Env.render
@@ -165,12 +169,12 @@ def has_picture(env: Any) -> bool:
 def _check_picture(env: Any) -> None:
     if not has_picture(env):
         raise NotImplementedError(
-            f"{type(env).__name__} has no picture: define render(state) -> uint8 [H, W, 3] in its class."
+            f"{type(env).__name__} has no pictures: define render(state) -> uint8 [H, W, 3] in its class."
         )
 
 
 def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
-    """One recorded episode, up to its end, as a GIF. Raises NotImplementedError where the env has no picture."""
+    """Draw one recorded episode, up to its end, as a GIF. Returns its path."""
     steps = int(np.sum(np.asarray(episode.valid)))
     states = jax.tree.map(lambda x: x[: steps + 1], episode.state)
     returns = np.concatenate([[0.0], np.cumsum(np.asarray(episode.reward)[:steps])])
@@ -182,16 +186,19 @@ def draw_members(
     policies: Policies,
     ranking: list[int],
     folder: Path,
-    camera: Camera | None = None,
+    recorder: EpisodeRecorder | None = None,
     key: Key | None = None,
 ) -> list[Path]:
-    """GIFs of the best, median and worst member of a population. `key` is consumed; by default the run's own is."""
+    """Draw GIFs of the best, median and worst member of a population. `key` is consumed; default: the run's own.
+
+    `ranking` holds the indices of all members, best first. Returns the paths.
+    """
     _check_picture(plan.env)
-    shown = cast(ranking)
+    shown = members_to_show(ranking)
     rows = np.asarray(list(shown.values()))
     actor, env, weights = jax.tree.map(lambda x: x[rows], (policies.actor, policies.env, policies.weights))
-    camera = camera or camera_for(plan)
-    episodes = jax.tree.map(np.asarray, camera.record(actor, weights, env, video_key(plan) if key is None else key))
+    recorder = recorder or recorder_for(plan)
+    episodes = jax.tree.map(np.asarray, recorder.record(actor, weights, env, video_key(plan) if key is None else key))
     return [
         draw(
             jax.tree.map(lambda x, i=i: x[i], env),

@@ -56,7 +56,7 @@ def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
 
 
 def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
-    from shoal.viz.studio import Studio
+    from shoal.viz.figure_sink import FigureSink
 
     trained = threading.Event()
 
@@ -68,15 +68,15 @@ def test_pictures_are_prepared_while_the_run_trains(tmp_path, monkeypatch):
 
     def prepare(self):
         assert trained.wait(60)  # forever, were it waited for before the first record
-        raise ZeroDivisionError("no camera")
+        raise ZeroDivisionError("no recorder")
 
-    monkeypatch.setattr(Studio, "_prepare", prepare)
+    monkeypatch.setattr(FigureSink, "_prepare", prepare)
     listener = Watch()
     made = shoal.train(
         "ppo", "CartPole-v1", fields=FIELDS, folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS
     )
     assert made.summary["members"] == 1 and (made.folder / "figures" / "learning_curves.png").is_file()
-    assert [text for text in listener.heard if "failed with ZeroDivisionError('no camera')" in text]
+    assert [text for text in listener.heard if "failed with ZeroDivisionError('no recorder')" in text]
 
 
 @pytest.mark.sampled

@@ -1,0 +1,74 @@
+"""A sink that draws the learning curves and the videos of a run when it is finished."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key
+from shoal.tracking.events import Compiled, Event, Finished, Message, Sink
+from shoal.training.folder import RunFolder
+from shoal.training.plan import Plan
+from shoal.training.policy import policies_of
+from shoal.training.result import Result
+
+
+class FigureSink(Sink):
+    """Draws the figures and videos of a finished run.
+
+    During training a thread imports the drawing libraries and compiles the program that records the videos.
+    """
+
+    def __init__(self, plan: Plan, folder: RunFolder) -> None:
+        """The pictures are written to `figures/` and `videos/` of the folder."""
+        self.plan, self.folder = plan, folder
+        self._recorder: Future | None = None
+
+    def receive(self, event: Event) -> Message | None:
+        """Start the preparation when training starts, and draw when it is finished. Returns a message for failures."""
+        if isinstance(event, Compiled):
+            pool = ThreadPoolExecutor(1)
+            self._recorder = pool.submit(self._prepare)
+            pool.shutdown(wait=False)  # do not wait: training starts now
+        if isinstance(event, Finished) and (failures := [*self._draw()]):
+            return Message("\n".join(failures))
+        return None
+
+    def _draw(self) -> Iterator[str]:
+        """Draw the learning curve and the videos. Yields a sentence for each that could not be drawn."""
+        from shoal.viz.curves import plot_run
+        from shoal.viz.videos import draw_members
+
+        try:
+            plot_run(self.folder.path)
+        except ValueError as error:  # for example, no episode has ended in a very short run
+            yield f"no learning curve: {error}"
+        try:
+            recorder = self._recorder.result() if self._recorder else self._prepare()
+            if recorder is None:
+                yield f"no videos: {self.plan.spec.env_name} has no pictures (define render(state) in its class)"
+                return
+            ranking = Result(self.folder.path).ranking()
+            draw_members(self.plan, policies_of(self.plan, self.folder), ranking, self.folder.videos, recorder)
+        except Exception as error:  # an error in a user's own `render` must not end the run before its table is printed
+            hint = f"`shoal render {self.folder.path} --debug` prints the traceback"
+            yield f"no videos: drawing {self.plan.spec.env_name} failed with {error!r}; {hint}"
+
+    def _prepare(self) -> Any:
+        """The compiled recorder of the videos; None if the environment has no pictures."""
+        from shoal.viz.curves import preload
+        from shoal.viz.videos import has_picture, recorder_for, video_key
+
+        preload()
+        if not has_picture(self.plan.env):
+            return None
+        recorder = recorder_for(self.plan)
+        weights = jax.eval_shape(_fresh_policies, recorder.actor, recorder.env, video_key(self.plan))
+        recorder.compile(weights, video_key(self.plan))
+        return recorder
+
+
+def _fresh_policies(agent: Agent, env: Env, key: Key) -> Any:
+    return jax.vmap(lambda a, e: a.policy_state(a.init(key, e)))(agent, env)
