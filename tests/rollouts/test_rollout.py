@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import names_of_each_class, smallest
 from shoal.agents.ppo import PPO
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
