@@ -21,7 +21,7 @@ def test_help_needs_no_jax(words):
 def test_the_help_of_train_lists_hyperparameters_and_constants(capsys):
     assert main(["train", "ppo", "CartPole-v1", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "--clip X[,X] bound on the change of ratio and value; from 0 to 1e+09; default 0.2" in text
+    assert "--clip X[,X] bound on the change of probability ratio and value; from 0 to 1e+09; default 0.2" in text
     assert "--env.gravity X[,X] default 9.8" in text and "--observation-space" not in text
 
 
@@ -116,9 +116,47 @@ def test_debug_shows_where_an_error_comes_from():
         main(["train", "pppo", "CartPole-v1", "--debug"])
 
 
-@pytest.mark.slow  # imports and builds every environment, as docs/command-line.md does in a quick test
-def test_the_listing_of_environments_names_them(capsys):
-    assert "CartPole-v1" in say(capsys, "envs")[1]
+def test_environments_are_listed_by_family(capsys):
+    out = say(capsys, "envs")[1]
+    families = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[2:-2]}
+    assert families == {
+        "bsuite": 469,
+        "classic": 6,
+        "gridworlds": 3,
+        "meta": 8,
+        "minatar": 10,
+        "minigrid": 76,
+        "planar": 3,
+        "toy_text": 6,
+    }
+    assert "Probe" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "has", "has_not"),
+    [
+        ("classic", "CartPole-v1", "Breakout"),
+        ("--family classic --actions continuous", "Pendulum-v1", "CartPole-v1"),
+        ("--family classic --actions discrete", "CartPole-v1", "Pendulum-v1"),
+        ("--family minatar --observations image", "MinAtar/Breakout-v1", "CartPole-v1"),
+        ("probes --observations vector", "Probe-", "CartPole-v1"),
+        ("v0 --family gridworlds", "GridWorld-v0", "MiniGrid"),
+    ],
+)
+def test_environments_are_listed_by_what_they_have(words, has, has_not, capsys):
+    status, out, _ = say(capsys, "envs", *words.split())
+    assert status == 0 and has in out and has_not not in out
+
+
+def test_a_listing_of_no_environment_says_so(capsys):
+    assert "no environment is like that" in refused(capsys, "envs", "--family", "minatar", "--actions", "continuous")
+    assert "there is no family 'atari'. There are: bsuite, classic" in refused(capsys, "envs", "--family", "atari")
+
+
+def test_agents_that_are_settings_of_another_are_described_as_what_they_are(capsys):
+    rows = {line.split()[0]: line for line in say(capsys, "agents")[1].splitlines()}
+    assert "Advantage actor-critic" in rows["a2c"] and "Proximal policy" in rows["ppo"]
+    assert "Sarsa: a table" in rows["sarsa"] and "DQN" not in rows["c51"] and "TD3 with one critic" in rows["ddpg"]
 
 
 def test_listings_name_everything_and_show_manuals(capsys):
@@ -134,8 +172,10 @@ def test_the_doctor_names_devices_and_cache(capsys):
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
 
 
-@pytest.mark.parametrize("advice", [[], ["this machine has an NVIDIA GPU"]])
-def test_the_doctor_ends_with_1_where_something_needs_attention(advice, capsys, monkeypatch):
-    monkeypatch.setattr("shoal.cli.doctor._advice", lambda seen: iter(advice))
+@pytest.mark.parametrize("problems", [[], ["this machine has an NVIDIA GPU"]])
+def test_the_doctor_ends_with_1_for_a_problem_and_0_for_a_note(problems, capsys, monkeypatch):
+    monkeypatch.setattr("shoal.cli.doctor._problems", lambda platform: iter(problems))
+    monkeypatch.setattr("shoal.cli.doctor._notes", lambda platform: iter(["of interest"]))
     status, out, _ = say(capsys, "doctor")
-    assert status == len(advice) and ("nothing needs attention" in out) == (not advice)
+    assert status == len(problems) and ("nothing needs attention" in out) == (not problems)
+    assert out.endswith("note: of interest\n")

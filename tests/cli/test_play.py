@@ -135,7 +135,7 @@ def test_other_worlds_are_played_with_digits(console):
     assert play(console, "CartPole-v1") == 0
     console.wait_for("1 episode of CartPole: 3")
     shown = frames(console.text())
-    assert "step 3/500" in shown[-1] and "0 to 1 act" in shown[-1]
+    assert "step 3/500" in shown[-1] and "actions: keys 0 to 1" in shown[-1]
     assert pixels(shown[0]).shape[1] <= 80
 
 

@@ -122,7 +122,7 @@ def test_inner_fields_of_a_run_are_flags_where_it_is_evaluated(wrapped_run, caps
     assert rows == [
         ["max_steps=3", f"env.env.bonus={b}", "sampled", "1", mean] for b, mean in (("5.0", "15"), ("6.0", "18"))
     ]
-    assert "env.n shapes the program" in refused(capsys, *words, "--env.env.n", "2,3")
+    assert "env.n is a static field, which cannot be swept" in refused(capsys, *words, "--env.env.n", "2,3")
     assert "Did you mean --env.env.env.bonus or" in refused(capsys, *words, "--env.bonus", "3")
 
 

@@ -1,11 +1,12 @@
-"""Progress, as lines and as a live bar."""
+"""Progress, as lines for log files."""
 
 import io
 
 import pytest
 
-from shoal.tracking.events import Closed, Compiled, Message, Opened, Recorded
-from shoal.tracking.progress import LiveBar, PlainLines, duration, progress_sink, rate, returns
+from shoal.tracking.events import Closed, Compiled, Opened, Recorded
+from shoal.tracking.progress import PlainLines, progress_sink
+from shoal.tracking.text import duration, rate, returns
 
 NOTES = " (100 asked for, rounded up to whole updates) on 2 CPU cores"
 OPENED = Opened("ppo", "CartPole-v1", members=2, steps=128, updates=4, notes=NOTES)
@@ -30,25 +31,6 @@ def test_a_run_without_a_fixed_end_says_neither_share_nor_time_left():
     sink.receive(OPENED._replace(updates=None))
     sink.receive(Recorded(2, LINE, 12_345.0, None))
     assert stream.getvalue().splitlines()[1] == "          64 steps  return 21.5 (20 to 23)  12.3k steps/s"
-
-
-def test_the_bar_passes_from_compiling_to_training():
-    stream = io.StringIO()
-    sink = LiveBar(stream)
-    for event in (
-        Message("before"),
-        OPENED,
-        Compiled(1.0),
-        Recorded(4, LINE, 12_345.0, 0.0),
-        Message("member 1 [x] stopped"),
-        Closed(),
-        Closed(),
-    ):
-        sink.receive(event)
-    text = stream.getvalue()
-    assert (
-        text.startswith("before") and "training" in text and "12.3k steps/s" in text and "member 1 [x] stopped" in text
-    )
 
 
 def test_files_and_pipes_get_lines():

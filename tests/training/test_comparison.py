@@ -47,6 +47,31 @@ def test_members_without_a_score_are_counted_and_left_out(result, tmp_path, caps
         shoal.compare(result.folder, other)
 
 
+def test_what_a_reader_must_know_of_the_runs_is_noted(result, tmp_path, capsys):
+    assert shoal.compare(result.folder, result.folder)["notes"] == []
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    (other / "summary.json").unlink()
+    spec = json.loads((other / "spec.json").read_text())
+    spec["env_fields"]["gravity"], spec["steps"] = 5.0, 2 * spec["steps"]
+    (other / "spec.json").write_text(json.dumps(spec))
+    assert main(["compare", str(result.folder), str(other)]) == 0
+    notes = capsys.readouterr().out.splitlines()[-2:]
+    assert notes == [
+        "note: B is not finished: 256 of 512 steps",
+        "note: the environments differ: env.gravity=9.8 in A, 5.0 in B",
+    ]
+    spec["env"] = "Acrobot-v1"
+    (other / "spec.json").write_text(json.dumps(spec))
+    assert "the environments differ: CartPole-v1 in A, Acrobot-v1 in B" in shoal.compare(result.folder, other)["notes"]
+
+
+def test_the_headline_of_a_sweep_is_that_of_its_best_setting(result):
+    best = max(result.summary["settings"], key=lambda s: s["mean"])
+    ((path, value),) = best["setting"].items()
+    assert f"mean return {best['mean']:.4g} with the best of 2 settings, " in result.headline()
+    assert f"{value}" in result.headline() and path in result.headline() and "4 members" in result.headline()
+
+
 def test_one_pair_proves_nothing(tmp_path):
     options = {"fields": FIELDS, **OPTIONS, "seeds": 1, "seed": 3}
     folders = [shoal.train("ppo", "CartPole-v1", folder=tmp_path / x, **options, **SILENT).folder for x in "ab"]

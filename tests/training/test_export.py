@@ -143,7 +143,7 @@ def test_an_exported_policy_is_not_resumed_and_stays_as_it_was(run, tmp_path):
 def test_a_run_that_is_not_finished_leaves_nothing_behind(run, tmp_path):
     shutil.copytree(run.folder, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
-    with pytest.raises(FileNotFoundError, match="run is not finished: `shoal train --resume"):
+    with pytest.raises(FileNotFoundError, match="run is not finished: finish it with `shoal train --resume"):
         export(tmp_path / "run", tmp_path / "policy")
     assert not (tmp_path / "policy").exists()
 

@@ -79,10 +79,12 @@ def test_a_field_has_one_value_or_several():
         spec_for("ppo", "CartPole-v1", fields={"clip": 0.1}, sweep={"clip": [0.1, 0.2]})
 
 
-def test_one_member_has_no_interval_and_two_have():
-    alone, both = score_summary(np.array([3.0])), score_summary(np.array([3.0, 5.0]))
-    assert alone["iqm"] == 3.0 and np.isnan([alone["iqm_low"], alone["iqm_high"]]).all()
-    assert both["iqm"] == iqm(np.array([3.0, 5.0])) and (both["iqm_low"], both["iqm_high"]) == (3.0, 5.0)
+def test_one_or_two_members_have_no_interval_and_three_have():
+    for scores in ([3.0], [3.0, 5.0]):
+        few = score_summary(np.array(scores))
+        assert few["iqm"] == iqm(np.array(scores)) and np.isnan([few["iqm_low"], few["iqm_high"]]).all()
+    three = score_summary(np.array([3.0, 4.0, 5.0]))
+    assert (three["iqm_low"], three["iqm_high"]) == (3.0, 5.0)
 
 
 def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):

@@ -196,9 +196,11 @@ def test_ctrl_c_does_not_wait_for_the_compiler(tmp_path, monkeypatch):
         released.wait(60)
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", compile_for_a_minute)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     try:
         with pytest.raises(KeyboardInterrupt):
             shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", fields=FIELDS, progress=False, figures=False)
         assert time.perf_counter() - interrupted[0] < 30
     finally:
         released.set()
+        signal.signal(signal.SIGINT, before)

@@ -11,6 +11,7 @@ from shoal.core.registry import agent
 
 agent(
     "a2c",
+    about="Advantage actor-critic: PPO with one gradient step per update, on all samples, without clipping.",
     learning_rate=7e-4,
     anneal=0.0,
     gae_lambda=1.0,

@@ -64,7 +64,9 @@ class DQNPolicy(Struct):
 
 
 @agent("dqn")
-@agent("c51", head="categorical")
+@agent(
+    "c51", head="categorical", about="Distributional deep Q-learning: a categorical distribution of returns per action."
+)
 @struct
 class DQN(ReplayAgent):
     """Deep Q-learning for discrete actions.

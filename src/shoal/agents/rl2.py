@@ -12,6 +12,7 @@ from shoal.core.registry import agent
 
 agent(
     "rl2",
+    about="RL^2: recurrent PPO for tasks that differ from episode to episode, which it learns about within one.",
     learning_rate=2e-3,
     entropy_coef=0.003,
     num_envs=128,

@@ -95,10 +95,14 @@ class LoopState(Struct):
     error_sum: Scalar  # sum of absolute temporal-difference errors
 
 
-@agent("q-learning")
-@agent("double-q", rule="double-q")
-@agent("sarsa", rule="sarsa")
-@agent("expected-sarsa", rule="expected-sarsa")
+@agent("q-learning", about="Q-learning with a table: bootstraps from the best next action.")
+@agent("double-q", rule="double-q", about="Double Q-learning: two tables, each valued by the other.")
+@agent("sarsa", rule="sarsa", about="Sarsa: a table that bootstraps from the next action taken.")
+@agent(
+    "expected-sarsa",
+    rule="expected-sarsa",
+    about="Expected Sarsa: a table that bootstraps from the policy's mean over next actions.",
+)
 @struct
 class QTable(Agent):
     """A table of Q-values that changes after every step, for environments with countable observations and actions.

@@ -61,7 +61,13 @@ class TD3Policy(Struct):
 
 
 @agent("td3")
-@agent("ddpg", num_critics=1, target_noise=0.0, policy_delay=1.0)
+@agent(
+    "ddpg",
+    num_critics=1,
+    target_noise=0.0,
+    policy_delay=1.0,
+    about="Deep deterministic policy gradient: TD3 with one critic, without noise on target actions, without delay.",
+)
 @struct
 class TD3(ReplayActorCritic):
     """TD3: a deterministic policy trained to maximize its critics' Q-values, for actions in a Box with finite bounds.

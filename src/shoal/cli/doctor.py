@@ -21,7 +21,7 @@ def doctor_parser() -> Parser:
 
 
 def doctor(line: Line) -> int:
-    """Print facts about the machine and the installation, then advice. Returns 1 if there is any advice, else 0."""
+    """Print facts about the machine and the installation, then problems and notes. Returns 1 for a problem, else 0."""
     import jax
 
     devices = jax.local_devices()
@@ -35,14 +35,19 @@ def doctor(line: Line) -> int:
         ("NPROC", os.environ.get("NPROC", "") or "not set"),
     ]
     print("\n".join(f"{name:10} {text}" for name, text in rows))
-    advice = list(_advice(devices[0].platform))
-    print("\n" + "\n".join(f"! {line}" for line in advice) if advice else "\nnothing needs attention")
-    return 1 if advice else 0
+    problems, notes = list(_problems(devices[0].platform)), list(_notes(devices[0].platform))
+    print("\n" + "\n".join(f"! {line}" for line in problems) if problems else "\nnothing needs attention")
+    for note in notes:
+        print(f"note: {note}")
+    return 1 if problems else 0
 
 
-def _advice(platform_of_jax: str) -> Iterator[str]:
+def _problems(platform_of_jax: str) -> Iterator[str]:
     if nvidia_present() and platform_of_jax == "cpu":
         yield "this machine has an NVIDIA GPU, but JAX does not find it: pip install 'shoal[cuda12]' (or [cuda13])"
+
+
+def _notes(platform_of_jax: str) -> Iterator[str]:
     if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "

@@ -43,7 +43,7 @@ COMMANDS = {
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
     "record": Command("shoal.cli.runs", "record", "write a policy's observations and actions to a file, for `bc`"),
     "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal"),
-    "envs": Command("shoal.cli.listing", "envs", "list environments, or show the manual page of one"),
+    "envs": Command("shoal.cli.environments", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, with a radar figure"),
     "bench": Command("shoal.cli.bench", "bench", "measure environment steps per second on this machine"),

@@ -186,6 +186,8 @@ def compare_runs(line: Line) -> None:
         if count:
             print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
     print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
+    for note in found["notes"]:
+        print(f"note: {note}")
 
 
 def _interval(low: float, high: float) -> str:

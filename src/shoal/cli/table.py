@@ -1,5 +1,6 @@
 """Tables in plain text, for terminals, log files and pasting."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ def score_cells(score: Mapping[str, Any]) -> list[Any]:
     """The cells under `SCORE_HEAD` for one score of `summary.json`."""
     if not score.get("members"):
         return [0, None, None, None, "none evaluated"]
-    has_interval = score["members"] > 1
-    interval = f"[{score['iqm_low']:.4g}, {score['iqm_high']:.4g}]" if has_interval else "-"
+    low, high = score["iqm_low"], score["iqm_high"]  # of one or two members None in a file, NaN in memory
+    interval = "-" if low is None or math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
     return [score["members"], score["mean"], score["percentile_5"], score["iqm"], interval]
 
 

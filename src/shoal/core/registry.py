@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 import zlib
@@ -31,6 +32,12 @@ class Entry(NamedTuple):
     name: str
     cls: type
     preset: dict[str, Any]
+    about: str = ""  # what the preset makes of the class, in one line; empty: the class's docstring says it
+
+    @property
+    def summary(self) -> str:
+        """One line that describes what is registered."""
+        return self.about or (inspect.getdoc(self.cls) or "").partition("\n")[0]
 
     def build(self, **fields: Any) -> Any:
         """Build the environment or agent. Raises TypeError, with the nearest names, for a field that does not exist."""
@@ -52,11 +59,14 @@ class Registry(Mapping[str, Entry]):
         self._aliases: dict[str, str] = {}
         self._discovered = False
 
-    def register(self, name: str, /, *, aliases: Sequence[str] = (), **preset: Any) -> Callable[[Cls], Cls]:
+    def register(
+        self, name: str, /, *, aliases: Sequence[str] = (), about: str = "", **preset: Any
+    ) -> Callable[[Cls], Cls]:
         """Return a decorator that registers a class under a name with preset fields. Stack it for variants of a class.
 
-        `aliases` are the names that other libraries use. They can be looked up, but are not listed. The decorator
-        raises ValueError when another class already has the name.
+        `aliases` are the names that other libraries use. They can be looked up, but are not listed. `about` describes
+        a variant in one line, where the docstring of the class does not. The decorator raises ValueError when another
+        class already has the name.
         """
 
         def decorate(cls: Cls) -> Cls:
@@ -68,7 +78,7 @@ class Registry(Mapping[str, Entry]):
                         f"{other.cls.__module__}.{other.cls.__qualname__}. "
                         f"Choose another name for {cls.__module__}.{cls.__qualname__}."
                     )
-            self._entries[name] = Entry(name, cls, preset)
+            self._entries[name] = Entry(name, cls, preset, about)
             self._aliases.update(dict.fromkeys(aliases, name))
             return cls
 

@@ -33,6 +33,9 @@ def quantiles(x: ArrayLike, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.
     return np.where(empty, np.nan, np.moveaxis(found, 0, -1))
 
 
+FEWEST = 3  # values that a bootstrap interval needs: of two it would only say that they lie between each other
+
+
 def bootstrap_interval(
     x: ArrayLike, statistic: Statistic = iqm, seed: int = 0, resamples: int = 2000, level: float = 0.95
 ) -> tuple[float, float]:
@@ -53,7 +56,8 @@ def iqm_band(
 
     The result is that of `bootstrap_interval(row, iqm)` for each row, but takes only one matrix product: for sorted
     values, an interquartile mean is a weighted sum whose weights do not depend on the values. Members that are NaN or
-    infinite in a record are left out of it; a record without finite members gives NaN.
+    infinite in a record are left out of it; a record without finite members gives NaN, and one with fewer than three
+    has no interval (NaN).
     """
     values = np.asarray(x, float)
     finite = np.isfinite(values)
@@ -65,7 +69,8 @@ def iqm_band(
         kept = ordered[rows, :count]
         means = kept @ _middle_weights(int(count), seed, resamples).T
         center[rows] = iqm(kept)
-        low[rows], high[rows] = np.quantile(means, _tails(level), axis=-1)
+        if count >= FEWEST:
+            low[rows], high[rows] = np.quantile(means, _tails(level), axis=-1)
     return center, low, high
 
 

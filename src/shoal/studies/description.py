@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from shoal.core.keys import make_key
-from shoal.tracking.progress import duration
+from shoal.tracking.text import duration
 from shoal.training.describe import Described
 from shoal.training.plan import Plan
 from shoal.training.reading import read_json

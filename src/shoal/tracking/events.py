@@ -34,6 +34,7 @@ class Recorded(NamedTuple):
     line: Mapping[str, Any]  # as in `metrics.jsonl`: by name a number, or {"mean", "p05", "p50", "p95"} over members
     steps_per_second: float  # of all members together
     seconds_left: float | None  # None where the end is not known
+    settings: Sequence[tuple[str, float]] = ()  # newest mean score of every setting, where there are several
 
 
 class Turned(NamedTuple):

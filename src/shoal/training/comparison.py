@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
+from shoal.ops.statistics import (
+    FEWEST,
+    bootstrap_interval,
+    paired_difference_interval,
+    probability_of_improvement,
+)
 from shoal.training.records import member_scores
 from shoal.training.result import Result
+from shoal.training.spec import plain
 
-UNKNOWN = (math.nan, math.nan)  # the confidence interval of a single number
+UNKNOWN = (math.nan, math.nan)  # the confidence interval of one or two numbers
 ENOUGH_PAIRS = 6  # with fewer pairs, differences of equal sign are not significant: by chance p = 2 / 2**5 > 0.05
 
 
@@ -19,9 +25,10 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
 
     Returns a dict with the mean scores and their 95 % bootstrap intervals; the probability that a random member of `a`
     has a higher score than one of `b`; and, over the pairs of members with the same setting and the same random numbers
-    (base seed, generator and seed index), the mean difference with its paired interval. The interval of a single member
-    or pair is NaN; with fewer than six pairs it is not reliable. Members without a finite score are left out; `dropped`
-    is their number. Raises ValueError where no score is left.
+    (base seed, generator and seed index), the mean difference with its paired interval. The interval of one or
+    two members or pairs is NaN; with fewer than six pairs it is not reliable. Members without a finite score are left
+    out; `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
+    Raises ValueError where no score is left.
     """
     if metric not in ("last", "best"):
         raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
@@ -35,15 +42,34 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
         "members": [len(s) for s in scores],
         "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
         "mean": [float(p.mean()) for p in pooled],
-        "interval": [bootstrap_interval(p, np.mean) if len(p) > 1 else UNKNOWN for p in pooled],
+        "interval": [bootstrap_interval(p, np.mean) if len(p) >= FEWEST else UNKNOWN for p in pooled],
         "probability_of_improvement": probability_of_improvement(*pooled),
         "pairs": len(common),
+        "notes": _notes(runs),
     }
     if common:
         first, second = (np.asarray([s[name] for name in common]) for s in scores)
         answer["difference"] = float((first - second).mean())
-        answer["difference_interval"] = paired_difference_interval(first, second) if len(common) > 1 else UNKNOWN
+        answer["difference_interval"] = paired_difference_interval(first, second) if len(common) >= FEWEST else UNKNOWN
     return answer
+
+
+def _notes(runs: list[Result]) -> list[str]:
+    """Return what a reader must know before trusting a comparison: unfinished runs, and environments that differ."""
+    notes = [
+        f"{label} is not finished: {int(run.curves['env_steps'][-1]):,} of {run.spec.steps:,} steps"
+        for label, run in zip("AB", runs, strict=True)
+        if not run.is_finished
+    ]
+    a, b = (run.spec for run in runs)
+    if a.env_name != b.env_name:
+        return [*notes, f"the environments differ: {a.env_name} in A, {b.env_name} in B"]
+    fields = {name: (a.env_fields.get(name), b.env_fields.get(name)) for name in {**a.env_fields, **b.env_fields}}
+    return notes + [
+        f"the environments differ: env.{name}={one} in A, {other} in B"
+        for name, (one, other) in fields.items()
+        if plain(one) != plain(other)
+    ]
 
 
 def _scores(run: Result, metric: str) -> dict[str, float]:

@@ -29,6 +29,7 @@ from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, check_turnover
+from shoal.training.settings import setting_in_words
 from shoal.training.sources import keep
 from shoal.training.spec import plain
 from shoal.training.stopping import Stopped, stop_requests
@@ -133,7 +134,7 @@ class Run:
         self._save()
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
         rate = (last - first) * self.plan.agent.steps_per_update * busy / seconds
-        self.sinks.receive(Recorded(last, line, rate, self._seconds_left()))
+        self.sinks.receive(Recorded(last, line, rate, self._seconds_left(), self._newest_of_settings()))
         if turned is not None:
             self.sinks.receive(turned)
         return True
@@ -170,6 +171,15 @@ class Run:
         groups = np.split(scores, len(self.plan.settings))  # setting-major
         pairs = zip(self.plan.settings, groups, strict=True)
         return [{"setting": plain(setting), **score_summary(group)} for setting, group in pairs]
+
+    def _newest_of_settings(self) -> list[tuple[str, float]]:
+        """Return the name and the newest mean score of every setting; nothing where there is one, or a selector."""
+        if self.plan.selector is not None or len(self.plan.settings) < 2:
+            return []
+        scores = self.records.newest_scores().reshape(len(self.plan.settings), -1).mean(axis=1)
+        return [
+            (setting_in_words(setting), float(score)) for setting, score in zip(self.plan.settings, scores, strict=True)
+        ]
 
     def policies(self) -> Any:
         """Return the policies of all members as they are now: NumPy leaves [M, ...]."""

@@ -28,7 +28,18 @@ from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
 from shoal.training.selector import Selector
-from shoal.training.settings import Setting, apply, get, in_numpy, is_of_env, is_static, join, populate, user_fields
+from shoal.training.settings import (
+    Setting,
+    apply,
+    get,
+    in_numpy,
+    is_of_env,
+    is_static,
+    join,
+    populate,
+    setting_in_words,
+    user_fields,
+)
 from shoal.training.spec import RunSpec, template
 
 DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
@@ -129,7 +140,7 @@ class Plan:
 
     def member_names(self) -> list[str]:
         """Return `learning_rate=0.001 seed=3` for every member that the run begins with."""
-        texts = [_in_words(setting) for setting in self.settings]
+        texts = [setting_in_words(setting) for setting in self.settings]
         seeds = self.spec.seeds
         return [f"{texts[m // seeds]} seed={self.roster.seed_index[m]}".strip() for m in range(self.members)]
 
@@ -300,13 +311,9 @@ def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:
             if space != first[kind]:
                 one, other = ({k: v for k, v in s.items() if is_of_env(k)} for s in (settings[0], setting))
                 raise ValueError(
-                    f"{_in_words(one)} and {_in_words(other)} have different {kind} spaces, {first[kind]} and {space}, "
-                    "and a sweep trains all members with one: give each a run of its own."
+                    f"{setting_in_words(one)} and {setting_in_words(other)} have different {kind} spaces, "
+                    f"{first[kind]} and {space}, and a sweep trains all members with one: give each a run of its own."
                 )
-
-
-def _in_words(setting: dict[str, Any]) -> str:
-    return " ".join(f"{k}={v}" for k, v in setting.items())
 
 
 def _with_all_limits(envs: list[Env]) -> Env:

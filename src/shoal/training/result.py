@@ -124,7 +124,7 @@ class Result:
         return f"<Result {self.headline()}>"
 
     def _repr_html_(self) -> str:
-        if not self._files.has("summary.json"):
+        if not self.is_finished:
             return f"<p>{self.headline()}</p>"
         rows = "".join(
             f"<tr><td>{_words(s['setting'])}</td><td>{s.get('mean', float('nan')):.4g}</td>"
@@ -134,16 +134,28 @@ class Result:
         head = "<tr><th>setting</th><th>mean return</th><th>IQM</th><th>members</th></tr>"
         return f"<p>{self.headline()}</p><table>{head}{rows}</table>"
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is complete, so that it has a summary."""
+        return self._files.has("summary.json")
+
     def headline(self) -> str:
-        """Return one line: agent, environment, mean return, number of members, folder."""
+        """Return one line: agent, environment, mean return (of the best setting), number of members, folder."""
         what = f"{self.spec.agent} on {self.spec.env_name}"
-        if not self._files.has("summary.json"):
+        if not self.is_finished:
             return f"{what}: not finished, in {self.folder}"
-        last = self.summary["last"]
-        score = f"mean return {last['mean']:.4g}" if last["members"] else "no evaluation"
-        return (
-            f"{what}: {score}, {self.summary['members']} member{'s' * (self.summary['members'] > 1)}, in {self.folder}"
-        )
+        members = f"{self.summary['members']} member{'s' * (self.summary['members'] > 1)}"
+        return f"{what}: {self._score_in_words()}, {members}, in {self.folder}"
+
+    def _score_in_words(self) -> str:
+        """Return the mean return; of several settings, that of the best one, because their mean describes none."""
+        last, settings = self.summary["last"], self.summary["settings"]
+        if not last["members"]:
+            return "no evaluation"
+        if len(settings) == 1:
+            return f"mean return {last['mean']:.4g}"
+        best = max((s for s in settings if s["members"]), key=lambda s: s["mean"])
+        return f"mean return {best['mean']:.4g} with the best of {len(settings)} settings, {_words(best['setting'])}"
 
 
 def load(

@@ -41,6 +41,11 @@ class Hyperparameter(NamedTuple):
         return self.field.metadata.get("search")
 
 
+def setting_in_words(values: Mapping[str, Any]) -> str:
+    """Return the values of a setting as a text: `learning_rate=0.001 env.gravity=5.0`."""
+    return " ".join(f"{path}={value}" for path, value in values.items())
+
+
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split values by path into (those of the agent, those of the environment); the latter lose the prefix `env.`.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from shoal.ops.statistics import iqm_band
+from shoal.ops.statistics import FEWEST, iqm_band
 from shoal.training.disk import replace
 from shoal.training.folder import RunFolder, locate
 from shoal.training.settings import join
@@ -223,7 +223,8 @@ def _legend_of_marks(shown: Sequence[Curve], total: int) -> str:
     what = "training" if any(curve.is_of_training for curve in shown) else "evaluation"
     parts = [f"line: one seed in {what}"]
     if members != [1]:
-        parts = [f"line: {what}, IQM of {count} seeds", "band: 95 % bootstrap interval"]
+        parts = [f"line: {what}, IQM of {count} seeds"]
+        parts += ["band: 95 % bootstrap interval"] * (members[-1] >= FEWEST)
     if len(shown) <= MOST_DETAILED:
         parts += ["thin: single seeds"] * (members != [1])
         parts += ["ring: evaluation"] * any(map(_is_evaluated, shown))

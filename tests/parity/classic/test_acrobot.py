@@ -80,8 +80,9 @@ def test_one_step_equals_gymnasium(option, x64):
     if x64:
         assert_same(ours, theirs, atol=1e-12, rtol=1e-12)
     else:
-        # The second half starts at extreme speeds, where one step of Runge-Kutta magnifies rounding.
-        assert_same(ours, theirs, atol=2e-3, rtol=1e-5, margin=margin(theirs.state) / 10, angles=(0, 1))
+        # The second half starts at extreme speeds, where one step of Runge-Kutta magnifies rounding: by up to 2.4e-3
+        # where LLVM does not contract products and sums.
+        assert_same(ours, theirs, atol=4e-3, rtol=1e-5, margin=margin(theirs.state) / 10, angles=(0, 1))
         ours, theirs = first(len(states) // 2, ours), first(len(states) // 2, theirs)
         assert_same(ours, theirs, atol=1e-5, rtol=1e-5, margin=margin(theirs.state), angles=(0, 1))
 

@@ -1,0 +1,167 @@
+"""A live display for a terminal: progress, returns with their history, and the best settings of a sweep.
+
+It uses as many columns as the terminal has. Where these are too few for everything, parts are left out from the end of
+a line; the percentage, the steps and the time left always stay.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.tracking.events import Closed, Compiled, Event, Message, Opened, Recorded, Sink, Turned
+from shoal.tracking.text import duration, headline, rate, returns, short_number
+
+BARS = "▁▂▃▄▅▆▇█"
+HISTORY = 20  # values that a sparkline shows at most
+SHOWN_SETTINGS = 5
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SEPARATOR = "  "
+
+
+class LiveDisplay(Sink):
+    """Draws the state of a run on a terminal, and messages above it."""
+
+    def __init__(self, stream: Any = None) -> None:
+        """Draw on a terminal; standard error by default."""
+        self.stream: Any = stream or sys.stderr
+        self._live: Any = None
+        self._opened: Opened | None = None
+        self._record: Recorded | None = None
+        self._history: list[float] = []
+        self._started = time.monotonic()
+        self._cpu = 0.0
+        self._cpu_at_record = (0.0, 0.0)
+
+    def receive(self, event: Event) -> None:
+        """Update the display, or print a line above it."""
+        match event:
+            case Opened():
+                self._open(event)
+            case Compiled(seconds):
+                self._print(f"compiled in {seconds:.1f} s")
+                self._stage, self._cpu_at_record = "training", (time.monotonic(), time.process_time())
+            case Recorded():
+                self._add(event)
+            case Turned():
+                for note in event.notes:
+                    self._print(note)
+            case Message(text):
+                self._print(text)
+            case Closed():
+                self._close()
+            case _:
+                pass
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines of the display, each of at most `width` characters."""
+        if self._opened is None:
+            return []
+        if self._record is None:
+            seconds = duration(time.monotonic() - self._started)
+            return [fitted([f"{self._spinner()} {self._stage}", seconds], width)]
+        return [
+            progress_line(self._spinner(), self._opened, self._record, width),
+            fitted(
+                [
+                    SEPARATOR + returns(self._record.line),
+                    sparkline(self._history),
+                    rate(self._record.steps_per_second),
+                    f"CPU {self._cpu:.0%}" if self._cpu else "",
+                ],
+                width,
+            ),
+            *ranking(self._record.settings, width),
+        ]
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """Give rich the lines for the present width of the terminal."""
+        from rich.text import Text
+
+        for line in self.lines(options.max_width):
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+
+    def _open(self, opened: Opened) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._opened, self._record, self._history = opened, None, []
+        self._stage, self._started = "compiling", time.monotonic()
+        console = Console(file=self.stream)
+        console.print(headline(opened), highlight=False, markup=False)
+        self._live = Live(self, console=console, refresh_per_second=4)
+        self._live.start()
+
+    def _add(self, record: Recorded) -> None:
+        self._record = record
+        if score := record.line.get("eval_return", record.line.get("train_return")):
+            self._history.append(float(score["mean"]))
+        (then, cpu_then), now = self._cpu_at_record, (time.monotonic(), time.process_time())
+        self._cpu = (now[1] - cpu_then) / max(now[0] - then, 1e-9) / (os.cpu_count() or 1)
+        self._cpu_at_record = now
+
+    def _print(self, text: str) -> None:
+        if self._live is None:
+            print(text, file=self.stream, flush=True)
+        else:
+            self._live.console.print(text, highlight=False, markup=False)
+
+    def _close(self) -> None:
+        """Stop drawing; the last state stays on the terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _spinner(self) -> str:
+        done = self._record and self._opened and self._record.updates == self._opened.updates
+        return "✓" if done else SPINNER[int(8 * time.monotonic()) % len(SPINNER)]
+
+
+def progress_line(spinner: str, opened: Opened, record: Recorded, width: int) -> str:
+    """Return `⠋ ━━━━━━╺────  45%  225k of 500k steps  1:01 left`; the bar gets the columns that the text leaves."""
+    done = short_number(record.line["env_steps"])
+    if opened.updates is None:
+        return fitted([f"{spinner} {done} steps of each member"], width)
+    fraction = record.updates / opened.updates
+    left = "" if record.seconds_left is None else f"{duration(record.seconds_left)} left"
+    parts = [f"{fraction:4.0%}", f"{done} of {short_number(opened.steps)} steps", left]
+    text = SEPARATOR.join(part for part in parts if part)
+    columns = min(width - len(text) - len(spinner) - 1 - len(SEPARATOR), 40)
+    if columns < 4:
+        return fitted([f"{spinner} {text}"], width)
+    full = round(fraction * columns)
+    return f"{spinner} {'━' * full}{'─' * (columns - full)}{SEPARATOR}{text}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return the newest values as bars between the lowest and the highest; values that are not finite are dots."""
+    newest = values[-HISTORY:]
+    finite = [value for value in newest if abs(value) < float("inf")]
+    if len(finite) < 2:
+        return ""
+    low, high = min(finite), max(finite)
+    steps = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BARS[round((v - low) * steps)] if abs(v) < float("inf") else "·" for v in newest)
+
+
+def ranking(settings: Sequence[tuple[str, float]], width: int) -> list[str]:
+    """Return a line for each of the best settings, from the highest score down, and one that counts the others."""
+    if len(settings) < 2:
+        return []
+    ranked = sorted(settings, key=lambda pair: -pair[1] if pair[1] == pair[1] else float("inf"))
+    shown = [
+        fitted([f"  {place}.", f"{score:10.4g}", name], width)
+        for place, (name, score) in enumerate(ranked[:SHOWN_SETTINGS], 1)
+    ]
+    hidden = len(ranked) - len(shown)
+    return shown + [fitted([f"  and {hidden} more settings"], width)] * (hidden > 0)
+
+
+def fitted(parts: Sequence[str], width: int) -> str:
+    """Join the parts that are not empty; leave out the last ones where they need more than `width` columns."""
+    parts = [part for part in parts if part]
+    while len(parts) > 1 and len(SEPARATOR.join(parts)) > width:
+        parts = parts[:-1]
+    text = SEPARATOR.join(parts)
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

@@ -1,0 +1,90 @@
+"""The live display: what it shows, and that it fits terminals of every width."""
+
+import io
+
+import pytest
+
+from shoal.tracking.events import Closed, Compiled, Message, Opened, Recorded
+from shoal.tracking.live import LiveDisplay, fitted, progress_line, ranking, sparkline
+
+OPENED = Opened("ppo", "CartPole-v1", members=8, steps=500_000, updates=1_000, notes=" on 2 CPU cores")
+SCORE = {"mean": 21.5, "p05": 20.0, "p95": 23.0}
+LINE = {"env_steps": 225_000, "train_return": SCORE, "eval_return": {"mean": 30.25, "p05": 9.0, "p95": 41.0}}
+SETTINGS = [
+    (f"learning_rate={rate} env.gravity=9.8", score) for rate, score in ((0.1, 12.0), (0.01, 480.0), (0.001, 96.5))
+]
+RECORD = Recorded(450, LINE, 1_234_567.0, 61.0, SETTINGS)
+
+
+@pytest.fixture
+def display():
+    """A display on no terminal, in the middle of a run."""
+    made = LiveDisplay(io.StringIO())
+    for event in (OPENED, Compiled(1.0), RECORD._replace(updates=100), RECORD):
+        made.receive(event)
+    yield made
+    made.receive(Closed())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_every_line_fits_and_the_first_says_how_far_the_run_is(display, width):
+    lines = display.lines(width)
+    assert max(map(len, lines)) <= width
+    assert "45%  225k of 500k steps  1:01 left" in lines[0]
+
+
+def test_all_that_is_known_is_shown_on_a_wide_terminal(display):
+    progress, state, *ranked = display.lines(120)
+    assert progress.count("━") == 18 and progress.count("─") == 22  # 45 % of 40
+    assert "return 21.5 (20 to 23)  evaluation 30.25 (9 to 41)" in state and "1.23M steps/s" in state and "CPU" in state
+    assert ranked == [
+        "  1.         480  learning_rate=0.01 env.gravity=9.8",
+        "  2.        96.5  learning_rate=0.001 env.gravity=9.8",
+        "  3.          12  learning_rate=0.1 env.gravity=9.8",
+    ]
+
+
+def test_a_narrow_terminal_keeps_the_returns_and_drops_the_rest(display):
+    assert display.lines(60)[1] == "  return 21.5 (20 to 23)  evaluation 30.25 (9 to 41)  ▁▁"
+
+
+def test_a_run_without_a_fixed_end_shows_its_steps():
+    assert progress_line("*", OPENED._replace(updates=None), RECORD, 80) == "* 225k steps of each member"
+
+
+def test_the_best_settings_are_shown_and_the_others_counted():
+    lines = ranking([(f"clip={i}", float(i)) for i in range(12)] + [("clip=nan", float("nan"))], 80)
+    assert [line.split()[-1] for line in lines[:5]] == [f"clip={i}" for i in (11, 10, 9, 8, 7)]
+    assert lines[5:] == ["  and 8 more settings"]
+    assert ranking([("clip=1", 1.0)], 80) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([0.0, 7.0, 3.5], "▁█▅"),
+        ([-5.0, -5.0], "▁▁"),
+        ([1.0, float("nan"), 2.0], "▁·█"),
+        ([1.0], ""),
+        ([float("nan")] * 3, ""),
+        (list(range(50)), "▁▁▂▂▂▃▃▄▄▄▅▅▅▆▆▇▇▇██"),
+    ],
+)
+def test_a_sparkline_spans_its_values(values, bars):
+    assert sparkline(values) == bars
+
+
+def test_what_does_not_fit_is_left_out_from_the_end():
+    assert fitted(["first", "", "second", "third"], 15) == "first  second"
+    assert fitted(["a long text"], 6) == "a lon…"
+
+
+def test_messages_appear_above_the_display():
+    stream = io.StringIO()
+    display = LiveDisplay(stream)
+    events = (Message("before"), OPENED, Compiled(1.0), RECORD, Message("member 1 [x] stopped"), Closed(), Closed())
+    for event in events:
+        display.receive(event)
+    text = stream.getvalue()
+    assert text.startswith("before\nppo on CartPole-v1: 8 members x 500,000 steps on 2 CPU cores\n")
+    assert text.index("compiled in 1.0 s") < text.index("member 1 [x] stopped") < text.index("45%")
