@@ -61,17 +61,15 @@ class LiveDisplay(Sink):
         if self._record is None:
             seconds = duration(time.monotonic() - self._started)
             return [fitted([f"{self._spinner()} {self._stage}", seconds], width)]
+        state = [
+            *returns(self._record.line).split(SEPARATOR),
+            sparkline(self._history),
+            rate(self._record.steps_per_second),
+            f"CPU {self._cpu:.0%}" if self._cpu else "",
+        ]
         return [
             progress_line(self._spinner(), self._opened, self._record, width),
-            fitted(
-                [
-                    SEPARATOR + returns(self._record.line),
-                    sparkline(self._history),
-                    rate(self._record.steps_per_second),
-                    f"CPU {self._cpu:.0%}" if self._cpu else "",
-                ],
-                width,
-            ),
+            SEPARATOR + fitted(state, width - len(SEPARATOR)),
             *ranking(self._record.settings, width),
         ]
 
@@ -95,7 +93,7 @@ class LiveDisplay(Sink):
 
     def _add(self, record: Recorded) -> None:
         self._record = record
-        if score := record.line.get("eval_return", record.line.get("train_return")):
+        if score := record.line.get("train_return", record.line.get("eval_return")):
             self._history.append(float(score["mean"]))
         (then, cpu_then), now = self._cpu_at_record, (time.monotonic(), time.process_time())
         self._cpu = (now[1] - cpu_then) / max(now[0] - then, 1e-9) / (os.cpu_count() or 1)
