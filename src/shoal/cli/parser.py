@@ -167,12 +167,17 @@ class Parser(argparse.ArgumentParser):
         return [f for f in found if f.option not in self._option_string_actions and f.name not in self.without]
 
     def help_for(self, split: Split) -> str:
-        """The help text, including the fields of the named agent and environment."""
-        for kind, what in (self.named(split.options) if self.named else {}).items():
+        """The help text, including the fields of the named agent and environment, with the values of their preset."""
+        named = self.named(split.options) if self.named else {}
+        preset = _preset(named, getattr(split.options, "preset", "none"))
+        for kind, what in named.items():
             if what != "":
                 name = what if isinstance(what, str) else _in_words(what)
                 title = f"hyperparameters of {name}" if kind == "agent" else f"the environment {name}"
-                add_flags(self, title, self.flags(kind, what))
+                if preset and kind == "agent":
+                    title += f", with its preset for {named['env']} ({preset.steps:,} steps)"
+                values = {} if preset is None else preset.fields if kind == "agent" else preset.env_fields
+                add_flags(self, title, [_with_preset(flag, values) for flag in self.flags(kind, what)])
         return self.format_help()
 
     def _take(self, word: str, left: list[str], own: dict[str, list[str]], others: dict[str, str | None]) -> None:
@@ -227,6 +232,23 @@ class Parser(argparse.ArgumentParser):
 
 def _is_in(registry: Any, what: Any) -> bool:
     return isinstance(what, str) and what in registry
+
+
+def _preset(named: Named, variant: str | None) -> Any:
+    """The preset that `train` would use for the named agent and environment, or None."""
+    from shoal.agents.presets import find
+
+    agent, env = named.get("agent"), named.get("env")
+    if not (isinstance(agent, str) and isinstance(env, str) and agent and env) or variant == "none":
+        return None
+    return find(agent, env, variant or "")
+
+
+def _with_preset(flag: Flag, values: Mapping[str, Any]) -> Flag:
+    """A flag whose help gives the value of a preset, where `values` has one, before the default."""
+    if flag.name not in values or _word(values[flag.name]) == _word(flag.default):
+        return flag
+    return flag._replace(help=flag.help.replace("default ", f"preset {_word(values[flag.name])}; default "))
 
 
 def _in_words(value: Any) -> str:

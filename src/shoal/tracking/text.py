@@ -7,9 +7,10 @@ from shoal.tracking.events import Opened, Recorded
 
 
 def headline(opened: Opened) -> str:
-    """Return one line about a run: `ppo on CartPole-v1: 16 members x 500,000 steps on 2 CPU cores, ...`."""
+    """Return `ppo on CartPole-v1: 16 members x 500,000 steps on 2 CPU cores, ...`, and a line of changed values."""
     members = f"{opened.members} member{'s' * (opened.members > 1)}"
-    return f"{opened.agent} on {opened.env}: {members} x {opened.steps:,} steps{opened.notes}"
+    changes = f"\n  {opened.changes}" if opened.changes else ""
+    return f"{opened.agent} on {opened.env}: {members} x {opened.steps:,} steps{opened.notes}{changes}"
 
 
 def state_of(record: Recorded) -> str:

@@ -19,6 +19,7 @@ from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Turned
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
+from shoal.training.changes import changes_in_words
 from shoal.training.claim import claimed
 from shoal.training.extension import extend
 from shoal.training.fine_tuning import first_policies, with_policies
@@ -86,7 +87,8 @@ class Run:
         started = time.perf_counter()
         plan = self.plan
         spec = plan.spec
-        self.sinks.receive(Opened(spec.agent, spec.env_name, plan.members, plan.steps, plan.updates, plan.notes))
+        what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.updates, plan.notes)
+        self.sinks.receive(Opened(*what, changes_in_words(spec)))
         self.compile_seconds = self.population.compile()
         self.sinks.receive(Compiled(self.compile_seconds))
         if resume:
