@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Int
 
-from shoal.core.env import LONGEST, Env, State
+from shoal.core.env import MAX_TIME, Env, State
 from shoal.core.registry import ENVS
 from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, static, struct, to_arrays
@@ -111,7 +111,7 @@ class Several(Env):
 
     def only(self, which):
         """One of them."""
-        limit = None if self.max_steps is None else self.env_states[which].max_steps or LONGEST
+        limit = None if self.max_steps is None else self.env_states[which].max_steps or MAX_TIME
         return to_arrays(self.replace(which=which, max_steps=limit))
 
     @property

@@ -24,8 +24,8 @@ AgentState = Any
 class Buffer(Struct):
     """The base class of parts of an agent state that are too large to copy, such as a replay buffer.
 
-    When an update is undone because its result is not finite, a buffer keeps its new content: selecting the old one
-    would copy both.
+    If the result of an update is not finite, the member gets its state from before the update back. Buffers are an
+    exception: they keep their new content, because choosing between the old and the new content would copy both.
     """
 
 
@@ -42,7 +42,7 @@ Bound = TypeVar("Bound")
 
 
 class Actor(Struct, abc.ABC):
-    """The base class of all that choose actions: agents, random actions, functions. Evaluations and rollouts use it."""
+    """The base class of everything that chooses actions: agents, the random policy, functions of the user."""
 
     def initial_carry(self) -> Any:
         """Return the recurrent carry at the start of an episode; None for policies without one."""
@@ -79,8 +79,9 @@ class Agent(Actor):
     def bind(self: Bound, env: Env) -> Bound:
         """Return this agent with the spaces and sizes of an environment filled in. Only a bound agent can be used.
 
-        Nothing is compiled. Raises Unsuited where no hyperparameters would make the two work together (the user is
-        then told which agents can), and ValueError where sizes or choices do not fit.
+        Nothing is compiled. Raises Unsuited if the agent cannot be used with this environment, whatever its fields
+        are (the message to the user then lists the agents that can), and ValueError for sizes or choices that do not
+        fit.
         """
 
     @abc.abstractmethod
@@ -102,7 +103,7 @@ class Agent(Actor):
         """Return the `state` of a new member with the weights of a `policy` (from `policy_state` of another member).
 
         By default every field of the policy replaces the field of that name in the state, except `age`, which
-        schedules follow. Raises TypeError where the state has no field of a name; such an agent overrides this method.
+        schedules follow. Raises TypeError if the state lacks such a field; the agent then overrides this method.
         """
         learned = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.name != "age"}
         if missing := [name for name in learned if not hasattr(state, name)]:
@@ -127,7 +128,7 @@ class Agent(Actor):
     def members_per_call(self) -> int:
         """How many members of a large population one call on a CPU core should train together. Static.
 
-        More than one pays only where an update is so short that the overhead of a call is larger.
+        More than one is faster only if an update takes less time than the overhead of a call.
         """
         return 1
 
@@ -166,9 +167,9 @@ def check_choices(agent: Agent) -> None:
 
 
 def check_counts(agent: Agent, *names: str) -> None:
-    """Raise ValueError where a count, or one item of a tuple of counts, is below 1. `names` are names of fields.
+    """Raise ValueError if a count, or one item of a tuple of counts, is below 1. `names` are names of fields.
 
-    Raises TypeError where a field whose default is a tuple holds one number.
+    Raises TypeError if a field whose default is a tuple holds a single number.
     """
     for name in names:
         value = getattr(agent, name)
@@ -181,7 +182,7 @@ def check_counts(agent: Agent, *names: str) -> None:
 
 
 def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
-    """Raise ValueError where a field without effect differs from its default; `reason` says why it has no effect."""
+    """Raise ValueError if a field that has no effect differs from its default; `reason` says why it has no effect."""
     fields = {**hyper_fields(agent), **static_fields(agent)}
     for name in names:
         value, default = getattr(agent, name), fields[name].default

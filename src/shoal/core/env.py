@@ -18,7 +18,7 @@ from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
 
 Observation = Any
-LONGEST = 2**31 - 1  # the largest number of steps that `State.time`, an int32, can count
+MAX_TIME = 2**31 - 1  # the largest number of steps that `State.time`, an int32, can hold
 
 
 @struct
@@ -36,10 +36,10 @@ class Env(Struct, abc.ABC):
     from them; do not override these three.
     """
 
-    # The number of our own version of this environment; it grows when the behaviour changes. Kept with every run.
+    # The version of this environment in shoal. It is raised when the behaviour changes, and every run stores it.
     revision: ClassVar[int] = 1
-    # About how many steps lie between two resets of one environment under a random policy. The size of the rollout's
-    # reset bank follows from it. A contract test checks it: less than 1 % of resets may reuse a state of the bank.
+    # The approximate number of steps of an episode under a random policy. Rollouts compute the size of their reset bank
+    # from it. A contract test checks that less than 1 % of the resets need a state of the bank a second time.
     reset_every: ClassVar[int] = 8
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
@@ -53,11 +53,11 @@ class Env(Struct, abc.ABC):
         limit = self.max_steps
         if limit is None or not is_concrete(limit):
             return
-        invalid = [x for x in np.ravel(limit).tolist() if not (1 <= x <= LONGEST and x == int(x))]
+        invalid = [x for x in np.ravel(limit).tolist() if not (1 <= x <= MAX_TIME and x == int(x))]
         if invalid:
             raise ValueError(
                 f"{type(self).__name__}.max_steps={invalid[0]} is not a valid time limit: it must be a whole number of "
-                f"steps from 1 to {LONGEST:,}, or None for no limit."
+                f"steps from 1 to {MAX_TIME:,}, or None for no limit."
             )
 
     @abc.abstractmethod
@@ -84,9 +84,9 @@ class Env(Struct, abc.ABC):
         return None
 
     def carry_over(self, ended: State, fresh: State) -> State:
-        """Return the first state of the next episode: `fresh` with what it keeps of `ended`, the final state before it.
+        """Return the first state of the next episode: `fresh`, with the fields that a reset keeps copied from `ended`.
 
-        Rollouts call it at every reset. Default: `fresh` as it is.
+        `ended` is the final state of the previous episode. Rollouts call this hook at every reset. Default: `fresh`.
         """
         del ended
         return fresh
@@ -158,7 +158,7 @@ def _check_action(env: Env, action: Any) -> None:
 def episode_limit(env: Env) -> int | None:
     """Return the largest number of steps of an episode, by the time limit or by the rules; None without a bound.
 
-    For an array of time limits it is the largest of them. A limit that is being traced is left out.
+    For an array of time limits it is the largest of them. A traced limit is ignored.
     """
     limits = [x for x in (env.max_steps, env.longest_episode) if x is not None and is_concrete(x)]
     return min((int(np.max(x)) for x in limits), default=None)

@@ -92,7 +92,7 @@ class Struct:
     """The base class of structs. It has no fields; decorate subclasses with `@struct`."""
 
     def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
-        """Refuse a field that the class does not have. JAX, which takes values apart, does not come through here."""
+        """Raise TypeError for a field that the class does not have. JAX's unflattening does not call this method."""
         known = getattr(cls, "__dataclass_fields__", fields)
         for name in fields:
             if name not in known:
@@ -105,7 +105,7 @@ class Struct:
         for name in changes:
             if name not in known:
                 raise unknown_field(type(self).__name__, name, known)
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # the same
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
 
 
 # `static` and `hyper` are not listed as field specifiers: a type checker would not see a default passed by position.
@@ -170,8 +170,9 @@ def static_fields(value: Any) -> dict[str, dataclasses.Field]:
 
 
 def fill_caps(values: Sequence[Value]) -> list[Value]:
-    """Return the structs with every static cap that is 0 set to the largest value of its hyperparameter in any of them.
+    """Return the structs with every cap that is 0 replaced by the largest value of its hyperparameter in all structs.
 
+    A cap is the static field that bounds a hyperparameter (`hyper(cap=...)`): `max_batch_size` bounds `batch_size`.
     All settings of a sweep then share one program. Raises ValueError for a hyperparameter above a cap that is not 0.
     """
     filled = {}
@@ -192,7 +193,7 @@ def to_arrays(value: Any) -> Any:
 
 
 def leaf_dtypes(value: Any) -> Any:
-    """Return the tree of dtypes that the leaves get as arrays: JAX's defaults, of 64 bits in x64 mode.
+    """Return for each leaf the dtype that it has as an array: JAX's default dtype, which has 64 bits in x64 mode.
 
     A `hyper` field of `value` gets at most 32 bits, because learners compute in float32 in either mode.
     """
@@ -213,7 +214,7 @@ def is_concrete(value: Any) -> bool:
 
 
 def _check_no_field_hidden(cls: type) -> None:
-    """Raise TypeError for `size = 9` without a type where a base class has the field `size`.
+    """Raise TypeError if a class writes `size = 9` without a type, and a base class has the field `size`.
 
     For a dataclass this is not a field: it would silently keep the inherited default.
     """

@@ -1,6 +1,7 @@
 """Evaluate a policy in fresh environments, or record one episode with all its states.
 
-Together they do what gymnax's RolloutWrapper does; an evaluation stores returns and lengths only.
+An evaluation returns the return and the length of each episode, a recorded episode all its states and actions. Both
+replace gymnax's RolloutWrapper.
 """
 
 from typing import Any
@@ -69,10 +70,10 @@ def evaluate(
             keys, state, carry
         )
         state, reward, terminated, truncated, _ = step_result
-        is_open = ~result.finished
+        is_running = ~result.finished
         result = Evaluation(
-            episode_return=result.episode_return + jnp.where(is_open, reward, 0),
-            episode_length=result.episode_length + is_open.astype(jnp.int32),
+            episode_return=result.episode_return + jnp.where(is_running, reward, 0),
+            episode_length=result.episode_length + is_running.astype(jnp.int32),
             finished=result.finished | terminated | truncated,
         )
         return t + 1, state, carry, result
@@ -81,7 +82,7 @@ def evaluate(
 
 
 def record_episode(agent: Actor, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:
-    """Run one fresh episode for at most `horizon` steps and return all its states, for drawing. `key` is consumed."""
+    """Run one fresh episode for at most `horizon` steps and return all its states. `key` is consumed."""
     k_init, k_steps = jax.random.split(key)
     state = env.init(k_init)
 

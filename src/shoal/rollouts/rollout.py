@@ -1,4 +1,4 @@
-"""Vectorised rollouts: step E environments T times, with automatic resets from a reset bank.
+"""Vectorized rollouts: step E environments T times, with automatic resets from a reset bank.
 
 Other libraries compute a reset for every environment at every step and discard nearly all of them, which is slow. Here
 one batched call per rollout samples a bank of first states; an environment whose episode ends takes its next state from
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.env import LONGEST, Env, Key, Observation, State
+from shoal.core.env import MAX_TIME, Env, Key, Observation, State
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.rollouts.episodes import EpisodeStats
 
@@ -90,7 +90,7 @@ class Rollout(Struct):
     """The sizes of a rollout: E environments, T steps, and R first states in the reset bank of each environment.
 
     `reset="bank"` samples the bank once per rollout. An environment whose episodes end more than R times in one rollout
-    begins again with the first state of its bank; `resets_reused` counts these resets. `reset="exact"` samples a first
+    continues with row 0 of its bank, and so on; `resets_reused` counts these resets. `reset="exact"` samples a first
     state for every step. `final_slots` is F, the largest number of episodes of one environment that can be truncated
     within T steps. Make a Rollout with `for_env`.
     """
@@ -126,7 +126,9 @@ class Rollout(Struct):
             raise ValueError(f"bank_size={bank_size} must not be negative; 0 means as many as a random policy needs.")
         if bank_size and reset == "exact":
             raise ValueError(f"bank_size={bank_size} changes nothing with reset='exact', which has no bank.")
-        episode_steps = min(env.reset_every, _shortest(env.max_steps, LONGEST), _shortest(env.longest_episode, LONGEST))
+        episode_steps = min(
+            env.reset_every, _shortest(env.max_steps, MAX_TIME), _shortest(env.longest_episode, MAX_TIME)
+        )
         bank = bank_size or math.ceil(num_steps / episode_steps) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
@@ -158,7 +160,8 @@ class Rollout(Struct):
     ) -> tuple[EnvStates, Int[Array, "E"], StepResult]:
         """Step t of all environments, with resets: (next environment states, next bank indices, result of the step).
 
-        `action` and `noise` lead with [E]. For agents that learn between two steps, which `collect` does not allow.
+        `action` and `noise` have a leading axis [E]. This is for agents that learn after every step; `collect` is for
+        agents that learn after T steps.
         """
         state, reward, terminated, truncated, info = jax.vmap(env.advance)(env_states.state, action, noise)
         done, episode_return = terminated | truncated, env_states.episode_return + reward
@@ -262,7 +265,7 @@ class Rollout(Struct):
 def successor_value(
     trajectory: Trajectory, value: Float[Array, "T E"], last_value: Float[Array, "E"], final_value: Float[Array, "F E"]
 ) -> Float[Array, "T E"]:
-    """The value of the successor of every step. Where the episode was truncated, that is its final observation.
+    """The value of the successor of every step; where the episode was truncated, of its final observation.
 
     `value`, `last_value` and `final_value` are the values of `trajectory.obs`, `last_obs` and `final_obs`. For a step
     that terminated an episode the result has no meaning and the caller must mask it (`gae` does).
@@ -289,12 +292,12 @@ def rows_of_truncated_steps(trajectory: Trajectory, rows: Any) -> Any:
 
 def final_slots(env: Env, num_steps: int) -> int:
     """The largest number of truncations of one environment within T steps: they are at least `max_steps` apart."""
-    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest(env.max_steps, unknown=1))
+    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest(env.max_steps, if_unknown=1))
 
 
-def _shortest(limit: Number | None, unknown: int) -> int:
-    # The limit of a population may be an array. The value of a traced limit is not known: then return `unknown`.
-    return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else unknown
+def _shortest(limit: Number | None, if_unknown: int) -> int:
+    # The smallest limit of a population (an array), or `if_unknown` where there is no limit or it is traced.
+    return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else if_unknown
 
 
 def sample_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
