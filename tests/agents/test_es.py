@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.agents.es import ES, describe, without_failures
+from shoal.agents.es import ES, fitness_summary, without_failures
 from shoal.core.env import Env, State
 from shoal.core.errors import UnknownNameError
 from shoal.core.keys import is_key, make_key
@@ -218,7 +218,7 @@ def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
     below = np.nextafter(np.float32(-2), np.float32(-3))
     np.testing.assert_array_equal(without_failures(fitness), np.asarray([3, below, -2, below], np.float32))
     np.testing.assert_array_equal(without_failures(jnp.asarray([jnp.nan, -jnp.inf])), [0, 0])
-    told = describe(fitness)
+    told = fitness_summary(fitness)
     assert (told["fitness_mean"], told["fitness_best"], told["fitness_std"], told["failed"]) == (0.5, 3, 2.5, 0.5)
 
 

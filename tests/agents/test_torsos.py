@@ -160,6 +160,6 @@ def test_a_dense_torso_of_ones_own_is_treated_as_an_mlp():
     nets = [agent._nets for agent in (known, unknown)]
     obs = jnp.ones((7, 3))
     weights = jax.tree.map(lambda x: x + 0.1, nets[0].init(make_key(0), obs))
-    (policy, value), (same, too) = (net.both(weights, obs) for net in nets)
+    (policy, value), (same, too) = (net.policy_and_value(weights, obs) for net in nets)
     np.testing.assert_allclose(policy.logits, same.logits, rtol=1e-6)
     np.testing.assert_allclose(value, too, rtol=1e-6)

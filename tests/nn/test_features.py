@@ -58,7 +58,7 @@ def test_networks_accept_any_observation_with_any_leading_axes(space, shared):
     @jax.jit
     def found(weights, one, stacked):
         many = {"logits": nets.policy(weights, stacked).logits, "value": nets.value(weights, stacked)}
-        return *nets.both(weights, one), many
+        return *nets.policy_and_value(weights, one), many
 
     policy, value, many = found(random_weights(jax.eval_shape(nets.init, make_key(1), one)), one, stacked)
     assert policy.logits.shape == (2,) and value.shape == ()

@@ -94,7 +94,7 @@ def test_policy_and_value_read_tiles_under_any_leading_axes(shared):
     many = random_values(space, (2, 3))
     one = jax.tree.map(lambda x: np.asarray(x)[1, 2], many)
     weights = random_weights(jax.eval_shape(nets.init, make_key(1), many), deviation=0.2)
-    (policy, value), (one_policy, one_value) = jax.jit(lambda w, *x: [nets.both(w, obs) for obs in x])(
+    (policy, value), (one_policy, one_value) = jax.jit(lambda w, *x: [nets.policy_and_value(w, obs) for obs in x])(
         weights, many, one
     )
     assert policy.logits.shape == (2, 3, 7) and value.shape == (2, 3)

@@ -77,9 +77,11 @@ class DQN(ReplayAgent):
     largest sizes (`max_buffer_size`, `max_batch_size`).
 
     `head="categorical"` learns the distribution of returns on `atoms` points between `v_min` and `v_max` (C51,
-    Bellemare et al. 2017), `head="quantile"` its quantiles (Dabney et al. 2018). With `loss="huber"` many small errors
-    outweigh a rare large one; if Q-values are much larger than `kappa`, they may diverge (they do for CartPole, also
-    with CleanRL's implementation). `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
+    Bellemare et al. 2017), `head="quantile"` its quantiles (Dabney et al. 2018). With `loss="huber"` an error larger
+    than `kappa` enters the loss linearly, so a rare large error counts less than many small ones. Q-values that are
+    much larger than `kappa` may then diverge (on CartPole they do, also in CleanRL's implementation).
+
+    `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -125,7 +127,7 @@ class DQN(ReplayAgent):
     network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
 
     def bind(self, env: Env) -> "DQN":
-        """The agent fitted to an environment.
+        """The agent with the spaces and sizes of an environment.
 
         Raises Unsuited if actions are not Discrete, and ValueError for fields that do not fit together.
         """
@@ -246,7 +248,7 @@ class DQN(ReplayAgent):
             return None
         stored = replay.stored(state.age, self.buffer_size)
         newest, envs = replay.newest(clock), jnp.arange(self.num_envs, dtype=jnp.int32)[None]
-        behind = jnp.arange(self.num_steps + self.n_step, dtype=jnp.int32)[:, None]
+        behind = jnp.arange(self.num_steps + self.n_step, dtype=jnp.int32)[:, None]  # rows before the newest one
         is_usable = (behind >= self.n_step) & (behind < stored)
         excluded = stored + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]
         priorities = state.priorities
@@ -314,10 +316,10 @@ class DQN(ReplayAgent):
         k_target, k_online = jax.random.split(key)
         rows, observed = batch.reward.shape, batch.next_observed
         out = self._net(target, observed.obs, self._net.sample_noise(k_target, target, rows))
-        choosing_out = out
+        selection_out = out
         if self.double:
-            choosing_out = self._net(weights, observed.obs, self._net.sample_noise(k_online, weights, rows))
-        return _of_action(out, greedy(allowed(self._mean(choosing_out), observed.mask)))
+            selection_out = self._net(weights, observed.obs, self._net.sample_noise(k_online, weights, rows))
+        return _of_action(out, greedy(allowed(self._mean(selection_out), observed.mask)))
 
     def _errors(
         self, chosen: Float[Array, "B Z"], next_out: Float[Array, "B Z"], batch: Transitions
@@ -338,7 +340,7 @@ class DQN(ReplayAgent):
         return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
 
     def _updated_target(self, state: DQNState) -> Weights:
-        # If several target updates are due in one update, they are made now, one after the other, in closed form.
+        # Several target updates may be due. All mix in the same weights, so together they equal one with a larger mix.
         copies = passed(state.age, self.steps_per_update, self.target_period)
         return polyak_update(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
 

@@ -31,7 +31,7 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.rollout import sample_noise as sample_env_noise
 
 Weights = Any
-SMALLEST_SIGMA = 1e-3  # times the initial sigma: candidates with a smaller one equal their mean in single precision
+SMALLEST_SIGMA = 1e-3  # times the initial sigma; with a smaller one, candidates are rounded to their mean in float32
 STEPS_WITHOUT_LIMIT = 1_000  # episode length in an environment without a time limit
 
 
@@ -80,7 +80,7 @@ class ES(Agent):
     The policy is the mean of the search distribution, and never the best candidate of the whole run, whose high return
     may be due to chance. For a strategy without a distribution it is the best candidate of the last generation.
     DifferentialEvolution, MR15_GA, LGA, HillClimbing, GradientlessDescent and SimulatedAnnealing keep a good candidate
-    together with its one measured return and never evaluate it again, so that theirs may be the one with the luckiest
+    together with the return of its only evaluation. Their policy may therefore be the candidate that had the luckiest
     evaluation of the whole run.
 
     An update counts as population_size x episodes x (longest possible episode) environment steps, also if episodes end
@@ -98,7 +98,7 @@ class ES(Agent):
         0.0, search=(0.0, 0.05), valid=(0, 1e3), help="smallest step size; at least a thousandth of the initial one"
     )
     weight_decay: Number = hyper(
-        0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="times the sum of squared weights, subtracted from fitness"
+        0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="factor of the sum of squared weights, a penalty"
     )
 
     strategy: str = static("Open_ES", help="of evosax: Open_ES, SNES, Sep_CMA_ES, PGPE, SimpleGA, ...")
@@ -127,7 +127,7 @@ class ES(Agent):
     longest_episode: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "ES":
-        """The agent fitted to an environment. Raises ValueError if they, or the agent's fields, do not fit together."""
+        """The agent with the spaces and sizes of an environment. Raises ValueError for what does not fit."""
         check_choices(self)
         check_counts(self, "population_size", "episodes", "hidden", "memory_size")
         head_size(env.action_space)
@@ -185,7 +185,7 @@ class ES(Agent):
         search = self.evolution.tell(k_tell, population, cost, search, sigma, learning_rate)
         search = self.evolution.with_smallest_sigma(search, self.sigma_limit)
         losses = {
-            **describe(fitness),
+            **fitness_summary(fitness),
             "sigma": self.evolution.sigma(search),
             "weight_norm": jnp.linalg.norm(self.evolution.solution(search)),
             "steps": jnp.sum(played.length).astype(jnp.float32),
@@ -252,7 +252,7 @@ class ES(Agent):
         no_length, no_return = jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.float32)
         return RunningEpisodes(state, carry, no_return, no_length, jnp.zeros(n, bool), no_shift, no_shift)
 
-    # Random numbers have the axes [G, K]: G groups of candidates share them, K episodes of a candidate do not.
+    # Random numbers have the axes [G, K]: all candidates of a group use the same ones; each of K episodes uses others.
 
     @property
     def _noise_axes(self) -> tuple[int, int]:
@@ -327,7 +327,7 @@ def without_failures(fitness: Float[Array, "P"]) -> Float[Array, "P"]:
     return jnp.where(finite, fitness, jnp.where(jnp.any(finite), below, 0.0))
 
 
-def describe(fitness: Float[Array, "P"]) -> dict[str, Float[Array, ""]]:
+def fitness_summary(fitness: Float[Array, "P"]) -> dict[str, Float[Array, ""]]:
     """Mean, best and standard deviation of the finite fitness values, and the fraction that is not finite.
 
     Mean and standard deviation are NaN if no value is finite.
@@ -353,17 +353,17 @@ def _after_step(
     obs: Any,
     stats: RunningStats | None,
 ) -> RunningEpisodes:
-    is_open = ~played.ended
+    is_running = ~played.ended
     played = played.replace(
         state=state,
         carry=carry,
-        episode_return=played.episode_return + jnp.where(is_open, reward, 0),
-        length=played.length + is_open.astype(jnp.int32),
+        episode_return=played.episode_return + jnp.where(is_running, reward, 0),
+        length=played.length + is_running.astype(jnp.int32),
         ended=played.ended | done,
     )
     if stats is None:
         return played
-    shift = jax.tree.map(lambda x, mean: jnp.where(_column(is_open, x), x - mean[None], 0), obs, stats.mean)
+    shift = jax.tree.map(lambda x, mean: jnp.where(_column(is_running, x), x - mean[None], 0), obs, stats.mean)
     return played.replace(
         shift_sum=jax.tree.map(jnp.add, played.shift_sum, shift),
         shift_square_sum=jax.tree.map(lambda total, x: total + x**2, played.shift_square_sum, shift),
@@ -401,7 +401,9 @@ def _column(flag: Bool[Array, "N"], x: Array) -> Bool[Array, "N *ones"]:
 
 def _longest_episode(env: Env, episode_steps: int) -> int:
     limit = episode_limit(env)
-    return episode_steps or STEPS_WITHOUT_LIMIT if limit is None else min(episode_steps or limit, limit)
+    if limit is None:
+        return episode_steps or STEPS_WITHOUT_LIMIT
+    return min(episode_steps or limit, limit)
 
 
 def _refuse_ignored_hyperparameters(agent: ES, evolution: Evolution) -> None:

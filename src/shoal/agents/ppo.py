@@ -1,4 +1,4 @@
-"""Proximal policy optimisation.
+"""Proximal policy optimization (PPO).
 
 Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implementation details of PPO", and CleanRL's
 `ppo.py`, whose hyperparameters are the defaults. Differences: truncation by a time limit bootstraps from the true final
@@ -23,7 +23,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
-from shoal.nn.actor_critic import NOTHING, ActorCritic, Carry
+from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSOS, chosen_torso, is_dense
@@ -51,7 +51,7 @@ class PPOState(Struct):
     obs_stats: RunningStats | None
     return_stats: RunningStats | None
     discounted_return: Float[Array, "E"] | None  # of the current episodes so far, to scale rewards
-    carry: Carry = NOTHING  # recurrent carries [E] of actor and critic at the start of the next rollout
+    carry: Carry = NO_CARRY  # recurrent carries [E] of actor and critic at the start of the next rollout
 
 
 @struct
@@ -64,9 +64,9 @@ class PPOPolicy(Struct):
 
 @struct
 class Batch(Struct):
-    """Samples to learn from. Leaves lead with [T, E], once flattened with [T * E], in a minibatch with [B].
+    """Samples to learn from. The leading axes of all leaves are [T, E]; after flattening [T * E]; in a minibatch [B].
 
-    With a recurrent cell, a minibatch leads with [T, B], and B counts environments.
+    With a recurrent cell, those of a minibatch are [T, B], and B is a number of environments.
     """
 
     obs: Any
@@ -82,7 +82,7 @@ class Batch(Struct):
 @agent("ppo")
 @struct
 class PPO(Agent):
-    """Proximal policy optimisation for discrete, multi-discrete and continuous actions, optionally recurrent.
+    """Proximal policy optimization for discrete, multi-discrete and continuous actions, optionally recurrent.
 
     Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
     space before they go to the environment. `surrogate` and `value_loss` take a name or a function (see
@@ -106,7 +106,7 @@ class PPO(Agent):
     value_coef: Number = hyper(0.5, search=(0.1, 1.0), valid=(0, 1e3))
     max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
-    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
+    anneal: Number = hyper(1.0, valid=(0, 1), help="by which fraction the learning rate has fallen at the horizon")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which to anneal; 0: as long as the run"
     )
@@ -142,7 +142,7 @@ class PPO(Agent):
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PPO":
-        """The agent fitted to an environment. Raises ValueError if they, or the agent's fields, do not fit together."""
+        """The agent with the spaces and sizes of an environment. Raises ValueError for what does not fit."""
         check_choices(self)
         self._check_sizes()
         head_size(env.action_space)
@@ -170,7 +170,7 @@ class PPO(Agent):
 
     @property
     def weights_per_step(self) -> int:
-        """The weights of a dense torso; 0 for other torsos, which a library for matrix products does not speed up."""
+        """The number of weights of a dense torso; 0 for other torsos, which library products would not make faster."""
         if not is_dense(self.network):
             return 0
         obs = jax.tree.map(lambda x: x[None], zeros(self.observation_space))
@@ -361,9 +361,9 @@ class PPO(Agent):
         return rows, jax.tree.map(lambda x: x[envs], carry)
 
     def _loss(
-        self, weights: Weights, rows: Batch, carry: Carry = NOTHING
+        self, weights: Weights, rows: Batch, carry: Carry = NO_CARRY
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        policy, value = self._nets.both(weights, rows.obs, rows.is_first, carry)
+        policy, value = self._nets.policy_and_value(weights, rows.obs, rows.is_first, carry)
         policy = restricted(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
         ratio = probability_ratio(log_ratio)

@@ -119,6 +119,7 @@ class ReplayAgent(Agent):
 
         It is 0 before `learning_starts`, and before the buffer holds one sample of `n_step` steps and its successor.
         """
+        # `is_time` compares environment steps, and rows of the buffer, as they are after this update.
         steps, rows = self.steps_per_update, self.num_steps
         is_time = (steps_taken(age, steps, steps) > self.learning_starts) & (steps_taken(age, rows, rows) > n_step)
         return jnp.where(is_time, passed(age, steps, self.train_frequency) * whole(self.train_iterations), 0)
@@ -254,7 +255,7 @@ def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transiti
 def critic_loss(
     q_values: Float[Array, "K B"], target: Float[Array, "B"], sample_weight: Float[Array, "B"]
 ) -> tuple[Float[Array, ""], Losses]:
-    """(the squared error, summed over K critics and averaged over samples, the losses to report)."""
+    """Return (loss, losses to report). The loss is the squared error: summed over K critics, averaged over samples."""
     error = q_values - target[None]
     squares = jnp.sum(sample_weight * jnp.sum(error**2, axis=0))
     mean = {"td_error": jnp.abs(error), "q_value": q_values}
@@ -276,6 +277,6 @@ def _check_buffer(agent: ReplayAgent, n_step: int) -> None:
     if rows <= n_step:
         raise ValueError(
             f"buffer_size={np.min(np.asarray(agent.buffer_size)):g} holds {rows} steps of each of {agent.num_envs} "
-            f"environments: too few for samples of {n_step} and their successors. It must be more than "
+            f"environments: too few for a sample of n_step={n_step} and the row after it. It must be more than "
             f"{n_step * agent.num_envs}."
         )

@@ -5,9 +5,9 @@ time limit bootstraps from the true successor; ties among the best actions are b
 several actions are best in one table of double Q-learning, the target uses the mean of their values in the other table.
 
 Each step takes one step of one environment and changes one table entry, as in the textbook. Two things make the loop
-fast. There are few actions, so that their Q-values are separate scalars instead of an array (`ops/rows.py`). And a
-table is a flat array that is read and written one entry at a time: the new value of a step is written at the start of
-the next step, so that all reads of a step come after the write and XLA writes in place.
+fast. First, the Q-values of an observation are separate scalars, one per action, instead of an array (`ops/rows.py`).
+Second, a table is a flat array of which single entries are read and written. A step does not write its new value: the
+next step does, before it reads. All reads of a step then come after its write, and XLA does not copy the table.
 """
 
 import functools
@@ -43,8 +43,8 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.rollout import EnvStates, Rollout, RolloutSamples, StepResult
 
 RULES = ("q", "double-q", "sarsa", "expected-sarsa")
-MOST_ENTRIES = 1_000_000  # of a table: 4 MB per member
-CALL_BYTES = 500_000  # of all tables in one call: they fit into a core's cache, and XLA runs the loop on one core
+MOST_ENTRIES = 1_000_000  # the largest number of entries of a table: 4 MB per member
+CALL_BYTES = 500_000  # the size of all tables in one call: they fit into the cache of the core that runs the loop
 
 
 @struct
@@ -96,7 +96,11 @@ class LoopState(Struct):
 
 
 @agent("q-learning", about="Q-learning with a table: bootstraps from the best next action.")
-@agent("double-q", rule="double-q", about="Double Q-learning: two tables, each valued by the other.")
+@agent(
+    "double-q",
+    rule="double-q",
+    about="Double Q-learning: two tables; one chooses the next action, the other values it.",
+)
 @agent("sarsa", rule="sarsa", about="Sarsa: a table that bootstraps from the next action taken.")
 @agent(
     "expected-sarsa",
@@ -143,7 +147,7 @@ class QTable(Agent):
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "QTable":
-        """The agent fitted to an environment.
+        """The agent with the spaces and sizes of an environment.
 
         Raises Unsuited if observations or actions are not countable or a table would be too large, and ValueError for
         wrong sizes.
@@ -175,6 +179,7 @@ class QTable(Agent):
         """A table filled with `initial_value`, a first environment state, and a first action. `key` is consumed."""
         key, k_envs, k_action = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
+        # The first action is chosen as if all Q-values were equal.
         equal = allowed([jnp.float32(0)] * self.action_space.n, self._observe(env, env_states.state)[1])
         noise = jax.tree.map(lambda x: x[0], self._action_noise(k_action, jnp.int32(0), 1))
         snapshots = (self.snapshots, *self._shape[1:])
@@ -198,7 +203,7 @@ class QTable(Agent):
         loop, episodes = jax.lax.scan(step, self._start(state, env, k_table), (steps, samples.noise, noise))
         q = write(loop.q, *loop.pending).reshape(self._shape)
         visits = None if loop.visits is None else loop.visits.reshape(self._shape)
-        # This reports the last epsilon of the update: the last bits of a mean would depend on the members in the call.
+        # The epsilon of the last step, not a mean: its rounding would depend on the number of members in a call.
         losses = {"td_error": loop.error_sum / self.num_steps, "epsilon": noise.epsilon[-1]}
         state = QTableState(state.age + 1, key, q, visits, loop.env_states, loop.action, self._snapshots(state, q))
         return state, Metrics(self._episodes(*episodes), losses)
@@ -284,6 +289,7 @@ class QTable(Agent):
             action=action,
             second_table=action_noise.second_table,
             entry=entry,
+            # `rows` were read before this change: use the new value if the next step changes the same entry again.
             old_value=jnp.where(entry == loop.entry, new_value, pick(one_of(rows, action_noise.second_table), action)),
             error_sum=loop.error_sum + jnp.abs(error),
         )
@@ -301,11 +307,11 @@ class QTable(Agent):
     ) -> Scalar:
         """The value of the true successor of a step, under the rule.
 
-        `next_start` has the Q-values and the action mask of the state, perhaps after a reset, where the next step
-        begins. It differs from the successor only where an episode ended.
+        `next_start` is (Q-values, action mask) of the state in which the next step begins. This is the successor,
+        except at the end of an episode: there it is the first state of the next episode.
         """
         rows, mask = next_start
-        if env.max_steps is not None:  # without truncation they differ after termination only, where the value is 0
+        if env.max_steps is not None:  # without truncation, `next_start` is wrong only where the caller uses 0 instead
             obs_index, mask = self._observe(env, step.state)
             rows = self._rows(q, obs_index)
         row = allowed(one_of(rows, second_table), mask)
@@ -335,6 +341,7 @@ class QTable(Agent):
         # update may end in a part after the next one.
         if state.snapshots is None:
             return None
+        # progress is rounded: subtract 1e-3, so that the end of a part never counts as the start of the next one.
         part = jnp.ceil(self._progress(state.age + 1, 0) * self.snapshots - 1e-3).astype(jnp.int32) - 1
         is_ahead = jnp.arange(self.snapshots, dtype=jnp.int32) >= jnp.minimum(part, self.snapshots - 1)
         return jnp.where(is_ahead[:, None, None], jnp.mean(q, axis=0)[None], state.snapshots)

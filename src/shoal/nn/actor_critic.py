@@ -26,7 +26,7 @@ class Carry(NamedTuple):
     critic: Any = None
 
 
-NOTHING = Carry()
+NO_CARRY = Carry()
 
 
 class ActorCritic(NamedTuple):
@@ -86,8 +86,8 @@ class ActorCritic(NamedTuple):
 
     # For observations [T, E] of a rollout or a minibatch.
 
-    def both(
-        self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NOTHING
+    def policy_and_value(
+        self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NO_CARRY
     ) -> tuple[Distribution, Float[Array, "..."]]:
         """(action distributions, state values) of all observations. A shared torso runs once."""
         if is_dense(self.torso) and not self.shared and self.memory is None:

@@ -4,9 +4,9 @@ A row is one step of E environments. Each observation is stored once, in the dty
 successor of a row is the next row, except at a truncation, whose final observation is in a second, small ring. Sampling
 is a few gathers, whatever the capacity; the buffer itself is never permuted, sorted or copied.
 
-The row at which new steps are written follows from the runner's clock, which is the same for all members, so that under
-`vmap` a write is one contiguous slice. How many rows hold steps of this member follows from its age, so that a member
-that begins late samples only its own steps.
+The row at which new steps are written follows from the clock (the index of the update in the run). All members have the
+same clock, so under `vmap` a write is one contiguous slice. How many rows hold steps of this member follows from its
+age, so that a member that begins late samples only its own steps.
 """
 
 import math
@@ -133,8 +133,8 @@ class Replay(Buffer):
 
     def uniform(self, key: Key, count: int, newest: Array, usable: Array, n_step: int = 1) -> Int[Array, "B"]:
         """Indices of `count` samples, uniform with replacement, from the `usable` rows. `key` is consumed."""
-        number = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
-        return self.index(newest, n_step + number // self.num_envs, number % self.num_envs)
+        position = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
+        return self.index(newest, n_step + position // self.num_envs, position % self.num_envs)
 
     def index(self, newest: Int[Array, ""], behind: Int[Array, "..."], env: Int[Array, "..."]) -> Int[Array, "..."]:
         """The index, in the flattened ring, of environment `env` in the row `behind` rows before the newest.
@@ -148,16 +148,14 @@ class Replay(Buffer):
         row, env = index // self.num_envs, index % self.num_envs
         steps = [(row + k) % self.rows * self.num_envs + env for k in range(n_step)]
         reward, bootstrap = jnp.zeros(index.shape, jnp.float32), jnp.ones(index.shape, jnp.float32)
-        is_open, last = (
-            jnp.ones(index.shape, bool),
-            index,
-        )  # whether the episode goes on; index of the sample's last step
+        is_running = jnp.ones(index.shape, bool)  # whether the episode goes on
+        last = index  # the index of the sample's last step
         for i, step in enumerate(steps):
-            last = jnp.where(is_open, step, last)
-            reward = reward + jnp.where(is_open, bootstrap * _at(self.reward, step), 0)
-            bootstrap = jnp.where(is_open, bootstrap * discount, bootstrap)
+            last = jnp.where(is_running, step, last)
+            reward = reward + jnp.where(is_running, bootstrap * _at(self.reward, step), 0)
+            bootstrap = jnp.where(is_running, bootstrap * discount, bootstrap)
             if i + 1 < n_step:
-                is_open &= ~(_at(self.terminated, step) | _at(self.truncated, step))
+                is_running &= ~(_at(self.terminated, step) | _at(self.truncated, step))
         terminated = _at(self.terminated, last)
         return Transitions(
             observed=jax.tree.map(lambda x: _at(x, index), self.observed),
@@ -193,7 +191,7 @@ class Replay(Buffer):
         # Steps that both terminated and were truncated have no final observation here.
         only_truncated = _at(self.truncated, last) & ~_at(self.terminated, last)
         return jax.tree.map(
-            lambda f, s: jnp.where(only_truncated.reshape(only_truncated.shape + (1,) * (f.ndim - 1)), f, s),
+            lambda f, n: jnp.where(only_truncated.reshape(only_truncated.shape + (1,) * (f.ndim - 1)), f, n),
             final,
             next_row,
         )

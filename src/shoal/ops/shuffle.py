@@ -67,8 +67,8 @@ def arithmetic_permutation(key: Key, n: int) -> Int[Array, "n"]:
       of an index in mixed radix, n = low_size * high_size.
     - Any other size: `exact_permutation`.
     """
-    power = n & -n
-    rest = n // power
+    power = n & -n  # the largest power of two that divides n
+    rest = n // power  # the odd factor
     if rest > 1 and (power < LEAST_POWER or rest > LARGEST_REST):
         return exact_permutation(key, n)
     index = jnp.arange(n, dtype=jnp.uint32)
@@ -84,7 +84,8 @@ LEAST_POWER, LARGEST_REST = 32, 65_535
 
 
 def _mix_bits(index: Array, size: int, words: Array) -> Array:
-    # Odd multipliers, additions and right xorshifts are each a bijection modulo a power of two.
+    # Odd multipliers, additions and right xorshifts are each a bijection modulo a power of two. `shift` is half of the
+    # bits, rounded up.
     mask = jnp.uint32(size - 1)
     shift = jnp.uint32(max(1, (size.bit_length() - 1 + 1) // 2))
     for i in range(ROUNDS):
@@ -94,7 +95,7 @@ def _mix_bits(index: Array, size: int, words: Array) -> Array:
 
 
 def _feistel(index: Array, low_size: int, high_size: int, words: Array) -> Array:
-    # Each line adds to one digit a number that depends on the other digit alone: a bijection for any hash and size.
+    # Each line adds a hash of one digit to the other digit. Subtracting it again would undo this: a bijection.
     low, high = index % jnp.uint32(low_size), index // jnp.uint32(low_size)
     for for_low, for_high in words:
         low = (low + _hash(high, for_low) % jnp.uint32(low_size)) % jnp.uint32(low_size)
