@@ -52,5 +52,5 @@ To draw such objects, Seaquest computes for each row y the set of objects in tha
 objects in that column. The cell (x, y) is occupied if the two sets have an object in common.
 
 To give each enemy of Seaquest another property: add a `SlotMask` or `BitSliced` field to `Enemies`, set its first value
-in `spawn_enemy`, and change it where the rule belongs in `move_enemies` (all in `seaquest_enemies.py`).
+in `no_enemies` and `spawn_enemy` (all in `seaquest_enemies.py`), and change it in `_move_enemies` (`seaquest.py`).
 """

@@ -45,7 +45,7 @@ from shoal.envs.minatar.seaquest_enemies import (
 )
 from shoal.envs.minatar.slots import SlotMask
 
-LAST, DEEPEST = SIDE - 1, SIDE - 2
+LAST, DEEPEST = SIDE - 1, SIDE - 2  # the last row or column; the lowest row that the submarine can reach
 OXYGEN, OXYGEN_PER_CELL = 200, 20  # a full tank, and the units that one cell of the gauge shows
 CREW = 6  # divers that fit into the submarine
 SPAWN_SPEED, MOVE_SPEED = 20, 5  # steps between two new enemies, and between two moves of an enemy, at the start
@@ -282,8 +282,8 @@ def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
     for shot in state.shots:
         x = shot.x + jnp.where(shot.goes_right, 1, -1)
         flies = (shot.y >= 0) & (x >= 0) & (x <= LAST)
-        here = optimization_barrier(jnp.where(flies, in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
-        fish, subs = first_hit(enemies, here)
+        candidates = optimization_barrier(jnp.where(flies, in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
+        fish, subs = first_hit(enemies, candidates)
         hits = (fish | subs) != 0
         enemies = enemies.replace(fish=enemies.fish ^ fish, subs=enemies.subs ^ subs)
         shots.append(shot.replace(x=x, y=jnp.where(flies & ~hits, shot.y, -1)))
@@ -312,9 +312,10 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""], 
     The player is hit by an enemy or a bullet in the cell of its front, before or after that enemy or bullet moves.
     """
     enemies = state.enemies
-    everyone = enemies.fish | enemies.subs
-    touching = everyone & in_cell(enemies, enemies.x, state.x, state.y)
-    move = swim(enemies, everyone, state.move_speed)
+    all_enemies = enemies.fish | enemies.subs
+    # Enemies in the cell of the submarine's front before they move, and after; then the same for bullets.
+    touching = all_enemies & in_cell(enemies, enemies.x, state.x, state.y)
+    move = swim(enemies, all_enemies, state.move_speed)
     ramming = move.arrived & in_cell(enemies, move.x, state.x, state.y)
     shots, gone, reward = _swim_into_shots(state, move, ramming)
 
@@ -344,8 +345,8 @@ def _swim_into_shots(
     """
     gone, shots, reward = move.left_board, [], jnp.int32(0)
     for shot in state.shots:
-        here = move.arrived & ~ramming & ~gone & in_cell(state.enemies, move.x, shot.x, shot.y)
-        hit = swims_into(state.enemies, here)
+        candidates = move.arrived & ~ramming & ~gone & in_cell(state.enemies, move.x, shot.x, shot.y)
+        hit = swims_into(state.enemies, candidates)
         gone = gone | hit
         shots.append(shot.replace(y=jnp.where(hit != 0, -1, shot.y)))
         reward = reward + (hit != 0).astype(jnp.int32)

@@ -104,28 +104,28 @@ def choose(flag: Bool[Array, ""], yes, no):
     return jax.tree.map(lambda y, n: jnp.where(flag, y, n), yes, no)
 
 
-def first_hit(enemies: Enemies, here: SlotMask) -> tuple[SlotMask, SlotMask]:
-    """Which of the enemies `here` a shot hits: the oldest fish, else the oldest submarine, as (fish, submarines)."""
-    fish, subs = oldest(here & enemies.fish), oldest(here & enemies.subs)
+def first_hit(enemies: Enemies, candidates: SlotMask) -> tuple[SlotMask, SlotMask]:
+    """Which of the `candidates` a shot hits: the oldest fish, else the oldest submarine, as (fish, submarines)."""
+    fish, subs = oldest(candidates & enemies.fish), oldest(candidates & enemies.subs)
     subs = jnp.where(fish != 0, jnp.uint32(0), subs)
     return optimization_barrier((fish, subs))
 
 
-def swim(enemies: Enemies, everyone: SlotMask, move_speed: Int[Array, ""]) -> EnemyMove:
+def swim(enemies: Enemies, all_enemies: SlotMask, move_speed: Int[Array, ""]) -> EnemyMove:
     """Move the enemies whose timer is 0 by one cell, and count down the timers of the others."""
-    moves = everyone & where_equal(enemies.timer, 0)
+    moves = all_enemies & where_equal(enemies.timer, 0)
     right = moves & enemies.go_right
     left = moves ^ right
     leaves = right & where_equal(enemies.x, LAST) | left & where_equal(enemies.x, 0)
-    everyone, moves, right, left, leaves = optimization_barrier((everyone, moves, right, left, leaves))
+    all_enemies, moves, right, left, leaves = optimization_barrier((all_enemies, moves, right, left, leaves))
     x = optimization_barrier(increment_decrement(enemies.x, right ^ (right & leaves), left ^ (left & leaves)))
-    timer = write(increment_decrement(enemies.timer, jnp.uint32(0), everyone ^ moves), moves, move_speed)
+    timer = write(increment_decrement(enemies.timer, jnp.uint32(0), all_enemies ^ moves), moves, move_speed)
     return EnemyMove(x, timer, arrived=moves ^ leaves, left_board=leaves)
 
 
-def swims_into(enemies: Enemies, here: SlotMask) -> SlotMask:
-    """Which of the enemies that swim into the cell of a shot is hit: the newest submarine, else the newest fish."""
-    subs, fish = newest(here & enemies.subs), newest(here & enemies.fish)
+def swims_into(enemies: Enemies, candidates: SlotMask) -> SlotMask:
+    """Which of the `candidates`, which swim into the cell of a shot, is hit: the newest submarine, else fish."""
+    subs, fish = newest(candidates & enemies.subs), newest(candidates & enemies.fish)
     return optimization_barrier(jnp.where(subs != 0, subs, fish))
 
 
@@ -151,13 +151,13 @@ def move_bullets(enemies: Enemies, bullets: SlotMask, bullet_x: BitSliced) -> tu
 
 def enemy_rows(enemies: Enemies) -> tuple[RowBits, RowBits, RowBits, RowBits]:
     """The board as row words: the cells behind enemies, bullets, fish, submarines."""
-    everyone, has_enemies = enemies.fish | enemies.subs, (INDICES > 0) & (INDICES < LAST)
+    all_enemies, has_enemies = enemies.fish | enemies.subs, (INDICES > 0) & (INDICES < LAST)
     by_row = jnp.where(has_enemies, where_equal(enemies.row, INDICES - 1), jnp.uint32(0))
     columns = [where_equal(enemies.x, x) for x in range(-1, SIDE + 1)]  # no enemy is in column -1 or 10
     behind = [columns[x + 2] & enemies.go_right | columns[x] & ~enemies.go_right for x in range(SIDE)]
     bullets = [where_equal(enemies.bullet_x, x) & enemies.bullets for x in range(SIDE)]
     fish, subs = ([column & kind for column in columns[1:-1]] for kind in (enemies.fish, enemies.subs))
-    by_column = optimization_barrier(([slots & everyone for slots in behind], bullets, fish, subs))
+    by_column = optimization_barrier(([slots & all_enemies for slots in behind], bullets, fish, subs))
     trail, bullets, fish, subs = (_occupied(by_row, slots) for slots in by_column)
     return trail, bullets, fish, subs
 
