@@ -91,7 +91,7 @@ def test_a_record_holds_no_more_steps_than_32_bits_count():
 
 
 def test_more_updates_than_32_bits_count_are_refused():
-    with pytest.raises(ValueError, match="2,147,483,647 at most: take more steps in an update"):
+    with pytest.raises(ValueError, match="at most 2,147,483,647 updates can be counted: use more steps per update"):
         make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 4, "num_steps": 8}}))
 
 

@@ -1,4 +1,4 @@
-"""Settings beyond a grid: lists, one value for each member, random draws."""
+"""Settings beyond a grid: lists, one value for each member, random samples."""
 
 import math
 
@@ -10,7 +10,7 @@ from shoal.agents.ppo import PPO
 from shoal.core.struct import hyper_fields
 from shoal.training.jobs import make_job
 from shoal.training.plan import make_plan
-from shoal.training.points import from_draws
+from shoal.training.points import from_samples
 from shoal.training.settings import Setting
 
 PAIR = Setting(PPO(), shoal.make("CartPole-v1"))
@@ -44,8 +44,8 @@ def test_random_settings_are_drawn_from_declared_ranges_and_written_down():
 
 
 def test_one_more_hyperparameter_does_not_change_the_draws_of_others():
-    one = from_draws(3, PAIR, 0, ["clip"])
-    both = from_draws(4, PAIR, 0, {"clip": None, "env.gravity": (5, 15)})
+    one = from_samples(3, PAIR, 0, ["clip"])
+    both = from_samples(4, PAIR, 0, {"clip": None, "env.gravity": (5, 15)})
     assert both["clip"][:3] == one["clip"] and all(5 <= g <= 15 for g in both["env.gravity"])
 
 

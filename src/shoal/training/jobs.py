@@ -14,7 +14,7 @@ from shoal.training.describe import name_of
 from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
-from shoal.training.points import from_draws, from_members, from_settings
+from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
 from shoal.training.settings import join
 from shoal.training.sources import runnable, with_sources
@@ -29,13 +29,13 @@ class Job(NamedTuple):
     env: Env | None = None
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
-        """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError where it cannot work."""
+        """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work."""
         if not math.isfinite(memory_limit_gb):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
         if self.spec.init and not resume:
-            first_policies(plan)  # raises ValueError where they do not fit
+            first_policies(plan)  # raises ValueError if they do not fit
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
             raise ValueError(
                 f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
@@ -79,7 +79,7 @@ def make_job(
     if steps is not None:
         options["steps"] = steps
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    values = (_unless_name(agent), _unless_name(env))
+    values = (_none_if_name(agent), _none_if_name(env))
     spec = spec_for(agent, env, **changes, **options)
     if only_in_python := [path for path in opaque_fields(spec) if path.partition(".")[0] == "selector"]:
         raise ValueError(
@@ -96,7 +96,7 @@ def make_job(
         for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
             own = changes_of(value, registry) if value is not None else ()
             already_set |= {f"{prefix}{path}": None for part in own for path in part}
-        samples = from_draws(random, template(spec, *values), spec.seed, search, already_set)
+        samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
     return Job(with_sources(resolved(spec, *values)), *values)
 
@@ -104,7 +104,7 @@ def make_job(
 def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: Any) -> Job:
     """Return the job that makes the run of a `spec.json` or of a run folder again. `changes` are fields of `RunSpec`.
 
-    Raises FileNotFoundError where there is no spec, ValueError for one that only Python can complete.
+    Raises FileNotFoundError if there is no spec, ValueError if it has parts that can be given in Python only.
     """
     path = Path(path)
     folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
@@ -118,12 +118,12 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
 
 
 def check_points(points: Mapping[str, Any], search: Any = None) -> None:
-    """Raise ValueError where settings are given in more than one way."""
-    given = [name for name, value in points.items() if value is not None]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} both say what the settings are: give one of them.")
+    """Raise ValueError if the settings are chosen in more than one way."""
+    used = [name for name, value in points.items() if value is not None]
+    if len(used) > 1:
+        raise ValueError(f"{' and '.join(used)} all choose the settings of the run: use only one of them.")
     if search is not None and points.get("random") is None:
-        raise ValueError("search says where random draws come from: give random=N too.")
+        raise ValueError("search sets the ranges from which random settings are sampled: give random=N too.")
 
 
 def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any], *, trust_source: bool = False) -> Job:
@@ -134,7 +134,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any],
     folder = RunFolder(path)
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
-    values = (_unless_name(agent), _unless_name(env))
+    values = (_none_if_name(agent), _none_if_name(env))
     old = resolved(check_complete(folder, *values, trust_source=trust_source), *values)
     if given.get("steps", 0) > old.steps:
         old, given = old.longer(given["steps"]), {name: value for name, value in given.items() if name != "steps"}
@@ -147,7 +147,7 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any],
 
 
 def _as_asked(old: RunSpec, agent: Any, env: Any, given: Mapping[str, Any]) -> RunSpec:
-    """Return the spec with the given changes. A given agent or env changes the fields that differ from its defaults."""
+    """Return the spec with the given changes. An agent or env value changes every field that is not at its default."""
     new = {name: value for name, value in given.items() if name not in ("fields", "sweep", "env_fields", "env_sweep")}
     for kind, what, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
         fields, sweep = dict(given.get(f"{prefix}fields", {})), dict(given.get(f"{prefix}sweep", {}))
@@ -162,8 +162,8 @@ def _as_asked(old: RunSpec, agent: Any, env: Any, given: Mapping[str, Any]) -> R
         new[f"{prefix}sweep"] = {**_without(before[1], fields), **sweep}
     asked = dataclasses.replace(old, **new)
     if (asked.agent, asked.env) != (old.agent, old.env):
-        return dataclasses.replace(old, agent=asked.agent, env=asked.env)  # their fields have nothing to do with these
-    return resolved(asked, _unless_name(agent), _unless_name(env))
+        return dataclasses.replace(old, agent=asked.agent, env=asked.env)  # fields of other classes cannot be compared
+    return resolved(asked, _none_if_name(agent), _none_if_name(env))
 
 
 def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
@@ -177,5 +177,5 @@ def refuse_on_resume(path: Path | str, **given: Any) -> None:
             raise ValueError(f"{name}={str(value)!r} is for a new run; resume continues {path} as it is. Leave it out.")
 
 
-def _unless_name(value: Any) -> Any:
+def _none_if_name(value: Any) -> Any:
     return None if isinstance(value, str) else value

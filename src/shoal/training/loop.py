@@ -57,8 +57,8 @@ class Run:
     def train(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end and return the summary.
 
-        Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once the chunk is saved. Raises FileExistsError where
-        another process writes to the folder, or where the run is new and the folder holds another run.
+        Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once the chunk is saved. Raises FileExistsError
+        if another process writes to the folder, or if the run is new and the folder holds another run.
         """
         try:
             with claimed(self.folder.path):
@@ -111,7 +111,7 @@ class Run:
         return self.state.finished or self.plan.updates is not None and self.state.updates >= self.plan.updates
 
     def step(self) -> bool:
-        """Do one chunk: train, evaluate, record, select, save, report. Return False where the run was over already."""
+        """Do one chunk: train, evaluate, record, select, save, report. Return False if the run was over already."""
         if self.is_over:
             return False
         record, first = len(self.records), self.state.updates
@@ -167,15 +167,15 @@ class Run:
         }
 
     def _scores_of_settings(self, scores: np.ndarray) -> list[dict[str, Any]]:
-        """Summarize scores [M] for each setting; for all members together where a selector changes their settings."""
+        """Summarize scores [M] for each setting; for all members together if a selector changes their settings."""
         if self.plan.selector is not None:
             return [{"setting": {}, **score_summary(scores)}]
-        groups = np.split(scores, len(self.plan.settings))  # setting-major
+        groups = np.split(scores, len(self.plan.settings))  # members are ordered by setting, then by seed
         pairs = zip(self.plan.settings, groups, strict=True)
         return [{"setting": plain(setting), **score_summary(group)} for setting, group in pairs]
 
     def _newest_of_settings(self) -> list[tuple[str, float]]:
-        """Return the name and the newest mean score of every setting; nothing where there is one, or a selector."""
+        """Return (name, newest mean score) of every setting; nothing if there is only one setting, or a selector."""
         if self.plan.selector is not None or len(self.plan.settings) < 2:
             return []
         scores = self.records.newest_scores().reshape(len(self.plan.settings), -1).mean(axis=1)
@@ -233,7 +233,7 @@ class Run:
                 )
 
     def _report_reuse(self, metrics: Metrics, updates: int) -> None:
-        """Warn once where many episodes began in a state of the reset bank that was used before."""
+        """Warn once if many episodes began in a state of the reset bank that had been used before."""
         rollout, episodes = self.plan.agent.rollout, metrics.episodes
         if self._warned_of_reuse or rollout is None:
             return
@@ -304,7 +304,7 @@ class Run:
                 f"behaviour has changed, and the curves from here on show the new one"
             )
 
-    # Beginning and resuming.
+    # How a run begins, and how it is resumed.
 
     def _begin(self) -> None:
         selector, roster = self.plan.selector, self.plan.roster
@@ -319,7 +319,7 @@ class Run:
             self.population.load(members, self.state.roster)
 
     def _restore(self) -> None:
-        """Restore the newest checkpoint that is not damaged; where none was saved yet, begin."""
+        """Restore the newest checkpoint that is not damaged; if none was saved yet, begin the run."""
         checkpoint.tidy(self.folder.checkpoints)
         saved = checkpoint.saved(self.folder.checkpoints)
         for number, path in enumerate(saved):

@@ -4,7 +4,7 @@ On a CPU, each call of the compiled program trains one block of members, and the
 A block is mostly one member: its weights, optimizer and minibatch then stay in the core's cache, and small matrix
 products are as fast alone as in a batch (docs/how-it-is-fast.md). All members run the same program, so the results of
 a member are bitwise the same for any number of members. They are also the same for any number of cores or threads,
-because no kernel is split over threads, unless the network reads pictures (docs/correctness.md). An agent whose update
+because no kernel is split over threads, unless the network reads images (docs/correctness.md). An agent whose update
 is very short may declare larger blocks (`members_per_call`); its results must not depend on them.
 
 On accelerators, where only wide kernels are fast, one call trains all members: batched on each device, and sharded over
@@ -25,10 +25,11 @@ from shoal.core.keys import is_key
 from shoal.training.host import SMALL_LOOP, usable_cores
 
 MEMBERS = PartitionSpec("members")
-SAME = PartitionSpec()
+REPLICATED = PartitionSpec()
 SMALLEST_BLOCK = 32  # members; smaller blocks are not faster than one member at a time
-# XLA must not split the small kernels of a call over threads: the threads train other members, and the parts would
-# wait. Also, the number of threads would decide how kernels are split, and so in which order numbers are summed.
+# XLA must not split the small kernels of a call over threads: the threads are busy with other members, so that parts of
+# a kernel would wait for them. Also, the number of threads would decide how kernels are split, and so in which order
+# numbers are summed.
 ONE_CORE_PER_CALL = {"xla_cpu_multi_thread_eigen": False, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
 LIBRARY_FUSIONS = "xla_cpu_experimental_ynn_fusion_type"  # which operations a library computes instead of XLA's code
 # XLA's own code computes matrix products: with library calls in it a short loop cannot become one kernel
@@ -108,7 +109,7 @@ class Placement(NamedTuple):
         return jax.tree.map(one, *parts)
 
     def exchange(self, parts: Sequence[Any], source: np.ndarray) -> list[Any]:
-        """Return the parts with every member m replaced by a copy of member `source[m]`, where that is another one.
+        """Return the parts with every member m replaced by a copy of member `source[m]`, unless `source[m]` is m.
 
         On a mesh, members are copied directly between devices, not through the host.
         """
@@ -182,7 +183,7 @@ def make_placement(
 ) -> Placement:
     """Return a placement for M members.
 
-    `block=0` means one member on a CPU, or up to `members_per_call` where every core has at least `SMALLEST_BLOCK`
+    `block=0` means one member on a CPU, or up to `members_per_call` if every core has at least `SMALLEST_BLOCK`
     members; accelerators always train all members in one call. `devices=0` means all cores or accelerators.
     `weights_per_step`: see `Agent`. `on_mesh` chooses between a mesh and blocks; by default CPUs use blocks.
     Raises ValueError for more devices than exist.
@@ -226,7 +227,7 @@ def _over_members(function: Callable, per_member: int, mesh: Mesh | None) -> Cal
         return jax.vmap(lambda *one: function(*one, *shared))(*batched_args)
 
     def sharded(*args: Any) -> Any:
-        specs = tuple(MEMBERS if i < per_member else SAME for i in range(len(args)))
+        specs = tuple(MEMBERS if i < per_member else REPLICATED for i in range(len(args)))
         return jax.shard_map(batched, mesh=mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
 
     return sharded if mesh and mesh.size > 1 else batched

@@ -43,7 +43,7 @@ from shoal.training.settings import (
 from shoal.training.spec import RunSpec, template
 
 DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
-COUNTED = 2**31  # an int32 counts to one less than this
+COUNT_LIMIT = 2**31  # the smallest number that an int32 cannot hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Plan:
     roster: Roster
     settings: list[dict[str, Any]]  # one per setting; member m begins with settings[m // seeds]
     selector: Selector | None
-    updates_per_member: int  # schedules span this many; a member is trained for it, unless a selector decides
-    first_updates: int  # the updates that the run had when it was started; fewer where it was extended since
-    records: int  # in the first updates
-    eval_records: list[int]  # the indices of the records among these at which members are evaluated
+    updates_per_member: int  # length of the schedules, and of the training of a member unless a selector ends it
+    first_updates: int  # updates planned when the run was first started; fewer than above if it was extended later
+    records: int  # the number of records within `first_updates`
+    eval_records: list[int]  # the indices of those of these records at which members are evaluated
     horizon: int  # the largest number of steps of an evaluation episode
     member_bytes: int  # memory that the training of one member needs
     waves: list[slice]  # members that are on the device at the same time
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def updates(self) -> int | None:
-        """The number of updates of the whole run; None where a selector decides when it ends."""
+        """The number of updates of the whole run; None if a selector decides when it ends."""
         selector_ends_run = self.selector is not None and self.selector.ends_run
         return None if selector_ends_run else self.updates_per_member
 
@@ -98,6 +98,7 @@ class Plan:
         return record % self.records in self.eval_records or self._is_last(record)
 
     def _is_last(self, record: int) -> bool:
+        # Whether the record ends a run that was extended; it is evaluated if any record is.
         is_longer = self.first_updates < self.updates_per_member
         return is_longer and bool(self.eval_records) and self.boundary(record) == self.updates
 
@@ -108,7 +109,7 @@ class Plan:
 
     @property
     def warning(self) -> str:
-        """A warning about members whose run ends before their first gradient step; empty where there are none."""
+        """A warning about members whose run ends before their first gradient step; empty if there are none."""
         starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
         too_late = starts[starts >= self.steps]
         if not too_late.size:
@@ -156,7 +157,7 @@ def make_plan(
 ) -> Plan:
     """Check a spec and compute the plan of its run. Nothing is compiled.
 
-    `agent` and `env` replace those that the spec names; they are needed where it cannot describe them (a lambda, a
+    `agent` and `env` replace those that the spec names; they are needed if it cannot describe them (a lambda, a
     class of a notebook). `memory_limit` is in bytes; 0 means what the device has. Raises ValueError or TypeError.
     """
     if devices < 0 or memory_limit < 0:
@@ -231,7 +232,7 @@ def available_bytes() -> int:
 
 
 def default_horizon(envs: Sequence[Env]) -> int:
-    """Return the steps after which an evaluation ends an episode: the longest limit, or 1,000 where there is none."""
+    """Return the steps after which an evaluation ends an episode: the longest limit, or 1,000 if there is none."""
     limits = [limit for env in envs if (limit := episode_limit(env)) is not None]
     return max(limits, default=DEFAULT_HORIZON)
 
@@ -256,7 +257,7 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
 
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
-    """Return the members that a run begins with: every setting with every seed, setting-major."""
+    """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
     columns = {path: np.stack([get(row, path) for row in rows]) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
@@ -312,7 +313,7 @@ def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:
                 one, other = ({k: v for k, v in s.items() if is_of_env(k)} for s in (settings[0], setting))
                 raise ValueError(
                     f"{setting_in_words(one)} and {setting_in_words(other)} have different {kind} spaces, "
-                    f"{first[kind]} and {space}, and a sweep trains all members with one: give each a run of its own."
+                    f"{first[kind]} and {space}, but all members of a sweep need the same one: start a run for each."
                 )
 
 
@@ -330,16 +331,16 @@ def _with_limits(env: Env, limits: np.ndarray) -> Env:
 
 
 def _check_count(updates: int, steps_per_update: int) -> None:
-    if updates >= COUNTED:
+    if updates >= COUNT_LIMIT:
         raise ValueError(
-            f"{updates * steps_per_update:,} steps are {updates:,} updates of {steps_per_update:,} steps, and a member "
-            f"counts {COUNTED - 1:,} at most: take more steps in an update."
+            f"{updates * steps_per_update:,} steps are {updates:,} updates of {steps_per_update:,} steps, but at "
+            f"most {COUNT_LIMIT - 1:,} updates can be counted: use more steps per update."
         )
 
 
 def _records(updates: int, records: int, steps_per_update: int) -> int:
-    """Return the number of records: at most one per update, and so many that an int32 counts the steps of a chunk."""
-    return min(max(records, updates * steps_per_update // COUNTED + 1), updates)
+    """Return the number of records: at most one per update, and enough that the steps of a chunk fit into an int32."""
+    return min(max(records, updates * steps_per_update // COUNT_LIMIT + 1), updates)
 
 
 def _eval_records(records: int, evaluations: int) -> list[int]:

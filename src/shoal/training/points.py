@@ -38,7 +38,7 @@ def from_members(members: Mapping[str, Any], seeds: int | None) -> dict[str, lis
     return {path: np.asarray(values).tolist() for path, values in members.items()}
 
 
-def from_draws(
+def from_samples(
     count: int,
     setting: Setting,
     seed: int,
@@ -50,7 +50,7 @@ def from_draws(
     `search` is a list of paths, or a dict of ranges such as `{"env.gravity": (5, 15), "clip": None}`, where None means
     the declared range. By default these are all hyperparameters that declare a range, except those in `fixed` and those
     whose range the agent does not accept for this environment. Every path has its own random numbers, so another path
-    does not change them. Raises ValueError where a range is missing or empty, or no hyperparameter is left.
+    does not change them. Raises ValueError if a range is missing or empty, or no hyperparameter is left.
     """
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")

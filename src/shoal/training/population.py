@@ -33,14 +33,15 @@ class Programs(NamedTuple):
 
 
 class Population:
-    """The members of M slots on the devices. Its methods return NumPy trees with leaves [M, ...]."""
+    """The members of M slots on the devices. Trees that its methods return have NumPy leaves [M, ...]."""
 
     def __init__(self, plan: Plan, run_key: Key) -> None:
         """Set up an empty population. Nothing is compiled, and no member begins."""
         self.plan, self.key = plan, run_key
         self.roster = plan.roster
         self._agents, self._envs = plan.batched(plan.roster)
-        # For each wave its members: the parts of a placement on the device, or with several waves one tree on the host.
+        # The members of each wave: with one wave a list of parts on the device (see `Placement`), with several waves
+        # one tree on the host.
         self._waves: list[Any] = [None] * len(plan.waves)
         self.programs: Programs | None = None
 
@@ -55,6 +56,7 @@ class Population:
         to_evaluate = jax.jit(placement.over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
         member = placement.shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
+        # A jaxlib bug makes some initializers of user networks deadlock on a CPU: see `linear_algebra.py`.
         if can_wait_forever(to_begin.trace(agent, env, seed, self.key)):
             to_begin = jax.jit(one_matrix_at_a_time(placement.over_members(begin, 3)))
         traces = [
@@ -79,10 +81,10 @@ class Population:
     def begin(self) -> None:
         """Begin a new member in every slot."""
         for wave, span in enumerate(self.plan.waves):
-            self._keep(wave, self._new_members(span))
+            self._store(wave, self._new_members(span))
 
     def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
-        """Train every member for `updates` updates; `clock` updates of the run are done before.
+        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before.
 
         Returns (the metrics of the members [M], whether their losses and weights are finite [M]).
         """
@@ -94,17 +96,17 @@ class Population:
             counts = [np.int32(updates if is_busy else 0) for is_busy in self._busy_calls(span)]
             clocks = [np.int32(clock)] * len(counts)
             results = self._call(self.programs.train, (*arguments, clocks, counts), ())
-            self._keep(wave, [member for member, _ in results])
-            parts.append(self._host(span, [(metrics, member.alive) for member, metrics in results]))
+            self._store(wave, [member for member, _ in results])
+            parts.append(self._gather(span, [(metrics, member.alive) for member, metrics in results]))
         return _joined(parts)
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
-        """Play N episodes with each member, greedy. Returns (evaluation [M, N], policies [M]). `key` is consumed."""
+        """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
         assert self.programs is not None
         parts = []
         for wave, span in enumerate(self.plan.waves):
             arguments = (*self._on_device(wave, span), self._spread(self.roster.seed_index, span))
-            parts.append(self._host(span, self._call(self.programs.evaluate, arguments, (key,))))
+            parts.append(self._gather(span, self._call(self.programs.evaluate, arguments, (key,))))
         return _joined(parts)
 
     def apply(self, source: np.ndarray, roster: Roster) -> None:
@@ -124,7 +126,7 @@ class Population:
             members = jax.tree.map(lambda x: x[rows], members)
             for wave, span in enumerate(self.plan.waves):
                 parts = self.plan.placement.spread(jax.tree.map(lambda x, s=span: x[s], members))
-                self._keep(wave, self._after_copies(span, parts, source, copied, fresh))
+                self._store(wave, self._after_copies(span, parts, source, copied, fresh))
             return
         placement, (span,) = self.plan.placement, self.plan.waves
         parts = placement.exchange(self._waves[0], np.where(copied, source, slots))
@@ -134,24 +136,24 @@ class Population:
         """Return the number of updates that each member was trained for, [M]."""
         if len(self.plan.waves) > 1:
             return np.concatenate([wave.state.age for wave in self._waves])
-        return self._host(self.plan.waves[0], [part.state.age for part in self._waves[0]])
+        return self._gather(self.plan.waves[0], [part.state.age for part in self._waves[0]])
 
     def policies(self) -> Any:
-        """What acting reads of every member, [M]."""
+        """Return the policy states (`Agent.policy_state`) of all members, with leaves [M, ...]."""
         return self.policies_of(self.to_host())
 
     def policies_of(self, members: Member) -> Any:
-        """What acting reads of members [M]."""
+        """Return the policy states (`Agent.policy_state`) of `members`, a tree with leaves [M, ...]."""
         return jax.vmap(type(self.plan.agent).policy_state)(self._agents, members.state)
 
     def to_host(self) -> Member:
-        """All members, with everything that they need to train on."""
+        """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
         if len(self.plan.waves) > 1:
             return _joined(self._waves)
-        return self._host(self.plan.waves[0], self._waves[0])
+        return self._gather(self.plan.waves[0], self._waves[0])
 
     def load(self, members: Member, roster: Roster) -> None:
-        """Take over members [M], as `to_host` gave them, and their roster."""
+        """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self.roster = roster
         self._agents, self._envs = self.plan.batched(roster)
         for wave, span in enumerate(self.plan.waves):
@@ -206,13 +208,13 @@ class Population:
             members = self.plan.placement.spread(members)
         return members, self._spread(self._agents, span), self._spread(self._envs, span)
 
-    def _keep(self, wave: int, parts: list[Any]) -> None:
-        self._waves[wave] = parts if len(self.plan.waves) == 1 else self._host(self.plan.waves[wave], parts)
+    def _store(self, wave: int, parts: list[Any]) -> None:
+        self._waves[wave] = parts if len(self.plan.waves) == 1 else self._gather(self.plan.waves[wave], parts)
 
     def _spread(self, tree: Any, span: slice) -> list[Any]:
         return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree), span.stop - span.start)
 
-    def _host(self, span: slice, parts: list[Any]) -> Any:
+    def _gather(self, span: slice, parts: list[Any]) -> Any:
         return self.plan.placement.gather(parts, span.stop - span.start)
 
 
