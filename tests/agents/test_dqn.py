@@ -175,7 +175,7 @@ def test_no_gradient_flows_through_the_target():
     assert all(not x.any() for x in jax.tree.leaves(slope))
 
 
-def test_forbidden_actions_are_worth_nothing_to_come():
+def test_targets_ignore_forbidden_actions():
     agent, _ = bound()
     weights, target = two_networks(agent)
     batch = random_batch(agent)

@@ -225,7 +225,7 @@ def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("strategy", ["Open_ES", "SNES", "SimpleGA"])
 @pytest.mark.parametrize("shaping", ["default", "none"])
-def test_failures_do_not_poison_the_search(strategy, shaping):
+def test_candidates_with_nan_returns_do_not_affect_the_search(strategy, shaping):
     if strategy == "SNES" and shaping != "default":
         pytest.skip("SNES weighs ranks")
     agent, env = bound(Cliff(), strategy=strategy, shaping=shaping, sigma=1.0)

@@ -111,7 +111,7 @@ def test_the_loss_equals_a_numpy_version():
     np.testing.assert_allclose(parts["clip_fraction"], (np.abs(ratio - 1) > 0.1).mean())
 
 
-def test_the_learning_rate_falls_linearly_to_its_share():
+def test_the_learning_rate_falls_linearly_by_the_annealed_fraction():
     agent, _ = bound(learning_rate=1e-2, horizon=640, num_envs=4, num_steps=16, anneal=1.0)
     rates = [float(agent._learning_rate(jnp.int32(age))) for age in (0, 5, 9, 10, 20)]
     np.testing.assert_allclose(rates, [1e-2, 5e-3, 1e-3, 0, 0], atol=1e-8)
@@ -126,7 +126,7 @@ def test_first_epoch_ratios_are_one():
     assert metrics.losses["clip_fraction"] == 0
 
 
-def test_successors_are_valued_as_by_a_critic_that_walks_along():
+def test_successor_values_equal_those_of_single_observations():
     # Episodes of three steps, cut off: what follows their last observation is the fourth, not the next one's first.
     agent, env = bound(make("Probe-TimeLimit-v0", max_steps=3), num_envs=2, num_steps=8, num_minibatches=1)
 
@@ -144,7 +144,7 @@ def test_successors_are_valued_as_by_a_critic_that_walks_along():
         np.testing.assert_allclose(next_value[t], along[t % 3 + 1], rtol=1e-5)
 
 
-def test_advantages_that_are_all_alike_teach_nothing_and_break_nothing():
+def test_equal_advantages_give_a_gradient_of_zero():
     agent, env = bound(entropy_coef=0.0, value_coef=0.0)
     weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights)
     half = jnp.full(32, 0.5)  # whose sums are exact in any order

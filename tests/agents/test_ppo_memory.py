@@ -121,7 +121,7 @@ def taught(memory):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
-def test_a_time_limit_is_valued_with_the_memory_of_its_own_episode_and_an_end_not_at_all(memory):
+def test_a_truncation_is_valued_with_the_carry_of_its_own_episode(memory):
     # 1 in every step for ever: 1 / (1 - 0.7) = 3.33. A final observation valued without its memory, or with that of the
     # next episode, would be worth 0 on average, and the start (1 - 0.7^3) / (1 - 0.7) = 2.19, as it is for debts.
     agent, state, _ = taught(memory)
@@ -211,7 +211,7 @@ def to_host(x):
 
 
 @pytest.mark.parametrize(("start", "at_the_end"), [(1, True), (0, False)])  # 8 steps of episodes of 3 steps
-def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else(start, at_the_end):
+def test_the_carry_is_reset_only_where_an_episode_begins(start, at_the_end):
     _, state, walk = walker("gru", shared=False)
     first = state.env_states.state.replace(time=jnp.full(4, start, jnp.int32))
     after, trajectory, _, _ = walk(state.replace(env_states=state.env_states.replace(state=first)))
@@ -219,7 +219,7 @@ def test_the_memory_is_empty_where_an_episode_begins_and_nowhere_else(start, at_
     np.testing.assert_array_equal((np.asarray(after.carry.actor) == 0).all(axis=1), at_the_end)
 
 
-def test_minibatches_hold_whole_environments_with_the_memory_they_began_with():
+def test_minibatches_hold_whole_environments_with_their_first_carry():
     agent, _ = bound("Probe-Memory-v0", memory="gru", num_envs=6, num_steps=4, num_minibatches=3)
     time, env = np.meshgrid(np.arange(4), np.arange(6), indexing="ij")
     columns = {name: jnp.asarray(time.ravel(), jnp.float32) for name in ("log_prob", "value", "advantage", "target")}

@@ -293,7 +293,7 @@ def test_an_action_that_is_not_allowed_is_never_taken():
     assert float(state.q.max()) == 0.0 and float(state.q.min()) < 0
 
 
-def test_targets_look_past_actions_that_are_not_allowed():
+def test_targets_ignore_forbidden_actions():
     agent, env = bound("Taxi-v4", num_steps=1000, epsilon_end=1.0, learning_rate=0.5, discount=0.9, **CONSTANT)
     state = train(agent, env, 1000)
     mask = np.asarray(jax.vmap(lambda i: _taxi_mask(env, i))(jnp.arange(500)))

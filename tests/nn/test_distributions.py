@@ -126,7 +126,7 @@ def test_the_density_of_a_squashed_gaussian_integrates_to_one():
 
 
 @pytest.mark.parametrize("u", [-60.0, -20.0, 20.0, 60.0])
-def test_squashing_far_out_stays_finite_and_inside(u):
+def test_squashed_large_inputs_stay_finite_and_within_bounds(u):
     @jax.jit
     def found(mean):
         """(log-density, its slope, the mode)"""

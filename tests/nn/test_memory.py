@@ -75,7 +75,7 @@ def test_unrolled_in_time_equals_step_by_step(memory):
 
 
 @pytest.mark.parametrize("memory", CELLS, ids=["gru", "lstm"])
-def test_nothing_from_before_reaches_an_episode_that_begins(memory):
+def test_no_gradient_flows_across_the_start_of_an_episode(memory):
     weights, inputs, carry = drawn(memory)
     is_first, carry = np.arange(T) == 3, jax.tree.map(lambda x: np.asarray(x)[0], carry)
 

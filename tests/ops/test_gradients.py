@@ -13,7 +13,7 @@ from shoal.core.struct import to_arrays
 from shoal.ops.gradients import adam, clip_norm, descend, polyak_update
 
 
-def test_gradients_are_clipped_by_their_norm_together():
+def test_gradients_are_clipped_by_their_global_norm():
     slope = jnp.asarray([3.0, 4.0])
     np.testing.assert_allclose(clip_norm(slope, 0.5), [0.3, 0.4], rtol=1e-6)
     np.testing.assert_allclose(clip_norm(slope / 100, 0.5), [0.03, 0.04], rtol=1e-6)

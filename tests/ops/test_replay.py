@@ -75,7 +75,7 @@ def expected(story, row, env, n_step, discount):
 
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("rollouts", [2, 6, 17])  # nearly empty, just full, overwritten twice
-def test_samples_are_what_happened(n_step, rollouts):
+def test_samples_equal_the_recorded_steps(n_step, rollouts):
     story, replay, clock = filled(rollouts)
     newest, usable = replay.newest(clock), replay.usable(clock, n_step)
     index = replay.uniform(make_key(0), 400, newest, usable, n_step)
@@ -111,7 +111,7 @@ def test_no_final_observation_is_read_for_a_termination_at_the_time_limit():
     assert batch.next_observed["mask"].all()
 
 
-def test_every_usable_sample_is_drawn_equally_often():
+def test_every_usable_sample_is_taken_equally_often():
     _, replay, clock = filled(5)  # 20 of 24 rows
     draws = 200_000
     index = replay.uniform(make_key(1), draws, replay.newest(clock), replay.usable(clock))

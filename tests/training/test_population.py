@@ -155,7 +155,7 @@ def test_seeds_and_generators_change_everything(train):
         assert not np.allclose(members["state/q"], alone["state/q"])
 
 
-def test_no_two_members_are_alike(alone):
+def test_all_members_differ(alone):
     _, members, curves = alone
     assert len({tuple(key) for key in members["state/key"].tolist()}) == 3
     for name, array in members.items():
@@ -164,7 +164,7 @@ def test_no_two_members_are_alike(alone):
     assert len(set(curves["train_length"][0].tolist())) == 3
 
 
-def test_a_world_of_no_numbers_is_trained_like_any_other(train):
+def test_an_environment_without_traced_constants_can_be_trained(train):
     plan, _, curves = train(**{**TABLE, "env": "Blackjack-v1"}, seeds=3)
     assert jax.tree.leaves(plan.env) == []
     assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()

@@ -24,7 +24,7 @@ def members(*episodes):
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *rows)
 
 
-def test_means_weigh_every_episode_alike_and_are_missing_where_none_ended():
+def test_means_give_all_episodes_the_same_weight_and_are_nan_without_episodes():
     records = Records(2)
     once = members(([1.0, 2.0, 9.0], [1, 2, 3]), ([], []))
     twice = jax.tree.map(np.asarray, jax.vmap(EpisodeStats.merge)(once, members(([0.0], [10]), ([], []))))
