@@ -98,7 +98,7 @@ class ES(Agent):
         0.0, search=(0.0, 0.05), valid=(0, 1e3), help="smallest step size; at least a thousandth of the initial one"
     )
     weight_decay: Number = hyper(
-        0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="factor of the sum of squared weights, a penalty"
+        0.0, search=(1e-5, 0.1, "log"), valid=(0, 1e3), help="factor of the penalty on the sum of squared weights"
     )
 
     strategy: str = static("Open_ES", help="of evosax: Open_ES, SNES, Sep_CMA_ES, PGPE, SimpleGA, ...")
@@ -127,7 +127,7 @@ class ES(Agent):
     longest_episode: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "ES":
-        """The agent with the spaces and sizes of an environment. Raises ValueError for what does not fit."""
+        """The agent with the spaces and sizes of an environment. Raises ValueError if a field does not fit it."""
         check_choices(self)
         check_counts(self, "population_size", "episodes", "hidden", "memory_size")
         head_size(env.action_space)

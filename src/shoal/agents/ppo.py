@@ -142,7 +142,7 @@ class PPO(Agent):
     rollout: Any = filled_by_bind()
 
     def bind(self, env: Env) -> "PPO":
-        """The agent with the spaces and sizes of an environment. Raises ValueError for what does not fit."""
+        """The agent with the spaces and sizes of an environment. Raises ValueError if a field does not fit it."""
         check_choices(self)
         self._check_sizes()
         head_size(env.action_space)

@@ -311,7 +311,8 @@ class QTable(Agent):
         except at the end of an episode: there it is the first state of the next episode.
         """
         rows, mask = next_start
-        if env.max_steps is not None:  # without truncation, `next_start` is wrong only where the caller uses 0 instead
+        # Without a time limit, the two states differ only after a termination, where the caller does not use the value.
+        if env.max_steps is not None:
             obs_index, mask = self._observe(env, step.state)
             rows = self._rows(q, obs_index)
         row = allowed(one_of(rows, second_table), mask)

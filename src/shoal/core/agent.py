@@ -24,8 +24,8 @@ AgentState = Any
 class Buffer(Struct):
     """The base class of parts of an agent state that are too large to copy, such as a replay buffer.
 
-    If the result of an update is not finite, the member gets its state from before the update back. Buffers are an
-    exception: they keep their new content, because choosing between the old and the new content would copy both.
+    If the result of an update is not finite, the state from before the update is restored. Buffers are an exception:
+    they keep their new content, because choosing between the old and the new content would copy both.
     """
 
 

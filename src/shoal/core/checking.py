@@ -56,14 +56,14 @@ def tracing(check: str, value: Any, hook: str) -> Iterator[None]:
 
 
 def check_scalar(value: Any, hook: str, what: str, result: Any, dtype: Any, advice: str) -> None:
-    """Raise CheckError where a part `what` of a hook's result is not a scalar of this dtype."""
+    """Raise CheckError if a part `what` of a hook's result is not a scalar of this dtype."""
     if getattr(result, "shape", None) != () or result.dtype != dtype:
         kind = f"{result.dtype}{list(result.shape)}" if hasattr(result, "shape") else type(result).__name__
         raise broken(value, hook, f"gives {what} as {kind}, not as a scalar {np.dtype(dtype)}: {advice}")
 
 
 def check_same_structure(value: Any, hook: str, expected: Any, result: Any) -> None:
-    """Raise CheckError where the state that a hook returns differs from that of `init` in structure, shape or dtype."""
+    """Raise CheckError if the state that a hook returns differs from that of `init` in structure, shape or dtype."""
     if jax.tree.structure(expected) != jax.tree.structure(result):
         raise broken(value, hook, f"gives another kind of state than init: {result}, not {expected}")
     leaves = jax.tree_util.tree_leaves_with_path(expected)

@@ -151,7 +151,7 @@ class Registry(Mapping[str, Entry]):
 
 
 def _classes_hint(path: Path) -> str:
-    """Which class of a file may be meant, found without running it. Raises FileNotFoundError where there is none."""
+    """Which class of a file may be meant, found without running it. Raises FileNotFoundError if there is none."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
     try:
@@ -163,7 +163,7 @@ def _classes_hint(path: Path) -> str:
 
 
 def import_module(name: str) -> Any:
-    """Import a module of an installed package. Raises ValueError where there is none of that name."""
+    """Import a module of an installed package. Raises ValueError if there is none of that name."""
     if not name or name.startswith("."):
         raise ValueError(f"{name!r} is no module: write package.module:Class, or the path of a file.")
     try:

@@ -33,7 +33,7 @@ def quantiles(x: ArrayLike, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.
     return np.where(empty, np.nan, np.moveaxis(found, 0, -1))
 
 
-FEWEST = 3  # values that a bootstrap interval needs: of two it would only say that they lie between each other
+FEWEST = 3  # the smallest number of values with a bootstrap interval; that of two values reaches from one to the other
 
 
 def bootstrap_interval(

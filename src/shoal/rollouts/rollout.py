@@ -90,7 +90,7 @@ class Rollout(Struct):
     """The sizes of a rollout: E environments, T steps, and R first states in the reset bank of each environment.
 
     `reset="bank"` samples the bank once per rollout. An environment whose episodes end more than R times in one rollout
-    continues with row 0 of its bank, and so on; `resets_reused` counts these resets. `reset="exact"` samples a first
+    starts again at row 0 of its bank; `resets_reused` counts these resets. `reset="exact"` samples a first
     state for every step. `final_slots` is F, the largest number of episodes of one environment that can be truncated
     within T steps. Make a Rollout with `for_env`.
     """

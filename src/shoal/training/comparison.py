@@ -28,7 +28,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     (base seed, generator and seed index), the mean difference with its paired interval. The interval of one or
     two members or pairs is NaN; with fewer than six pairs it is not reliable. Members without a finite score are left
     out; `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
-    Raises ValueError where no score is left.
+    Raises ValueError if no score is left.
     """
     if metric not in ("last", "best"):
         raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")

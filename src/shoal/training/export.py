@@ -35,7 +35,7 @@ def export(
 
     `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half`, weights are
     kept in half precision, which needs half the space: actions may then differ a little, while the scores in the folder
-    are those of full precision. `trust_source` is as in `shoal.load`. Raises FileExistsError where `out` holds a run
+    are those of full precision. `trust_source` is as in `shoal.load`. Raises FileExistsError if `out` holds a run
     already, FileNotFoundError for a run that is not finished, and ValueError for one with parts that no file can
     describe.
     """

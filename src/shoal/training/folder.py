@@ -59,7 +59,7 @@ class RunFolder:
         self.check_writable(f"Choose another {lies_in}.")
 
     def check_unused(self, named_by: str = "--name") -> None:
-        """Raise FileExistsError where the folder holds a run or an exported policy, or is a file."""
+        """Raise FileExistsError if the folder holds a run or an exported policy, or is a file."""
         if self.policy.is_dir():
             raise FileExistsError(f"{self.path} already holds an exported policy: choose another {named_by}.")
         if (self.path / "spec.json").exists():

@@ -49,7 +49,7 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
 
 
 def check_platform() -> None:
-    """Raise ValueError where `JAX_PLATFORMS` names a platform that cannot start. Imports JAX and starts its devices."""
+    """Raise ValueError if `JAX_PLATFORMS` names a platform that cannot start. Imports JAX and starts its devices."""
     wanted = os.environ.get("JAX_PLATFORMS", "")
     if wanted in ("", "cpu"):
         return

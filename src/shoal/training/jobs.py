@@ -126,19 +126,22 @@ def check_points(points: Mapping[str, Any], search: Any = None) -> None:
         raise ValueError("search sets the ranges from which random settings are sampled: give random=N too.")
 
 
-def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any], *, trust_source: bool = False) -> Job:
-    """Return the job that resumes the run of a folder. `given` may have more `steps` than the run, which extends it.
+def job_to_resume(
+    path: Path | str, agent: Any, env: Any, arguments: dict[str, Any], *, trust_source: bool = False
+) -> Job:
+    """Return the job that resumes the run of a folder. More `steps` in `arguments` than in the run extend it.
 
-    Raises ValueError for other differences between `given` and the run, and lists them.
+    Raises ValueError for other differences between `arguments` and the run, and lists them.
     """
     folder = RunFolder(path)
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_none_if_name(agent), _none_if_name(env))
     old = resolved(check_complete(folder, *values, trust_source=trust_source), *values)
-    if given.get("steps", 0) > old.steps:
-        old, given = old.longer(given["steps"]), {name: value for name, value in given.items() if name != "steps"}
-    if changed := differences(old, _as_asked(old, agent, env, given)):
+    if arguments.get("steps", 0) > old.steps:
+        old = old.longer(arguments["steps"])
+        arguments = {name: value for name, value in arguments.items() if name != "steps"}
+    if changed := differences(old, _as_asked(old, agent, env, arguments)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
             f"or start a new run."
@@ -146,11 +149,13 @@ def job_to_resume(path: Path | str, agent: Any, env: Any, given: dict[str, Any],
     return Job(old, *values)
 
 
-def _as_asked(old: RunSpec, agent: Any, env: Any, given: Mapping[str, Any]) -> RunSpec:
-    """Return the spec with the given changes. An agent or env value changes every field that is not at its default."""
-    new = {name: value for name, value in given.items() if name not in ("fields", "sweep", "env_fields", "env_sweep")}
+def _as_asked(old: RunSpec, agent: Any, env: Any, arguments: Mapping[str, Any]) -> RunSpec:
+    """Return the spec with changes. An agent or env value changes every field that differs from its default."""
+    new = {
+        name: value for name, value in arguments.items() if name not in ("fields", "sweep", "env_fields", "env_sweep")
+    }
     for kind, what, registry, prefix in (("agent", agent, AGENTS, ""), ("env", env, ENVS, "env_")):
-        fields, sweep = dict(given.get(f"{prefix}fields", {})), dict(given.get(f"{prefix}sweep", {}))
+        fields, sweep = dict(arguments.get(f"{prefix}fields", {})), dict(arguments.get(f"{prefix}sweep", {}))
         if isinstance(what, str):
             new[kind] = registry[what].name
         elif what is not None:
@@ -170,9 +175,9 @@ def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def refuse_on_resume(path: Path | str, **given: Any) -> None:
+def refuse_on_resume(path: Path | str, **options: Any) -> None:
     """Raise ValueError for the first option that is not None: all of them are options of new runs only."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name}={str(value)!r} is for a new run; resume continues {path} as it is. Leave it out.")
 

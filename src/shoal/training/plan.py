@@ -60,9 +60,9 @@ class Plan:
     settings: list[dict[str, Any]]  # one per setting; member m begins with settings[m // seeds]
     selector: Selector | None
     updates_per_member: int  # length of the schedules, and of the training of a member unless a selector ends it
-    first_updates: int  # updates planned when the run was first started; fewer than above if it was extended later
+    first_updates: int  # updates planned when the run was first started; `updates_per_member` unless it was extended
     records: int  # the number of records within `first_updates`
-    eval_records: list[int]  # the indices of those of these records at which members are evaluated
+    eval_records: list[int]  # the indices, below `records`, of the records that have an evaluation
     horizon: int  # the largest number of steps of an evaluation episode
     member_bytes: int  # memory that the training of one member needs
     waves: list[slice]  # members that are on the device at the same time

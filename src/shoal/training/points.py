@@ -14,7 +14,7 @@ DIGITS = 4  # significant digits of a sampled number: as many as tables and curv
 
 
 def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
-    """Return the points of a list of settings, each with values by path. Raises ValueError where paths differ."""
+    """Return the points of a list of settings, each with values by path. Raises ValueError if paths differ."""
     if not settings:
         raise ValueError("settings is empty: give at least one, such as {'learning_rate': 1e-3}.")
     for number, setting in enumerate(settings):

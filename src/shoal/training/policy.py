@@ -139,7 +139,7 @@ def load_policies(
 ) -> tuple[Plan, Policies]:
     """Return the plan of a run and the policies of all members: the last ones, or those of the best evaluation.
 
-    Raises FileNotFoundError where there is no run, CheckpointError where its checkpoint is missing or damaged, and
+    Raises FileNotFoundError if there is no run, CheckpointError if its checkpoint is missing or damaged, and
     ValueError for a run that needs `agent=` or `env=`, because no file can describe them.
     """
     folder, plan = open_run(path, agent, env, trust_source=trust_source)
@@ -184,7 +184,7 @@ def checkpoint_of(folder: RunFolder, which: str) -> Path:
 def open_run(
     path: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
 ) -> tuple[RunFolder, Plan]:
-    """Return the folder of a run and its plan. Raises ValueError where the run needs `agent=` or `env=` from Python."""
+    """Return the folder of a run and its plan. Raises ValueError if the run needs `agent=` or `env=` from Python."""
     folder = RunFolder(path)
     return folder, make_plan(check_complete(folder, agent, env, trust_source=trust_source), agent, env)
 
@@ -194,7 +194,7 @@ def check_complete(
 ) -> RunSpec:
     """Return the spec of a run after checking that all its parts are available. None of their code is run.
 
-    Raises ValueError where no file can describe a part and `agent` or `env` is missing, or where a file of the user's
+    Raises ValueError if no file can describe a part and `agent` or `env` is missing, or if a file of the user's
     own is gone or has changed and `trust_source` does not allow its copy in the folder.
     """
     spec = folder.read_spec()
@@ -203,7 +203,7 @@ def check_complete(
 
 
 def check_opaque_parts(spec: RunSpec, where: str, agent: Agent | None = None, env: Env | None = None) -> None:
-    """Raise ValueError where no file can describe a part of a spec, and the agent or env that has it is missing."""
+    """Raise ValueError if no file can describe a part of a spec, and the agent or env that has it is missing."""
     for kind, value, prefixed in (("agent", agent, False), ("env", env, True)):
         opaque = [name for name in opaque_fields(spec) if (name.split(".")[0] == "env") == prefixed]
         if opaque and value is None:

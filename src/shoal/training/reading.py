@@ -28,7 +28,7 @@ MOST_UNPACKED = 64 * 2**20  # bytes that a compressed archive may unpack to by d
 def read_json(path: Path, shape: Any = object, advice: str = "") -> Any:
     """Return the data of a JSON file, which must have this structure (see `shapes.misfit`).
 
-    Raises FileNotFoundError where there is none, and DamagedError, ending in the advice, for any other content.
+    Raises FileNotFoundError if there is none, and DamagedError, ending in the advice, for any other content.
     """
     with opened(path, advice) as file:
         if (size := size_of(file)) > MOST_JSON:
@@ -46,7 +46,7 @@ def read_json(path: Path, shape: Any = object, advice: str = "") -> Any:
 def read_arrays(path: Path, most: int = MOST_UNPACKED, advice: str = "") -> dict[str, np.ndarray]:
     """Return the arrays of an .npz file by name. A compressed one may unpack to at most `most` bytes.
 
-    Raises FileNotFoundError where there is none, and DamagedError, ending in the advice, for any other content.
+    Raises FileNotFoundError if there is none, and DamagedError, ending in the advice, for any other content.
     """
     with opened(path, advice) as file:
         return arrays_in(file, path, most, advice)
@@ -72,7 +72,7 @@ def arrays_in(file: BufferedReader, path: Path, most: int = MOST_UNPACKED, advic
 def opened(path: Path, advice: str = "") -> Iterator[BufferedReader]:
     """Open a regular file for reading.
 
-    Raises FileNotFoundError where there is none, PermissionError where it may not be read, and DamagedError for a
+    Raises FileNotFoundError if there is none, PermissionError if it may not be read, and DamagedError for a
     folder, a pipe or a device, which is not opened.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # NONBLOCK: it may become a pipe

@@ -77,7 +77,7 @@ class Records:
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> "Records":
-        """Read the first `records` rows of a run to resume it, and write `metrics.jsonl` anew from them.
+        """Read the first `records` rows of a run to resume it, and write `metrics.jsonl` again from them.
 
         Raises DamagedError for curves that cannot be read or do not have this `fingerprint`.
         """

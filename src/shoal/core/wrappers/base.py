@@ -109,7 +109,7 @@ class StatefulWrapper(Wrapper):
         return self.env.action_mask(state.inner)
 
     def carry_over(self, ended: WrapperState, fresh: WrapperState) -> WrapperState:
-        """Return `fresh` with what the inner environment keeps; the wrapper's own fields begin anew."""
+        """Return `fresh` with what the inner environment keeps; the wrapper's own fields are those of `fresh`."""
         return fresh.replace(inner=self.env.carry_over(ended.inner, fresh.inner))
 
     def render(self, state: WrapperState) -> Any:

@@ -20,7 +20,7 @@ from shoal.grid.level import GridState, Level, begin
 from shoal.grid.retry import retry
 
 SMALLEST = 4  # side of the smallest room in cells, walls included
-PROPOSALS = 8  # proposals for the next room that may fail before the chain is begun anew
+PROPOSALS = 8  # proposals for the next room that may fail before the chain starts again
 # The largest fraction of the grid that rooms of the average size may cover. Measured: at 0.73 no chain is found in
 # 16,384 proposals, at 0.6 one is found mostly; MiniGrid's ids have 0.03 to 0.35.
 MOST_COVERED = 2 / 3
@@ -116,7 +116,7 @@ class MultiRoom(Level):
         """Sample a chain of rooms [max_rooms], of which the first `count` are used.
 
         Each room is proposed at a random position along a random wall of the room before. If eight proposals in a row
-        do not fit, or the first room does not, the chain begins anew. If that takes too long, the rooms form a row.
+        do not fit, or the first room does not, the chain starts again. If that takes too long, the rooms form a row.
         """
 
         def draw(key):
