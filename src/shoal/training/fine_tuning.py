@@ -22,7 +22,7 @@ def described_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
 
     `init` is a run, which means its best member for all members, or a dict: `{"run": "runs/x", "member": 3}`, with
     `"member": "all"` for the policy of member m for member m, and `"which": "best"` for the weights of the best
-    evaluation. `spec` is the hash of that run's spec. Raises ValueError for anything else, FileNotFoundError where
+    evaluation. `spec` is the hash of that run's spec. Raises ValueError for anything else, FileNotFoundError if
     there is no run.
     """
     options: dict[str, Any] = dict(init) if isinstance(init, Mapping) else {"run": init}

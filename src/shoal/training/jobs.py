@@ -121,7 +121,7 @@ def check_points(points: Mapping[str, Any], search: Any = None) -> None:
     """Raise ValueError if the settings are chosen in more than one way."""
     used = [name for name, value in points.items() if value is not None]
     if len(used) > 1:
-        raise ValueError(f"{' and '.join(used)} all choose the settings of the run: use only one of them.")
+        raise ValueError(f"{' and '.join(used)} each choose the settings of the run: use only one of them.")
     if search is not None and points.get("random") is None:
         raise ValueError("search sets the ranges from which random settings are sampled: give random=N too.")
 

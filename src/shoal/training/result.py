@@ -169,7 +169,7 @@ def load(
     """Return a trained policy; `policy(obs)` is its action.
 
     `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
-    FileNotFoundError where there is no run, CheckpointError for a damaged one, and ValueError where a Python file of
+    FileNotFoundError if there is no run, CheckpointError for a damaged one, and ValueError if a Python file of
     your own that the run needs is gone or has changed; `trust_source=True` then runs the copy in the folder.
     """
     return Result(folder, agent, env, trust_source=trust_source).policy(member, which)

@@ -164,7 +164,7 @@ def original_spec(data: Mapping[str, Any]) -> dict[str, Any]:
 def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> Setting:
     """Build the agent and the environment of a spec, without the values that vary. Paths of files stay paths.
 
-    `agent` and `env` are needed where the spec cannot describe them. Raises ValueError or TypeError where a part cannot
+    `agent` and `env` are needed if the spec cannot describe them. Raises ValueError or TypeError if a part cannot
     be built.
     """
     return Setting(
