@@ -35,6 +35,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
+    "check": Command("shoal.cli.check", "check", "check an environment or an agent of your own"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
     "render": Command("shoal.cli.runs", "render", "make GIFs of a run's policies, or of an environment"),
     "play": Command("shoal.cli.play", "play", "play an environment in the terminal, or watch a policy play"),
@@ -91,7 +92,7 @@ def _run(words: list[str]) -> int:
         if (status := _stopped_by(error)) and not debug:
             print(f"shoal: {error}", file=sys.stderr)
             return status
-        if debug or not _is_mistake(error):
+        if debug or not (_is_mistake(error) or _line_of_user(error)):
             raise
         print(f"shoal: {_in_one_line(error)}", file=sys.stderr)
         return MISTAKE
@@ -167,9 +168,11 @@ def _stopped_by(error: Exception) -> int:
 def _is_mistake(error: Exception) -> bool:
     """Whether the user can repair this error: shoal raised it on purpose, or a file or the memory is the reason.
 
-    Any other error is a bug and is shown with its traceback.
+    Any other error is a bug and is shown with its traceback, unless code of the user's own raised it.
     """
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.filename is not None):
+    from shoal.core.errors import CheckError
+
+    if isinstance(error, (CheckError, MemoryError)) or (isinstance(error, OSError) and error.filename is not None):
         return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
         return False
@@ -178,12 +181,24 @@ def _is_mistake(error: Exception) -> bool:
     return bool(frames) and os.path.abspath(frames[-1].filename).startswith(here)
 
 
+def _line_of_user(error: Exception) -> str:
+    """The file and line of the user's own code that raised an error; empty where there is none in its traceback."""
+    from shoal.core.user_code import line_raised
+
+    return line_raised(error)
+
+
 def _in_one_line(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
         text = f"this needs more memory than this machine has: {text or 'choose smaller sizes'}"
+    if line := _line_of_user(error):
+        from shoal.core.user_code import in_short
+
+        what = text if _is_mistake(error) else f"{in_short(error)} (--debug prints the traceback)"
+        text = text if line in text else f"{line}: {what}"
     return " ".join(text.split())
 
 

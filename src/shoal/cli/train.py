@@ -107,6 +107,7 @@ def train_parser() -> Parser:
     out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
     out.add_argument("--no-progress", action="store_true", help="print nothing until the end")
     how = parser.add_argument_group("how to run it")
+    how.add_argument("--no-check", action="store_true", help="do not check an environment of your own before the run")
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
     how.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
@@ -161,6 +162,7 @@ def _train(line: Line) -> None:
         options.agent,
         suite or line.named["env"],
         title=options.suite or "",
+        check=not options.no_check,
         devices=options.devices,
         memory_limit_gb=options.memory_limit_gb,
         preset=None if options.preset == "none" else options.preset or "",
@@ -192,6 +194,7 @@ def _repeat(line: Line) -> None:
     """Repeat the run that `--spec` describes, with the steps, seeds and records of the command line if given."""
     from shoal.studies.sweeps import Batch, Task
     from shoal.training.jobs import job_from_spec
+    from shoal.training.own_code import check_env_of
 
     options = line.options
     for name in ("agent", "env", "suite", "preset", "random", "search", "wrap"):
@@ -199,6 +202,8 @@ def _repeat(line: Line) -> None:
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")
     job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
+    if not options.no_check:
+        check_env_of(job)
     plan = job.plan(options.devices, options.memory_limit_gb)
     _run(options, Batch([Task("", job, plan)], job.spec.stem))
 

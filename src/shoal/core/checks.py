@@ -3,7 +3,9 @@
 The test suite runs it on every registered environment.
 """
 
+import inspect
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, get_args
 
 import jax
@@ -27,6 +29,7 @@ from shoal.core.errors import CheckError
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Discrete, Space, explain, misfit, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
+from shoal.core.user_code import global_random_states, line_of, line_that_samples
 
 
 def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
@@ -35,10 +38,11 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
     The rules: the environment is a pytree whose leaves are numbers; hooks accept traced constants; states, rewards,
     flags, masks and infos have the right structure, shape and dtype; every observation is in the observation space;
     rewards are finite; `time` counts steps; hooks give equal results for equal arguments; eager calls, `jit` and `vmap`
-    agree; changing a constant does not recompile; hooks use the keys that they get; a picture is uint8 [H, W, 3].
+    agree; changing a constant does not recompile; hooks use the keys that they get, each once; a picture is uint8
+    [H, W, 3].
 
-    Raises CheckError (an AssertionError) for the first rule that is broken. An error inside a hook is raised as it is,
-    with a note that names the hook.
+    Raises CheckError (an AssertionError) for the first rule that is broken, or for an error inside a hook, which is its
+    cause. The message begins with the file and line if the class is your own. `shoal check` calls this function.
 
         check_env(shoal.make("CartPole-v1"))
     """
@@ -58,11 +62,33 @@ def _check_value(env: Any) -> None:
     if not isinstance(env, Env):
         raise CheckError(f"{env!r} is not an environment: derive its class from shoal's Env.")
     check_value(env)
-    name = type(env).__name__
+    _check_untyped(env)
     for which in ("observation_space", "action_space"):
-        space = getattr(env, which)
+        with tracing(env, which):
+            space = getattr(env, which)
+        if isinstance(space, MethodType):
+            raise broken(env, which, "is a method, not a property: write @property above it")
         if not isinstance(space, get_args(Space)):
-            raise CheckError(f"{name}.{which} is {space!r}, not a space: return one of shoal.core.spaces.")
+            raise broken(env, which, f"is {space!r}, not a space: return a Box, Discrete or another space of shoal")
+
+
+def _check_untyped(env: Env) -> None:
+    """Raise CheckError for `wind = 0.1` without a type in the class body: it looks like a field, and is none."""
+    own = [cls for cls in type(env).__mro__ if issubclass(cls, Env) and cls is not Env]
+    typed = {name for cls in type(env).__mro__ for name in inspect.get_annotations(cls)}
+    for cls in own:
+        for name, content in cls.__dict__.items():
+            is_constant = name.startswith("_") or name.isupper()  # by convention
+            if is_constant or name in typed or not isinstance(content, (bool, int, float, str, tuple, np.generic)):
+                continue
+            is_number = isinstance(content, (int, float, np.generic)) and not isinstance(content, bool)
+            field = f"{name}: Number = {content!r}" if is_number else f"{name}: {type(content).__name__} = static(...)"
+            raise broken(
+                env,
+                name,
+                f"has no type, so it is no field and cannot be set or swept: write `{field}`, or "
+                f"`{name}: ClassVar = {content!r}` for what never changes",
+            )
 
 
 # Structures, shapes and dtypes of what the hooks return, found by tracing.
@@ -71,9 +97,9 @@ def _check_value(env: Any) -> None:
 def _check_hooks(env: Env, key: Key) -> None:
     env = to_arrays(env)
     _check_spaces(env)
-    state = _trace(env, "init", lambda e: e.init(key))
+    state = _trace(env, "init", lambda e, k: e.init(k), key)
     _check_state(env, state)
-    noise = _trace(env, "noise", lambda e: e.noise(key))
+    noise = _trace(env, "noise", lambda e, k: e.noise(k), key)
     action = jax.eval_shape(env.action_space.sample, key)
     result = _trace(env, "transition", lambda e, *arguments: e.transition(*arguments), state, action, noise)
     _check_transition(env, state, result)
@@ -101,7 +127,8 @@ def _check_state(env: Env, state: Any) -> None:
 
 def _check_transition(env: Env, state: State, result: Any) -> None:
     if not (isinstance(result, tuple) and len(result) == 4):
-        raise broken(env, "transition", "must give four things: (state, reward, terminated, info)")
+        given = f"{len(result)} things" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise broken(env, "transition", f"must give four things: (state, reward, terminated, info); it gives {given}")
     after, reward, terminated, info = result
     check_same_structure(env, "transition", state, after)
     check_scalar(env, "transition", "reward", reward, jnp.float32, "write jnp.float32(...) or .astype(jnp.float32)")
@@ -122,24 +149,44 @@ def _check_mask(env: Env, mask: Any) -> None:
 
 
 def _trace(env: Env, hook: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the shapes and dtypes of a hook's result. Constants, state, action and noise are all traced."""
-    with tracing("check_env", env, hook):
-        return jax.eval_shape(call, env, *arguments)
+    """Return the shapes and dtypes of a hook's result. Constants, keys, state, action and noise are all traced.
+
+    Raises CheckError for errors in the hook, and where it uses the random numbers of Python or NumPy.
+    """
+    before = global_random_states()
+    with jax.debug_key_reuse(True), tracing(env, hook):
+        result = jax.jit(call).trace(env, *arguments).out_info
+    after = global_random_states()
+    if after != before:
+        at = line_that_samples(lambda: jax.make_jaxpr(lambda *given: call(*given))(env, *arguments))
+        if at or after[1] != before[1]:  # otherwise a type checker, which samples what it checks, did that
+            raise broken(
+                env,
+                hook,
+                "uses random numbers of Python or NumPy. A hook is traced once, so they would be the same in every "
+                "step: use jax.random, with the key that `init` and `noise` get",
+                at,
+            )
+    return result
 
 
 # Values that the hooks return.
 
 
 def _check_repeatable(env: Env, key: Key) -> None:
-    state = env.init(key)
-    action, noise = jax.jit(env.action_space.sample)(key), env.noise(key)
+    with tracing(env, "init"):
+        state = env.init(key)
+    with tracing(env, "noise"):
+        noise = env.noise(key)
+    action = jax.jit(env.action_space.sample)(key)
     for hook, call in {
         "init": lambda: env.init(key),
         "noise": lambda: env.noise(key),
         "transition": lambda: env.transition(state, action, noise),
         "observe": lambda: env.observe(state),
     }.items():
-        where = difference(call(), call(), exact=True)
+        with tracing(env, hook):
+            where = difference(call(), call(), exact=True)
         if where is not None:
             raise broken(
                 env,
@@ -168,7 +215,8 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
         raise CheckError(
             f"{type(env).__name__} recompiles when one of its constants changes: two environments that were built with "
             "the same static fields must have equal ones. A lambda that is made in __post_init__, for example, is "
-            "another function each time."
+            "another function each time.",
+            line_of(type(env), "__post_init__"),
         )
     for game in range(2):
         _check_first(env, jax.tree.map(lambda x, game=game: x[game], first))
@@ -272,7 +320,8 @@ def _compare(env: Env, left: str, left_record: Any, right: str, right_record: An
         raise CheckError(
             f"{type(env).__name__}: {left} and {right} disagree about the first step at {where}. A hook must not "
             "depend on how it is called: no random numbers of NumPy, no attributes that change, and a batched version "
-            "(jax.custom_batching) must compute the same."
+            "(jax.custom_batching) must compute the same.",
+            line_of(type(env)),
         )
 
 
@@ -288,6 +337,15 @@ def _check_keys_are_used(env: Env, key: Key) -> None:
                 hook,
                 "makes a key of its own, and 16 different keys give it the same result: sample with the argument `key`",
             )
+    state, noise = jax.eval_shape(env.init, key), jax.eval_shape(env.noise, key)
+    action = jax.eval_shape(env.action_space.sample, key)
+    if _makes_keys(jax.make_jaxpr(env.transition)(state, action, noise).jaxpr):
+        raise broken(
+            env,
+            "transition",
+            "makes a key of its own, so its random numbers are the same in every step: sample them in `noise(self, "
+            "key)`, whose result is the argument `noise`",
+        )
 
 
 def _makes_keys(jaxpr: Any) -> bool:
@@ -303,8 +361,11 @@ def _makes_keys(jaxpr: Any) -> bool:
 
 def _check_picture(env: Env, key: Key) -> None:
     try:
-        picture = np.asarray(env.render(env.init(key)))
-    except NotImplementedError:
-        return
+        with tracing(env, "render"):
+            picture = np.asarray(env.render(env.init(key)))
+    except CheckError as error:
+        if isinstance(error.__cause__, NotImplementedError):
+            return
+        raise
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
         raise broken(env, "render", f"gives {picture.dtype}{list(picture.shape)}; return uint8 [H, W, 3]")

@@ -18,7 +18,14 @@ class Unsuited(ValueError):
 
 
 class CheckError(AssertionError):
-    """Raised where an environment or an agent breaks a rule. The message names the hook and says what to write."""
+    """Raised where an environment or an agent breaks a rule. The message names the hook and says what to write.
+
+    `at` is the file and line of the mistake, such as `my_env.py:23`, with which the message then begins.
+    """
+
+    def __init__(self, what: str, at: str = "") -> None:
+        super().__init__(f"{at}: {what}" if at else what)
+        self.at = at
 
 
 class CheckpointError(ValueError):

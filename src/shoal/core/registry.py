@@ -17,7 +17,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.core.errors import unknown_field, unknown_name
+from shoal.core.errors import UnknownNameError, did_you_mean, unknown_field, unknown_name
+from shoal.core.struct import Struct
+from shoal.core.user_code import in_short, line_of, line_raised, short_path
 
 Cls = TypeVar("Cls", bound=type)
 
@@ -45,7 +47,13 @@ class Entry(NamedTuple):
         for field in fields:
             if field not in known:
                 raise unknown_field(self.name, field, known)
-        return self.cls(**{**self.preset, **fields})
+        try:
+            return self.cls(**{**self.preset, **fields})
+        except (TypeError, ValueError) as error:
+            at = line_raised(error) or line_of(self.cls)
+            if not at:
+                raise
+            raise type(error)(f"{at}: {error}") from error
 
 
 class Registry(Mapping[str, Entry]):
@@ -138,10 +146,15 @@ class Registry(Mapping[str, Entry]):
         source, _, attribute = path.rpartition(":")
         module = import_file(Path(source)) if source.endswith(".py") else import_module(source)
         if not hasattr(module, attribute):
-            classes = [k for k, v in vars(module).items() if isinstance(v, type)]
-            raise unknown_name("name", attribute, classes, f"It was looked for in {source}.")
+            classes = [k for k, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+            near = did_you_mean(attribute, classes)
+            has = "" if near else f" It has {', '.join(classes) or 'no class'}."
+            where = short_path(Path(source)) if source.endswith(".py") else source
+            raise UnknownNameError(f"{where} has no class {attribute!r}.{near}{has}")
         found = getattr(module, attribute)
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            if isinstance(found, type) and issubclass(found, Struct):
+                raise ValueError(f"{line_of(found) or path}: write @struct above `class {attribute}`.")
             raise ValueError(f"{path} is no {self.kind}: name a class that has @struct above it.")
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
@@ -178,7 +191,10 @@ def import_module(name: str) -> Any:
 
 
 def import_file(path: Path) -> Any:
-    """Import a Python file as a module; a second call returns the same module. Raises FileNotFoundError."""
+    """Import a Python file as a module; a second call returns the same module.
+
+    Raises FileNotFoundError where there is none, and ImportError, with the line, where the file raises an error.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
     name = f"{USER_MODULE}{path.stem}"
@@ -195,9 +211,11 @@ def import_file(path: Path) -> Any:
     sys.modules[name] = module  # before the file runs, as `import` does: dataclasses look up their module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[name]
-        raise
+        if not isinstance(error, Exception):
+            raise
+        raise ImportError(f"{line_raised(error) or path}: {in_short(error)}") from error
     return module
 
 

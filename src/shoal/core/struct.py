@@ -94,9 +94,15 @@ class Struct:
     def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
         """Raise TypeError for a field that the class does not have. JAX's unflattening does not call this method."""
         known = getattr(cls, "__dataclass_fields__", fields)
+        if "__dataclass_fields__" not in cls.__dict__ and (own := [*inspect.get_annotations(cls)]):
+            raise TypeError(f"{cls.__name__} has no field {own[0]!r} yet: write @struct above `class {cls.__name__}`.")
         for name in fields:
             if name not in known:
+                if name in cls.__dict__:
+                    raise TypeError(f"{cls.__name__}.{name} has no type, so it is no field: write `{name}: jax.Array`.")
                 raise unknown_field(cls.__name__, name, known)
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            raise TypeError(f"{cls.__name__} has no {' and no '.join(missing)}: define it in the class.")
         return object.__new__(cls)
 
     def replace(self: Value, **changes: Any) -> Value:

@@ -55,8 +55,9 @@ def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20)
     are needed to reach them. To check whether an agent learns, train it in the `Probe-*` environments, whose best
     actions and values are known.
 
-    Raises CheckError (an AssertionError) at the first rule that is broken. Other errors that a hook raises pass
-    through, such as the error of a `bind` that rejects `env`.
+    Raises CheckError (an AssertionError) at the first rule that is broken, or for an error in a hook while it is
+    traced, which is its cause. Other errors pass through, such as that of a `bind` that rejects `env`. The command
+    `shoal check` calls this function.
 
         check_agent(shoal.PPO(), shoal.make("CartPole-v1"))
     """
@@ -226,7 +227,7 @@ def _trace(agent: Agent, hook: str, call: Callable[..., Any], *arguments: Any) -
 
 
 def _traced(agent: Agent, hook: str, call: Callable[..., Any], *arguments: Any) -> jax.stages.Traced:
-    with jax.debug_key_reuse(True), tracing("check_agent", agent, hook):
+    with jax.debug_key_reuse(True), tracing(agent, hook):
         return jax.jit(call).trace(agent, *arguments)
 
 

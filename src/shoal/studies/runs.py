@@ -13,6 +13,7 @@ from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
+from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
@@ -47,6 +48,7 @@ def train(
     progress: bool = True,
     sinks: Sequence[Sink] = (),
     cache: bool = True,
+    check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
     seed: int | None = None,
@@ -85,6 +87,9 @@ def train(
     was stopped; other arguments must then agree with it. If a file of your own that the run was made with is gone or
     has changed, `trust_source=True` executes the copy in the run folder. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
     save it and raise `Stopped`.
+
+    An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
+    leaves that out.
 
     Compiled programs are cached between runs: unless JAX's persistent cache is already configured or disabled, it is
     configured here for the rest of the process. `cache=False` does not change it.
@@ -135,9 +140,11 @@ def train(
             init=init,
             **arguments,
         )
-    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     if cache:
         keep_programs()
+    if check and resume is None:
+        check_env_of(job)
+    plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     all_sinks = [*([progress_sink()] if progress else []), *sinks]
     path = RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec))
     return run_job(job, plan, path, resume=resume is not None, figures=figures, sinks=all_sinks)

@@ -22,6 +22,7 @@ from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_path
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
+from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
@@ -99,11 +100,15 @@ def plan_all(
     envs: str | Env | Sequence[str | Env],
     *,
     title: str = "",
+    check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
     **options: Unpack[Options],
 ) -> Batch:
-    """Plan the runs that `train_all` would train with the same arguments. Compiles nothing."""
+    """Plan the runs that `train_all` would train with the same arguments, and `check` environments of the user's own.
+
+    Compiles no program of a run.
+    """
     several = [envs] if isinstance(envs, (str, Env)) else list(envs)
     if not several:
         raise ValueError("envs is empty: name at least one environment.")
@@ -116,6 +121,8 @@ def plan_all(
             label = ",".join([job.spec.env_name, *words] if len(several) > 1 else words)
             if label in [task.label for task in tasks]:
                 raise ValueError(f"{label} is given twice, and two runs cannot share a folder: give each value once.")
+            if check:
+                check_env_of(job)
             tasks.append(Task(label, job, job.plan(devices, memory_limit_gb)))
     spec = tasks[0].job.spec
     return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
@@ -131,6 +138,7 @@ def train_all(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
     **options: Unpack[Options],
@@ -144,8 +152,8 @@ def train_all(
     options are those of `shoal.train`. All runs are planned before the first is compiled, so mistakes are reported
     first. Raises `Stopped` after a signal such as Ctrl-C.
     """
-    batch = plan_all(agent, envs, devices=devices, memory_limit_gb=memory_limit_gb, **options)
     keep_programs()
+    batch = plan_all(agent, envs, check=check, devices=devices, memory_limit_gb=memory_limit_gb, **options)
     return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
 
 
@@ -159,6 +167,7 @@ def train_suite(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
     **options: Unpack[Options],
@@ -167,8 +176,9 @@ def train_suite(
 
     The options are those of `train_all`. Raises UnknownNameError, which lists the sets, for an unknown one.
     """
-    batch = plan_all(agent, suite_of(suite), title=suite, devices=devices, memory_limit_gb=memory_limit_gb, **options)
     keep_programs()
+    limits = {"devices": devices, "memory_limit_gb": memory_limit_gb}
+    batch = plan_all(agent, suite_of(suite), title=suite, check=check, **limits, **options)
     return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
 
 

@@ -17,7 +17,6 @@ import dataclasses
 import importlib
 import math
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType
@@ -33,6 +32,7 @@ from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
 from shoal.core.registry import AGENTS, ENVS, USER_MODULE, Registry, import_file, import_module
 from shoal.core.struct import Struct
+from shoal.core.user_code import is_installed
 from shoal.training.settings import is_empty_static, user_fields
 
 PLAIN = (str, bool, int, float, type(None))
@@ -143,7 +143,7 @@ def user_file(found: Any) -> Path | None:
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__":
         return None
-    is_loose = "." not in module.__name__ and not hasattr(module, "__path__") and not _is_installed(Path(file))
+    is_loose = "." not in module.__name__ and not hasattr(module, "__path__") and not is_installed(Path(file))
     return Path(file).resolve() if module.__name__.startswith(USER_MODULE) or is_loose else None
 
 
@@ -269,11 +269,6 @@ def _is_dtype(value: Any) -> bool:
 
 def _is_small(array: Any) -> bool:
     return not is_key(array) and array.dtype.kind in "biufV" and array.size <= LARGEST_ARRAY
-
-
-def _is_installed(file: Path) -> bool:
-    folders = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return any(file.is_relative_to(folder) for folder in folders)
 
 
 def _tuples(value: Any) -> Any:

@@ -1,0 +1,91 @@
+"""`shoal check`: check an environment or an agent, mostly one's own, against the rules that shoal relies on."""
+
+import argparse
+from typing import Any
+
+from shoal.cli.parser import Line, Named, Parser, full_path, whole_number
+
+EXAMPLES = """  shoal check my_env.py:MyEnv
+  shoal check my_env.py:MyEnv --env.size 9 --steps 1000
+  shoal check my_agent.py:MyAgent CartPole-v1"""
+
+
+def check_parser() -> Parser:
+    """The options of the command; the fields of the environment and of the agent are flags too."""
+    parser = Parser(
+        "check",
+        "ENV | AGENT ENV [options]",
+        "Check that an environment or an agent of your own follows the rules: shapes, types, spaces, random keys, and "
+        "the same results in every way of calling it. It prints the first mistake, with file and line. "
+        "`shoal train` checks an environment of your own before the first run after each change of its file.",
+        EXAMPLES,
+        named=_named,
+    )
+    parser.add_argument("what", nargs="?", default="", metavar="NAME", type=full_path, help="a name, or file.py:Class")
+    parser.add_argument(
+        "env", nargs="?", default="", metavar="ENV", type=full_path, help="where an agent is checked (CartPole-v1)"
+    )
+    parser.add_argument(
+        "--steps", type=whole_number, default=64, metavar="N", help="random steps in an environment (default 64)"
+    )
+    return parser
+
+
+def check(line: Line) -> None:
+    """Run `check_env` or `check_agent`, and print that it passes. Raises CheckError for the first mistake."""
+    from shoal.core.checks import check_env
+    from shoal.core.registry import AGENTS, ENVS
+    from shoal.rollouts.checks import check_agent
+    from shoal.training.own_code import check_own, remember
+    from shoal.training.settings import Setting, apply
+
+    options = line.options
+    if not options.what:
+        raise ValueError("check needs an environment or an agent, as in `shoal check my_env.py:MyEnv`.")
+    if options.steps < 1:
+        raise ValueError(f"--steps {options.steps} must be at least 1.")
+    if line.agent.sweep or line.env.sweep:
+        raise ValueError("check takes one value for each field, not several.")
+    env = ENVS[line.named["env"]].build(**line.env.fixed)
+    if "agent" not in line.named:
+        check_env(env, steps=options.steps)
+        remember(env)
+        limit = "no time limit" if env.max_steps is None else f"at most {env.max_steps:g} steps"
+        print(f"{_short(options.what)} passes: observation {env.observation_space}, action {env.action_space}, {limit}")
+        return
+    check_own(env)
+    agent = apply(Setting(AGENTS[line.named["agent"]].build(), env), line.agent.fixed).agent
+    check_agent(agent, env)
+    print(f"{_short(options.what)} passes in {_short(line.named['env'])}")
+
+
+def _named(options: argparse.Namespace) -> Named:
+    """The agent and the environment of the line: an agent if `what` is one, otherwise an environment alone."""
+    if not options.what:
+        return {}
+    if _is_agent(options.what):
+        return {"agent": options.what, "env": options.env or "CartPole-v1"}
+    if options.env:
+        raise ValueError(f"{_short(options.what)} is no agent: give one environment, or an agent and an environment.")
+    return {"env": options.what}
+
+
+def _is_agent(name: str) -> bool:
+    from shoal.core.registry import AGENTS, ENVS, REQUIRED_METHODS
+
+    if ":" not in name:
+        return name in AGENTS
+    found: Any = None
+    try:
+        found = ENVS[name].cls
+    except ImportError:
+        raise
+    except ValueError:
+        found = AGENTS[name].cls  # raises if it is no agent either
+    return not hasattr(found, REQUIRED_METHODS["env"])
+
+
+def _short(name: str) -> str:
+    """The name without the folders of its file."""
+    file, colon, cls = name.rpartition(":")
+    return f"{file.replace(chr(92), '/').rpartition('/')[2]}:{cls}" if colon else name

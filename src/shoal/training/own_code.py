@@ -1,0 +1,83 @@
+"""Check an environment of the user's own before a run: the whole `check_env`, once for each content of its file.
+
+A key stands for what was checked: the content of the files of its classes and functions, its static fields, and the
+versions of shoal and JAX. The keys of environments that pass are kept as empty files beside the compiled programs, so
+the check costs nothing the next time. Modules that the file imports are not part of the key.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+import shoal
+from shoal.core.checks import check_env
+from shoal.core.env import Env
+from shoal.core.user_code import file_of, is_users_class, users_functions
+from shoal.core.wrappers.base import Wrapper
+from shoal.training.jobs import Job
+from shoal.training.settings import apply
+from shoal.training.spec import template
+
+_passed: dict[str, type] = {}  # keys, with their classes: a class without a file counts by its identity
+
+
+def check_env_of(job: Job) -> None:
+    """Check the environment of a job where it is the user's own, unless it passed before. Raises CheckError."""
+    setting = apply(template(job.spec, job.agent, job.env), (job.spec.settings() or [{}])[0])
+    check_own(setting.env)
+
+
+def check_own(env: Env) -> None:
+    """Check those of an environment and its inner environments that have code of the user's own, inner ones first.
+
+    One that passed before is not checked again. Raises CheckError.
+    """
+    for part in _own_parts(env):
+        key = _key(part)
+        if key not in _passed and not _is_kept(key):
+            check_env(part)
+        remember(part)
+
+
+def remember(env: Env) -> None:
+    """Remember that an environment passed: in this process and, if JAX caches programs on disk, beside them."""
+    key = _key(env)
+    _passed[key] = type(env)
+    folder = _folder()
+    if folder is not None and file_of(type(env)):
+        with contextlib.suppress(OSError):  # a cache that cannot be written is no mistake of the run
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / key).touch()
+
+
+def _own_parts(env: Env) -> Iterator[Env]:
+    if isinstance(env, Wrapper):
+        yield from _own_parts(env.env)
+    if is_users_class(type(env)) or any(users_functions(env)):
+        yield env
+
+
+def _key(env: Env) -> str:
+    cls = type(env)
+    digest = hashlib.sha256(f"{shoal.__version__} {jax.__version__} {jax.tree.structure(env)}".encode())
+    files = {file_of(part) for part in cls.__mro__ if is_users_class(part)}
+    files |= {code.co_filename for code in users_functions(env)}
+    for file in sorted(files):
+        content = Path(file).read_bytes() if file and Path(file).is_file() else str(id(cls)).encode()
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _is_kept(key: str) -> bool:
+    folder = _folder()
+    return folder is not None and (folder / key).is_file()
+
+
+def _folder() -> Path | None:
+    """Return where keys are kept; None where JAX caches no programs on disk."""
+    settings = jax.config.values
+    folder = settings["jax_compilation_cache_dir"] if settings["jax_enable_compilation_cache"] else None
+    return Path(folder) / "checked" if folder else None
