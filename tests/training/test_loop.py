@@ -110,7 +110,7 @@ def test_a_member_that_turns_nan_stops_alone(tmp_path):
 
 
 def test_a_resumed_run_keeps_the_same_policy_of_a_member_that_never_scored(tmp_path):
-    agent, options = PPO(**{**FIELDS, "num_steps": 2}), {**OPTIONS, "steps": 32, "figures": False}
+    agent, options = PPO(**{**FIELDS, "num_steps": 2}), {**OPTIONS, "steps": 32, "figures": False, "check": False}
     straight = shoal.train(agent, Late(), folder=tmp_path / "straight", progress=False, **options)
     assert straight.summary["per_member"][0] == {
         "member": 0,

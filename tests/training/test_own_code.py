@@ -1,0 +1,103 @@
+"""Which environments are checked before a run, and how often."""
+
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+import shoal
+from commands import MY_ENV
+from shoal.core.errors import CheckError
+from shoal.core.registry import ENVS, make
+from shoal.core.wrappers import FrameStack, TransformReward
+from shoal.training import own_code
+from shoal.training.own_code import check_own
+from tiny import FIELDS, OPTIONS, SILENT
+
+
+def halved(reward):
+    return reward / 2
+
+
+@pytest.fixture
+def checked(monkeypatch, tmp_path):
+    """The names of the classes that `check_env` gets; it checks nothing. Nothing was remembered before."""
+    names = []
+    monkeypatch.setattr(own_code, "check_env", lambda env: names.append(type(env).__name__))
+    monkeypatch.setattr(own_code, "_passed", {})
+    monkeypatch.setattr(own_code, "_folder", lambda: tmp_path / "checked")
+    return names
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with an environment of the user's own."""
+    file = tmp_path / "own.py"
+    file.write_text(MY_ENV)
+    return file
+
+
+def test_an_environment_of_shoal_is_not_checked(checked):
+    check_own(make("CartPole-v1"))
+    check_own(FrameStack(make("CartPole-v1"), n=2))
+    assert checked == []
+
+
+def test_a_file_is_checked_once_for_each_content(checked, file, monkeypatch):
+    env = make(f"{file}:MyEnv")
+    check_own(env)
+    check_own(env.replace(bonus=2.0))  # a constant
+    monkeypatch.setattr(own_code, "_passed", {})  # another process
+    check_own(env)
+    assert checked == ["MyEnv"]
+    file.write_text(MY_ENV + "\n")
+    check_own(env)
+    assert checked == ["MyEnv", "MyEnv"]
+
+
+def test_without_a_cache_another_process_checks_again(checked, file, monkeypatch):
+    monkeypatch.setattr(own_code, "_folder", lambda: None)
+    env = make(f"{file}:MyEnv")
+    for _ in range(2):
+        check_own(env)
+        assert checked == ["MyEnv"]
+    monkeypatch.setattr(own_code, "_passed", {})
+    check_own(env)
+    assert checked == ["MyEnv", "MyEnv"]
+
+
+def test_what_failed_is_not_remembered(checked, file, monkeypatch):
+    def fail(env):
+        checked.append("fails")
+        raise CheckError("wrong")
+
+    monkeypatch.setattr(own_code, "check_env", fail)
+    for _ in range(2):
+        with pytest.raises(CheckError):
+            check_own(make(f"{file}:MyEnv"))
+    assert checked == ["fails", "fails"]
+
+
+def test_inside_a_wrapper_what_is_the_users_own_is_checked(checked, file):
+    check_own(FrameStack(make(f"{file}:MyEnv"), n=2))
+    check_own(TransformReward(make("CartPole-v1"), function=halved))
+    assert checked == ["MyEnv", "TransformReward"]
+
+
+def test_the_folder_is_that_of_compiled_programs(tmp_path, monkeypatch):
+    settings = {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": True}
+    monkeypatch.setattr(own_code, "jax", SimpleNamespace(config=SimpleNamespace(values=settings)))
+    assert own_code._folder() == tmp_path / "checked"
+    settings["jax_enable_compilation_cache"] = False
+    assert own_code._folder() is None
+
+
+def test_train_checks_unless_told_not_to(tmp_path, file):
+    file.write_text(MY_ENV.replace("bonus: Number = 1.0", "bonus = 1.0"))
+    env = ENVS[f"{file}:MyEnv"].build()
+    options = {"fields": FIELDS, "preset": None, "folder": tmp_path / "run", **OPTIONS, **SILENT}
+    with pytest.raises(CheckError, match=r"own.py:11: MyEnv.bonus has no type"):
+        shoal.train("ppo", env, **options)
+    assert not (tmp_path / "run").exists()
+    with jax.numpy_dtype_promotion("standard"):
+        assert shoal.train("ppo", env, check=False, **options).summary["steps_per_member"] == 256
