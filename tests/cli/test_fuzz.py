@@ -37,7 +37,9 @@ FIELDS = (
     "epochs surrogate population initializer horizon env.gravity env.max-steps env.size env.integrator env.tile-size "
     "env. env x"
 )
-QUICK = sorted({*COMMANDS} - {"bench", "doctor", "completion", "envs"})  # without those that take long whatever is said
+QUICK = sorted(
+    {*COMMANDS} - {"bench", "check", "doctor", "completion", "envs"}
+)  # without those that take long whatever is said
 
 numbers = st.sampled_from([*NUMBERS.split(), *LONG_NUMBERS])
 values = st.one_of(numbers, st.sampled_from([*WORDS, *PLACES.split(), *AGENTS, *ENVS]))
