@@ -240,7 +240,7 @@ def test_candidates_with_nan_returns_do_not_affect_the_search(strategy, shaping)
 
 
 def test_a_generation_of_failures_says_so():
-    losses = describe(jnp.full(2, jnp.nan))
+    losses = fitness_summary(jnp.full(2, jnp.nan))
     assert np.isnan(losses["fitness_mean"]) and losses["failed"] == 1
 
 

@@ -67,7 +67,7 @@ def test_a_value_keeps_what_it_says():
         ({"settings": [{"clip": -1}]}, "clip=-1.0 is out of range"),
         ({"members": {"clip": [0.1, 0.2]}, "seeds": 2}, "seeds=2 cannot be used"),
         ({"members": {"clip": 0.1}}, r"clip needs one value for each member, \[M\], and has shape \(\)"),
-        ({"members": {"clip": [0.1]}, "random": 2}, "random and members both say"),
+        ({"members": {"clip": [0.1]}, "random": 2}, "random and members each choose"),
         ({"random": 0}, "random=0 must be at least 1"),
         ({"search": ["clip"]}, "give random=N too"),
         ({"random": 2, "search": ["env.gravity"]}, "env.gravity declares no search range"),
