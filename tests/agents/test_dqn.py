@@ -401,7 +401,12 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
         ("CartPole-v1", {"head": "gaussian"}, ValueError, "head='gaussian' is unknown. Choose one of expected"),
         ("CartPole-v1", {"num_envs": 0}, ValueError, "num_envs=0 must be at least 1"),
         ("CartPole-v1", {"optimizer": "adma"}, ValueError, "Did you mean adam"),
-        ("CartPole-v1", {"buffer_size": 5, "n_step": 5}, ValueError, "buffer_size=5 holds 5 steps .* for samples of 5"),
+        (
+            "CartPole-v1",
+            {"buffer_size": 5, "n_step": 5},
+            ValueError,
+            "buffer_size=5 holds 5 steps .* for a sample of n_step=5",
+        ),
         ("CartPole-v1", {"buffer_size": 6, "num_envs": 2, "n_step": 3}, ValueError, "It must be more than 6"),
         ("CartPole-v1", {"head": "categorical", "atoms": 1}, ValueError, "atoms=1 is too few for a categorical head"),
         ("CartPole-v1", {"head": "categorical", "v_min": 100}, ValueError, "v_min=100 must be below v_max=100"),
@@ -422,7 +427,7 @@ def test_smallest_sizes_are_accepted():
     ("name", "values", "words"),
     [
         ("v_max", (10.0, -200.0), "v_min=-100 must be below v_max=-200"),
-        ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for samples of 3"),
+        ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for a sample of n_step=3"),
     ],
 )
 def test_what_cannot_work_is_refused_anywhere_in_a_sweep(name, values, words):

@@ -155,7 +155,7 @@ def test_an_error_puts_the_terminal_back(console, monkeypatch):
     monkeypatch.setattr("shoal.cli.game.Game.press", fall_over)
     console.press(UP)
     with pytest.raises(RuntimeError, match="out of order"):
-        play(console, "MiniGrid-Empty-5x5-v0")
+        play(console, "MiniGrid-Empty-5x5-v0", "--debug")
     console.wait_for(LEAVE)
     assert console.is_restored()
 

@@ -120,5 +120,5 @@ def test_policy_and_value_read_pictures_among_other_parts(pictures):
     nets = ActorCritic(named_torso(pictures, MIXED, (8,), "tanh"), MIXED, Discrete(3))
     obs = random_values(MIXED, (4,))
     weights = random_weights(jax.eval_shape(nets.init, make_key(1), obs), deviation=0.02)
-    policy, value = jax.jit(nets.both)(weights, obs)
+    policy, value = jax.jit(nets.policy_and_value)(weights, obs)
     assert policy.logits.shape == (4, 3) and value.shape == (4,) and len(set(value.tolist())) == 4
