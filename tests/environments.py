@@ -1,4 +1,4 @@
-"""Worlds for tests: a small one whose every number can be worked out, and those of the registry, class by class."""
+"""Environments for tests: a small one whose numbers can be worked out, and those of the registry, class by class."""
 
 from typing import Any
 
@@ -86,49 +86,49 @@ class DialedHorizon(Horizon):
 
 @struct
 class SeveralState(State):
-    """A state of each world, of which one counts."""
+    """A state of each environment, of which one counts."""
 
     parts: tuple
 
 
 @struct
 class Several(Env):
-    """One of several worlds, told by a number that is traced: a learner compiles once for all of them.
+    """One of several environments, chosen by a traced number: a learner compiles once for all of them.
 
     They have one kind of observation, in `observation_space`, and one kind of action, and no noise.
     """
 
-    env_states: tuple = ()
+    envs: tuple = ()
     which: Number = 0
     max_steps: Number | None = None
     observation_space: Any = static(None)
 
     @classmethod
-    def of(cls, env_states, observation_space):
+    def of(cls, envs, observation_space):
         """The first of them, with the shortest time limit: as an agent is fitted to all."""
-        limit = min((world.max_steps for world in env_states if world.max_steps is not None), default=None)
-        return cls(env_states=env_states, max_steps=limit, observation_space=observation_space)
+        limit = min((env.max_steps for env in envs if env.max_steps is not None), default=None)
+        return cls(envs=envs, max_steps=limit, observation_space=observation_space)
 
     def only(self, which):
         """One of them."""
-        limit = None if self.max_steps is None else self.env_states[which].max_steps or MAX_TIME
+        limit = None if self.max_steps is None else self.envs[which].max_steps or MAX_TIME
         return to_arrays(self.replace(which=which, max_steps=limit))
 
     @property
     def action_space(self):
-        return self.env_states[0].action_space
+        return self.envs[0].action_space
 
     def init(self, key):
-        return SeveralState(jnp.int32(0), tuple(world.init(key) for world in self.env_states))
+        return SeveralState(jnp.int32(0), tuple(env.init(key) for env in self.envs))
 
     def transition(self, state, action, noise):
-        pairs = zip(self.env_states, state.parts, strict=True)
-        results = [world.transition(part.replace(time=state.time), action, None) for world, part in pairs]
+        pairs = zip(self.envs, state.parts, strict=True)
+        results = [env.transition(part.replace(time=state.time), action, None) for env, part in pairs]
         parts, rewards, ends, _ = zip(*results, strict=True)
         return state.replace(parts=parts), self._one(rewards), self._one(ends), {}
 
     def observe(self, state):
-        seen = [world.observe(part) for world, part in zip(self.env_states, state.parts, strict=True)]
+        seen = [env.observe(part) for env, part in zip(self.envs, state.parts, strict=True)]
         return self._one(seen).astype(self.observation_space.dtype)
 
     def _one(self, of_each):

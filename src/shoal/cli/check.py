@@ -5,6 +5,7 @@ from typing import Any
 
 from shoal.cli.parser import Line, Named, Parser, full_path, whole_number
 
+STEPS = 64  # random steps, as `check_env` takes
 EXAMPLES = """  shoal check my_env.py:MyEnv
   shoal check my_env.py:MyEnv --env.size 9 --steps 1000
   shoal check my_agent.py:MyAgent CartPole-v1"""
@@ -26,7 +27,11 @@ def check_parser() -> Parser:
         "env", nargs="?", default="", metavar="ENV", type=full_path, help="where an agent is checked (CartPole-v1)"
     )
     parser.add_argument(
-        "--steps", type=whole_number, default=64, metavar="N", help="random steps in an environment (default 64)"
+        "--steps",
+        type=whole_number,
+        default=STEPS,
+        metavar="N",
+        help=f"random steps in an environment (default {STEPS})",
     )
     return parser
 
@@ -49,7 +54,8 @@ def check(line: Line) -> None:
     env = ENVS[line.named["env"]].build(**line.env.fixed)
     if "agent" not in line.named:
         check_env(env, steps=options.steps)
-        remember(env)
+        if options.steps >= STEPS:  # a shorter check does not stand for that of `train`
+            remember(env)
         limit = "no time limit" if env.max_steps is None else f"at most {env.max_steps:g} steps"
         print(f"{_short(options.what)} passes: observation {env.observation_space}, action {env.action_space}, {limit}")
         return
