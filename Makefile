@@ -9,6 +9,8 @@ DEMO = runs/demo
 
 # Small tests gain nothing from many threads, and lose much to waiting for each other.
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
+# Test files and the sources are compiled once, not in each of the many processes that tests start.
+BYTECODE = PYTHONDONTWRITEBYTECODE=
 # Most of the time goes into compiling; LLVM's optimizations are a quarter of that.
 QUICK = SHOAL_TEST_XLA_LEVEL=0
 
@@ -29,14 +31,14 @@ demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
 test: setup  ## run the tests, except those marked slow or long
-	@$(QUICK) $(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	@$(QUICK) $(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 test-all: setup  ## run all tests, also those marked slow; before a release
-	@$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+	@$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-newest:  ## run the tests of `make test` with Python 3.13 and the newest JAX
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
-	@$(QUICK) $(THREADS) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	@$(QUICK) $(THREADS) $(BYTECODE) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 lint: setup  ## ruff, formatting, types
 	@$(BIN)/ruff check
