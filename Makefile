@@ -11,7 +11,7 @@ DEMO = runs/demo
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
 # Test files and the sources are compiled once, not in each of the many processes that tests start.
 BYTECODE = PYTHONDONTWRITEBYTECODE=
-# Most of the time goes into compiling; LLVM's optimizations are a quarter of that.
+# Most of the time goes into compiling, which takes a seventh to a half of the time then: see tests/conftest.py.
 QUICK = SHOAL_TEST_XLA_LEVEL=0
 
 .PHONY: help setup demo test test-all test-newest lint docs lock peers clean
