@@ -266,6 +266,8 @@ def make(name: str, **fields: Any) -> Any:
     It also accepts `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError, with the nearest names,
     for an unknown name, and TypeError for a field that the environment does not have.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"make needs the name of an environment, not {name!r:.60}. Call a class itself: CartPole(...).")
     return ENVS[name].build(**fields)
 
 
@@ -281,4 +283,5 @@ def agent_class(name: str) -> type:
     for entry in AGENTS.values():
         if entry.cls.__name__ == name:
             return entry.cls
-    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    near = did_you_mean(name, {entry.cls.__name__ for entry in AGENTS.values()})
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}.{near}")

@@ -62,7 +62,10 @@ def throughput(
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
-    entries = [ENVS[env] if isinstance(env, str) else env for env in envs or measurable()]
+    entries = [
+        ENVS[env] if isinstance(env, str) else env
+        for env in ([envs] if isinstance(envs, str) else envs) or measurable()
+    ]
     for entry in entries:
         name, env = (in_words(describe(entry)), entry) if isinstance(entry, Env) else (entry.name, entry.build())
         for num_envs in sizes or default_sizes():
