@@ -301,7 +301,7 @@ BROKEN = {
         "DAMPING = 0.5", "DAMPING = 1 / 0", "DAMPING =", "ZeroDivisionError: division by zero"
     ),
     "a class that is not there": Broken("", "", "", "has no class 'Drifter'. Did you mean Drift", "Drifter"),
-    "a class of another kind": Broken("", "", "", "is no env", "DriftState"),
+    "a class of another kind": Broken("", "", "", "is no environment", "DriftState"),
 }
 
 

@@ -1,6 +1,7 @@
 """Mistakes that people make in Python with shoal, and the one message that each of them ends in."""
 
 import jax
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -148,7 +149,7 @@ MISTAKES = {
     "the arguments the other way round": (
         lambda: train("CartPole-v1", "ppo"),
         ValueError,
-        "agent 'CartPole-v1' is not registered",
+        "CartPole-v1 is an environment, not an agent",
     ),
     "values the other way round": (
         lambda: train(CartPole(), PPO()),
@@ -184,7 +185,79 @@ MISTAKES = {
         (TypeError, ValueError),
         "bind",
     ),
+    "fields as text": (
+        lambda: train("ppo", "CartPole-v1", fields="clip=0.1"),
+        TypeError,
+        "fields='clip=0.1' is no dict",
+    ),
+    "sweep as a list": (
+        lambda: train("ppo", "CartPole-v1", sweep=["discount"]),
+        TypeError,
+        r"is no dict: write names with values, as in sweep={'discount': \[0.9, 0.99\]}",
+    ),
+    "env_sweep as text": (lambda: train("ppo", "CartPole-v1", env_sweep="gravity"), TypeError, "is no dict"),
+    "several environments": (
+        lambda: train("ppo", ["CartPole-v1", "Acrobot-v1"]),
+        TypeError,
+        "train takes one environment: shoal.train_all takes a list",
+    ),
+    "one sink without a list": (lambda: train("ppo", "CartPole-v1", sinks=print), TypeError, "is no list of sinks"),
+    "a function as a sink": (
+        lambda: train("ppo", "CartPole-v1", sinks=[print]),
+        TypeError,
+        r"give values of a class that derives from shoal.Sink and receives events, as in sinks=\[MySink\(\)\]",
+    ),
+    "a class as a sink": (lambda: train("ppo", "CartPole-v1", sinks=[shoal.Sink]), TypeError, "is no list of sinks"),
+    "a selector by name": (
+        lambda: train("ppo", "CartPole-v1", selector="pbt"),
+        TypeError,
+        "selector='pbt' is no selector: give a value of a class that derives from shoal.Selector",
+    ),
+    "a device by name": (
+        lambda: train("ppo", "CartPole-v1", devices="gpu"),
+        TypeError,
+        "devices='gpu' is no number: devices=2 uses two of those that `shoal doctor` lists",
+    ),
+    "a number for a folder": (lambda: train("ppo", "CartPole-v1", folder=3), TypeError, "folder=3 is no path"),
+    "make of a class": (lambda: shoal.make(CartPole), TypeError, "make needs the name .* not <class"),
+    "make of a value": (
+        lambda: shoal.make(CartPole()),
+        TypeError,
+        "make needs the name .* not CartPole",
+    ),
+    "a class of agents in other letters": (lambda: shoal.Ppo, AttributeError, r"Did you mean PPO\?"),
+    "evaluate an agent": (
+        lambda: shoal.evaluate(PPO(), "CartPole-v1"),
+        TypeError,
+        r"evaluate needs a policy, not PPO\(.*what shoal.load returns. An agent must be trained first",
+    ),
+    "evaluate nothing": (lambda: shoal.evaluate(None), TypeError, "evaluate needs a policy, not None"),
+    "evaluate an environment": (
+        lambda: shoal.evaluate("CartPole-v1"),
+        FileNotFoundError,
+        "it is an environment. `shoal train ppo CartPole-v1` makes a run",
+    ),
+    "evaluate for half an episode": (
+        lambda: shoal.evaluate("zoo:ppo/CartPole-v1", episodes=1.5),
+        TypeError,
+        "episodes=1.5 and max_steps=0 must be whole numbers",
+    ),
+    "throughput of one name": (
+        lambda: next(shoal.throughput("CartPol-v1")),
+        ValueError,
+        "env 'CartPol-v1' is not registered. Did you mean CartPole-v1",
+    ),
     # Acting.
+    "gymnax's order of arguments": (
+        lambda: shoal.make("CartPole-v1").step(shoal.make("CartPole-v1").reset(KEY)[1], 0, KEY),
+        TypeError,
+        r"state is of type int, not a state of CartPole: the call is env.step\(key, state, action\)",
+    ),
+    "an observation as state": (
+        lambda: shoal.make("CartPole-v1").step(KEY, shoal.make("CartPole-v1").reset(KEY)[0], 0),
+        TypeError,
+        r"not a state of CartPole: .* reset returns \(observation, state\)",
+    ),
     "an action out of bounds": (
         lambda: stepped(2),
         ValueError,
@@ -212,6 +285,15 @@ MISTAKES = {
 }
 
 
+@pytest.fixture
+def _as_users_have_it():
+    """No type checks, which only the tests install: they would raise their own errors for values of wrong kinds."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("_as_users_have_it")
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_ends_in_one_clear_message(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

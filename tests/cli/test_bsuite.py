@@ -103,29 +103,6 @@ def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
     assert "memory_len/0-22" in out and f"1 programs, {23 * 101 * 10_000:,} steps" in out
 
 
-@pytest.mark.parametrize(
-    "words, answer",
-    [
-        ([], "bsuite needs an agent, as in `shoal bsuite ppo --quick`"),
-        (["pppo"], "agent 'pppo' is not registered. Did you mean ppo?"),
-        (["ppo", "--experiments", "catsh"], "experiment 'catsh' is not registered. Did you mean catch"),
-        (["ppo", "--episodes-scale", "0"], "must be above 0 and at most 1"),
-        (["ppo", "--learning-rate", "1e-3,1e-4"], "learning_rate has several values"),
-        (["ppo", "--resume", "runs/x"], "--resume continues a run as it was started"),
-        (["ppo", "--resume=runs/x"], "--resume continues a run as it was started"),
-        (["--resume=runs/x", "--quick"], "--resume continues a run as it was started"),
-        (["--resume"], "--resume needs a value"),
-        (["--resume", "runs/x"], "runs/x is not a folder of `shoal bsuite`: it has no bsuite.json"),
-        (["ppo", "--num-envs", "8"], "unknown flag --num-envs"),
-        (["ppo", "--experiments", "catch", "--num-minibatches", "3"], "does not divide"),
-    ],
-)
-def test_mistakes_are_answered_in_a_line(words, answer, capsys, tmp_path):
-    assert main(["bsuite", *words]) == 2
-    assert answer in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
-
-
 def test_mnist_is_left_out_where_its_files_are_missing(monkeypatch, capsys):
     assert chosen_experiments([]) == (list(EXPERIMENTS), [])
     monkeypatch.delenv("SHOAL_MNIST")

@@ -195,12 +195,10 @@ def test_it_is_refused_without_a_terminal(capsys):
     ("words", "said"),
     [
         (["MiniGrid-Emty-5x5-v0"], "Did you mean MiniGrid-Empty-5x5-v0"),
-        (["Pendulum-v1"], "Pendulum-v1 cannot be played with keys: its actions are Box"),
         (["Probe-ConstantReward-v0"], "has no pictures"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "3,5"], "--env.view-size has several values"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "4"], "view_size=4 must be odd"),
         (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),
-        ([], "required: ENV|RUN"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_painted(capsys, words, said):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import MY_ENV, refused, say
+from commands import refused, say
 from shoal.training import checkpoint
 
 # What is done with a run.
@@ -39,11 +39,6 @@ def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
     assert said == say(capsys, "eval", run, *[word for word in words if word != "RUN"]) and said[0] == 0
     monkeypatch.chdir(run)  # a run itself, which is not the one meant
     assert "../nothing is not a run folder" in refused(capsys, "eval", "--episodes", "2", "../nothing")
-
-
-@pytest.mark.parametrize("words", [["--env.gravity", "5"], ["--env.gravity=5", "--episodes", "2"]])
-def test_eval_misses_a_run_that_is_not_there(words, capsys):
-    assert "required: RUN" in refused(capsys, "eval", *words)
 
 
 def test_an_unknown_flag_before_the_run_is_named(run, capsys):
@@ -84,19 +79,6 @@ def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
         made.append({path.name: path.read_bytes() for path in (folder / "videos").iterdir()})
     assert all(set(films) == {"best.gif", "median.gif", "worst.gif"} for films in made)
     assert len({films["best.gif"] for films in made}) == 4
-
-
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        ("--member 2", "--member is for a run, but CartPole-v1 is an environment"),
-        ("--which best", "--which is for a run"),
-        ("--sample", "--sample is for a run"),
-        ("--max-steps -5", "--max-steps -5 must be at least 1"),
-    ],
-)
-def test_render_of_a_world_refuses_what_is_for_a_run(words, answer, capsys):
-    assert answer in refused(capsys, "render", "CartPole-v1", *words.split())
 
 
 def test_eval_of_an_exported_policy_says_which_weights_it_holds(run, capsys):
@@ -170,13 +152,6 @@ def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_pat
     assert "was made in Python with env of its own, which no file can hold: give env=" in said
 
 
-def test_a_class_of_the_other_kind_is_refused(capsys):
-    Path("my_env.py").write_text(MY_ENV)
-    said = refused(capsys, "train", "my_env.py:MyEnv", "CartPole-v1")
-    assert "my_env.py:MyEnv is no agent but an env: it has no `bind`" in said
-    assert "PPO is no env but an agent" in refused(capsys, "train", "ppo", "shoal.agents.ppo:PPO")
-
-
 @pytest.mark.parametrize(
     ("file", "content", "words", "answer"),
     [
@@ -213,8 +188,3 @@ def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsy
     for name in ("half.npz", "empty.npz", "array.npz"):
         said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
         assert f"{name} holds no demonstrations" in said
-
-
-def test_an_infinite_memory_limit_is_refused(capsys):
-    said = refused(capsys, "train", "ppo", "CartPole-v1", "--memory-limit-gb", "inf", "--dry-run")
-    assert "the memory limit of inf GB is not a size" in said

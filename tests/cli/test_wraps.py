@@ -8,6 +8,7 @@ import pytest
 from commands import MY_ENV, refused, say
 from shoal.cli.main import main
 from shoal.cli.train import train_parser
+from shoal.studies.throughput import Throughput
 from shoal.training.describe import Described, build
 from tiny import FLAGS
 
@@ -45,6 +46,41 @@ def test_a_wrapper_of_my_own_is_named_by_its_file(tmp_path):
     assert type(env).__name__ == "Mine" and env.twist == 2.0
 
 
+WRAPS = ["--wrap", "FrameStack:n=2", "--wrap", "TimeLimit:max_steps=7"]
+
+
+def test_an_environment_is_rendered_in_its_wrappers(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr("shoal.viz.videos.render", lambda env, **options: calls.append((env, options)) or [])
+    assert say(capsys, "render", "CartPole-v1", *WRAPS, "--env.env.env.gravity", "20")[0] == 0
+    (env, options), *_ = calls
+    assert (env.max_steps, env.env.n, env.env.env.gravity) == (7, 2, 20.0)
+    assert options["out"] == "CartPole-v1.gif" and not options["env_fields"]
+
+
+def test_an_environment_is_played_in_its_wrappers_with_the_keys_of_a_level():
+    from shoal.cli.game import LEVEL_KEYS, Game
+    from shoal.cli.play import _environment, play_parser
+
+    parser = play_parser()
+    words = ["MiniGrid-Empty-5x5-v0", *WRAPS, "--env.max-steps", "9"]
+    env = _environment(parser.finish(parser.split(words)))
+    assert env.max_steps == 9 and type(env.env.env).__name__ == "Empty"
+    assert Game(env, 0).keys == LEVEL_KEYS
+
+
+def test_an_environment_is_measured_in_its_wrappers(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr("shoal.studies.throughput.measure", lambda *given: calls.append(given[:3]) or given_row)
+    given_row = Throughput("FrameStack(CartPole-v1)", 4, "random", 1.0, 1.0, 0, 0.0)
+    status, _, err = say(capsys, "bench", "CartPole-v1", "Acrobot-v1", *WRAPS[:2], "--sizes", "4")
+    assert status == 0, err
+    assert [(name, env.n, size) for name, env, size in calls] == [
+        ("FrameStack(CartPole-v1)", 2, 4),
+        ("FrameStack(Acrobot-v1)", 2, 4),
+    ]
+
+
 @pytest.mark.parametrize(
     ("wrap", "answer"),
     [
@@ -72,7 +108,7 @@ def test_a_wrapper_that_cannot_be_is_answered_in_one_line(wrap, answer, capsys):
     [
         ("CartPole-v1 --wrap FrameStack --env.gravity 3", "Did you mean --env.env.gravity?"),
         ("CartPole-v1 --wrap FrameStack --preset fast", "needs agent and environment by name"),
-        ("--wrap FrameStack", "train needs an agent and an environment"),
+        ("--wrap FrameStack", "train needs an environment too"),
     ],
 )
 def test_what_does_not_go_with_a_wrapper_is_said(words, answer, capsys):

@@ -27,9 +27,18 @@ def test_an_unknown_name_is_a_value_error_with_a_hint():
     )
 
 
-def test_an_unknown_field_lists_those_that_exist():
-    error = unknown_field("CartPole", "gravty", ["gravity", "tau"])
-    assert str(error) == "CartPole has no field 'gravty'. Did you mean gravity? Its fields are: gravity, tau."
+def test_an_unknown_field_has_the_nearest_names_or_all():
+    def said(name):
+        return str(unknown_field("CartPole", name, ["gravity", "tau"]))
+
+    assert said("gravty") == "CartPole has no field 'gravty'. Did you mean gravity?"
+    assert said("mass") == "CartPole has no field 'mass'. Its fields are: gravity, tau."
+
+
+def test_a_name_in_other_letters_is_the_only_one_meant():
+    known = ["CartPole-v0", "CartPole-v1"]
+    assert did_you_mean("cartpole_V1", known) == " Did you mean CartPole-v1?"
+    assert did_you_mean("CartPole", known) == " Did you mean CartPole-v1 or CartPole-v0?"
 
 
 def test_a_missing_package_names_the_extra_that_installs_it():

@@ -75,7 +75,7 @@ def test_wrong_paths_say_what_to_write(tmp_path):
         make(f"{tmp_path}/absent.py:Heavy")
     with pytest.raises(ValueError, match="module 'no_such_module' cannot be found"):
         make("no_such_module:Heavy")
-    with pytest.raises(ValueError, match="os.path:join is no env: name a class that has @struct above it"):
+    with pytest.raises(ValueError, match="os.path:join is no environment: name a class that has @struct above it"):
         make("os.path:join")
 
 

@@ -3,9 +3,12 @@
 import io
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from shoal.tracking.events import Closed, Compiled, Message, Opened, Recorded
-from shoal.tracking.live import LiveDisplay, fitted, progress_line, ranking, sparkline
+from shoal.tracking.live import LEAST_BAR, LiveDisplay, fitted, progress_line, ranking, sparkline
 
 OPENED = Opened("ppo", "CartPole-v1", members=8, steps=500_000, updates=1_000, notes=" on 2 CPU cores")
 SCORE = {"mean": 21.5, "p05": 20.0, "p95": 23.0}
@@ -26,11 +29,45 @@ def display():
     made.receive(Closed())
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+WIDTHS = {40: 7, 60: 21, 80: 40, 120: 40, 200: 40}  # of the terminal, and of the bar
+LONG = OPENED._replace(steps=123_456_000_000, updates=1_000)
+
+
+def bar_of(line):
+    return sum(line.count(cell) for cell in "━─")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_every_line_fits_and_the_first_says_how_far_the_run_is(display, width):
     lines = display.lines(width)
     assert max(map(len, lines)) <= width
-    assert "45%  225k of 500k steps  1:01 left" in lines[0]
+    assert f"45%  225k of 500k{' steps' if width > 40 else ''}  1:01 left" in lines[0]
+    assert bar_of(lines[0]) == WIDTHS[width]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("seconds", [None, 5.0, 36_000.0, 360_000.0])
+@pytest.mark.parametrize("updates", [0, 999, 1_000])
+def test_the_bar_has_room_whatever_stands_beside_it(width, seconds, updates):
+    record = RECORD._replace(updates=updates, line={"env_steps": 123_456_000_000}, seconds_left=seconds)
+    line = progress_line("*", LONG, record, width)
+    assert len(line) <= width and bar_of(line) >= LEAST_BAR and "…" not in line
+    assert (":00:00 left" in line) == (seconds in (36_000.0, 360_000.0)) and f"{updates / 1_000:.0%}" in line
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_wide_characters_count_as_two_columns(width):
+    settings = [
+        (f"{name}.学習率={i} env.重力=9.8 env.{'長い名前' * i}=1", float(i)) for i, name in enumerate(("猫", "🐟"))
+    ]
+    lines = ranking([*settings, ("clip=0.1 " * 40, 3.0)], width)
+    assert max(map(cell_len, lines)) <= width and len(lines) == 3
+    assert all(
+        name in line for name, line in zip(("clip=0.1", "🐟.学", "猫.学"), lines, strict=True)
+    )  # cut, not absent
+    shown = Console(width=width, file=io.StringIO())
+    for line in lines:  # rich would wrap a line that is too long
+        assert len(Text(line).wrap(shown, width)) == 1
 
 
 def test_all_that_is_known_is_shown_on_a_wide_terminal(display):
@@ -77,6 +114,7 @@ def test_a_sparkline_spans_its_values(values, bars):
 def test_what_does_not_fit_is_left_out_from_the_end():
     assert fitted(["first", "", "second", "third"], 15) == "first  second"
     assert fitted(["a long text"], 6) == "a lon…"
+    assert fitted(["長い名前"], 6) == "長い …"  # the third character would need two columns
 
 
 def test_messages_appear_above_the_display():

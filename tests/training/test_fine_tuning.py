@@ -72,7 +72,7 @@ def agent_state(plan, seed_index, key):
 @pytest.mark.parametrize(
     ("given", "answer"),
     [
-        ({"init": CARTPOLE, "fields": {"hidden": (8,)}}, r"do not fit: .* is \[.*\] there and \[.*\] here"),
+        ({"init": CARTPOLE, "fields": {"hidden": (8,)}}, r"do not fit .* is \[.*\] there and \[.*\] here"),
         ({"init": {"run": CARTPOLE, "member": "all"}, "seeds": 3}, "has 1 members and this run 3"),
         ({"init": {"run": CARTPOLE, "best": 1}}, "init has best, and takes run, member and which"),
         ({"init": {"member": 1}}, "init needs the run"),

@@ -1,5 +1,6 @@
 """Which environments are checked before a run, and how often."""
 
+import importlib
 from types import SimpleNamespace
 
 import jax
@@ -53,6 +54,34 @@ def test_a_file_is_checked_once_for_each_content(checked, file, monkeypatch):
     file.write_text(MY_ENV + "\n")
     check_own(env)
     assert checked == ["MyEnv", "MyEnv"]
+
+
+def test_files_that_the_file_imports_belong_to_its_content(checked, tmp_path, monkeypatch):
+    for name, code in (
+        ("importer", f"import importer_physics\n{MY_ENV}"),
+        (
+            "importer_physics",
+            "def pull():\n    from importer_package import constants\n\nimport importer_package.constants\n",
+        ),
+        ("importer_package/__init__", "from . import constants\n"),
+        ("importer_package/constants", "GRAVITY = 9.8\n"),
+        ("importer_script", "import importer\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("importer_script")
+    env = make("importer:MyEnv")
+    for name in ("importer_physics", "importer_package/__init__", "importer_package/constants"):
+        check_own(env)
+        check_own(env)
+        (tmp_path / f"{name}.py").write_text((tmp_path / f"{name}.py").read_text() + "# changed\n")
+    (tmp_path / "importer_script.py").write_text(
+        "# it imports the environment, and the environment does not import it\n"
+    )
+    check_own(env)
+    check_own(env)
+    assert checked == ["MyEnv"] * 4
 
 
 def test_without_a_cache_another_process_checks_again(checked, file, monkeypatch):

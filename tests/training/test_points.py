@@ -49,6 +49,12 @@ def test_one_more_hyperparameter_does_not_change_the_draws_of_others():
     assert both["clip"][:3] == one["clip"] and all(5 <= g <= 15 for g in both["env.gravity"])
 
 
+def test_choices_are_equally_likely():
+    drawn = from_samples(3000, PAIR, 0, {"clip": (0.1, 0.2, 0.4, "choice")})["clip"]
+    counts = np.unique(drawn, return_counts=True)
+    assert counts[0].tolist() == [0.1, 0.2, 0.4] and abs(counts[1] - 1000).max() < 100  # four standard deviations
+
+
 def test_a_value_keeps_what_it_says():
     spec = make_job(PPO(clip=0.3), "CartPole-v1", random=2).spec
     assert "clip" not in spec.points and spec.fields["clip"] == 0.3 and "learning_rate" in spec.points
@@ -73,6 +79,7 @@ def test_a_value_keeps_what_it_says():
         ({"random": 2, "search": ["env.gravity"]}, "env.gravity declares no search range"),
         ({"random": 2, "search": {"clip": (2, 1)}}, "the lower one first"),
         ({"random": 2, "search": {"clip": (0, 1, "log")}}, r"cannot be sampled from \(0, 1, log\)"),
+        ({"random": 2, "search": {"clip": ("choice",)}}, "give one or more values that are numbers"),
         ({"random": 2, "search": ["num_envs"]}, "num_envs shapes the program"),
     ],
 )

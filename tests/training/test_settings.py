@@ -81,10 +81,7 @@ def test_a_value_is_found_by_its_path():
     ("path", "answer"),
     [
         ("lerning_rate", "PPO has no field 'lerning_rate'. Did you mean learning_rate?"),
-        (
-            "env.gravity",
-            "TimeLimit has no field 'gravity'. Did you mean env.env.env.gravity? Its fields are: env.env, env.m",
-        ),
+        ("env.gravity", "TimeLimit has no field 'gravity'. Did you mean env.env.env.gravity?"),
         ("env.env.grav", "FrameStack has no field 'grav'. Its fields are: env.env.env, env.env.n, env.env.layout."),
         ("network.hiden", "MLP has no field 'hiden'. Did you mean hidden?"),
         ("clip.x", "float has no field 'x'. Its fields are: none."),

@@ -181,8 +181,8 @@ class BC(Agent):
 def _check_demonstrations(demonstrations: Any, env: Env) -> None:
     if demonstrations is None:
         raise ValueError(
-            "bc has no demonstrations to learn from: give demonstrations=, a file that `shoal record RUN --out FILE` "
-            "wrote or the result of shoal.record(policy, steps)."
+            "bc has no demonstrations to learn from. Give --demonstrations FILE, with a file that "
+            "`shoal record RUN --out FILE` wrote, or in Python demonstrations=shoal.record(policy, steps)."
         )
     if not isinstance(demonstrations, Demonstrations):
         raise TypeError(f"demonstrations={demonstrations!r} must come from shoal.record or from a file that it wrote.")

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from shoal.cli.parser import Line, Parser, real_number, whole_number
+from shoal.cli.wraps import add_wrap, wrapped
 
 MOST_ENVS = 2**30
 LONGEST_SECONDS = 3600  # of one measurement
@@ -15,9 +16,11 @@ def bench_parser() -> Parser:
         "bench",
         "[ENV ...] [options]",
         "Measure steps per second of environments, with automatic resets and every observation computed.",
-        "  shoal bench\n  shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json",
+        "  shoal bench\n  shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json\n"
+        "  shoal bench CartPole-v1 --wrap FrameStack:n=4",
     )
     parser.add_argument("names", nargs="*", metavar="ENV", help="environments (default: all that are registered)")
+    add_wrap(parser)
     parser.add_argument(
         "--policy", default="random", choices=("random", "mlp"), help="chooses actions (default random)"
     )
@@ -40,7 +43,10 @@ def bench(line: Line) -> None:
     arguments = line.options
     if not 0 <= arguments.seconds <= LONGEST_SECONDS:
         raise ValueError(f"--seconds {arguments.seconds:g} must lie between 0 and {LONGEST_SECONDS:,}.")
-    for name in arguments.names:
+    if arguments.wrap and not arguments.names:
+        raise ValueError("--wrap needs an environment, as in `shoal bench CartPole-v1 --wrap FrameStack`.")
+    names = [wrapped(name, arguments.wrap) for name in arguments.names]
+    for name in () if arguments.wrap else names:
         ENVS[name].build()  # raises for a wrong name before any measurement
     _check_writable(Path(arguments.out))
 
@@ -48,7 +54,7 @@ def bench(line: Line) -> None:
         raise ValueError(f"--device {arguments.device}: JAX finds no such device. `shoal doctor` prints details.")
     rows = []
     print(f"{'environment':32} {'policy':7} {'envs':>9} {'steps/s':>16} {'compile s':>10} {'reused':>7}")
-    for row in throughput(arguments.names, policy=arguments.policy, sizes=arguments.sizes, seconds=arguments.seconds):
+    for row in throughput(names, policy=arguments.policy, sizes=arguments.sizes, seconds=arguments.seconds):
         rows.append(row)
         print(
             f"{row.env:32} {row.policy:7} {row.num_envs:9,} {row.steps_per_second:16,.0f} {row.compile_seconds:10.2f} "

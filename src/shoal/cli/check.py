@@ -72,7 +72,9 @@ def _named(options: argparse.Namespace) -> Named:
     if _is_agent(options.what):
         return {"agent": options.what, "env": options.env or "CartPole-v1"}
     if options.env:
-        raise ValueError(f"{_short(options.what)} is no agent: give one environment, or an agent and an environment.")
+        name = _short(options.what)
+        hint = f"write `shoal check {options.env} {name}`" if _is_agent(options.env) else "leave one of them out"
+        raise ValueError(f"{name} is an environment, and only an agent can stand before another one: {hint}.")
     return {"env": options.what}
 
 

@@ -25,10 +25,15 @@ class Game:
         import jax
 
         from shoal.core.keys import make_key
+        from shoal.core.wrappers.base import Wrapper
         from shoal.grid.level import Level
 
         self.env, self.is_level = env, isinstance(env, Level)
-        self.keys = keys_of(env.action_space.n, self.is_level) if hasattr(env.action_space, "n") else {}
+        inner = env
+        while isinstance(inner, Wrapper):
+            inner = inner.env
+        self.has_level_keys = isinstance(inner, Level)
+        self.keys = keys_of(env.action_space.n, self.has_level_keys) if hasattr(env.action_space, "n") else {}
         self._fold, self._key = jax.random.fold_in, make_key(seed)
         self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self.returns: list[float] = []
@@ -76,7 +81,7 @@ class Game:
         return [task, f"{self.ended}: press any key  {count}" if self.ended else count, f"{hint}  r new  q quit"]
 
     def _help(self) -> str:
-        return LEVEL_HELP if self.is_level else f"actions: keys 0 to {self.env.action_space.n - 1}, left, right"
+        return LEVEL_HELP if self.has_level_keys else f"actions: keys 0 to {self.env.action_space.n - 1}, left, right"
 
     def summary(self) -> str:
         """The returns of all episodes, printed after the screen is closed."""

@@ -99,6 +99,8 @@ def _run(words: list[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in COMMANDS:
+        words = [*words[1:], "--help"]  # `shoal help train`
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -112,9 +114,9 @@ def _dispatch(words: list[str]) -> int:
     words = [word for word in words if word != "--debug"]  # it may stand anywhere
     name = words.pop(0) if words else "--debug"
     if name not in COMMANDS:
-        from shoal.core.errors import did_you_mean
+        from shoal.cli.hints import unknown_command
 
-        raise ValueError(f"unknown command {name!r}.{did_you_mean(name, COMMANDS)} `shoal --help` lists all.")
+        raise unknown_command(name, words, COMMANDS)
     command = COMMANDS[name]
     parser = command.parser(name)
     split = parser.split(words)

@@ -16,18 +16,25 @@ argcomplete starts Python at every press of Tab, and shtab needs all options of 
 import argparse
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
-from shoal.core.errors import did_you_mean
+from shoal.cli import hints
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
+BRACKETS = re.compile(r"\[.*\]|\(.*\)")
 LARGEST_REAL = 3.4e38  # of 32 bits too
+SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}  # letters behind a number, as the display of a run prints them
 LARGEST_WHOLE = 2**64  # seeds are the largest whole numbers of all options
 HELP = ("-h", "--help")
+# Messages of argparse.
+MISSING = re.compile(r"the following arguments are required: (.*)")
+BAD_VALUE = re.compile(r"argument ([^:]*): (.*)", re.DOTALL)
+CHOICES = re.compile(r"invalid choice: (.*) \(choose from .*\)", re.DOTALL)
 
 
 class FieldValues(NamedTuple):
@@ -107,39 +114,46 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--trust-source", action="store_true", help=about)
 
     def error(self, message: str) -> Any:
-        """Raise argparse's message as ValueError, which `main` prints."""
-        raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists all options.")
+        """Raise argparse's message in other words, as ValueError, which `main` prints."""
+        if parts := MISSING.fullmatch(message):
+            example = (self.epilog or "").partition("\n")[2].strip().partition("\n")[0].partition("   ")[0]
+            raise ValueError(hints.missing(parts[1], self.prog.removeprefix("shoal "), example))
+        found = BAD_VALUE.fullmatch(message)
+        action = next((each for each in self._actions if found and found[1] == _name_of(each)), None)
+        if found is None or action is None:
+            raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists all options.")
+        if choices := CHOICES.fullmatch(found[2]):
+            known = [str(choice) for choice in action.choices or ()]
+            raise ValueError(f"{found[1]} {choices[1]} is unknown: choose {hints.listed(known)}.")
+        raise ValueError(hints.bad_value(found[1], action, found[2]))
 
     def split(self, words: list[str]) -> Split:
         """Separate the command's own options from other flags, and parse them. Raises ValueError for a mistake."""
         own: dict[str, list[str]] = {}
         others: dict[str, str | None] = {}
         positional: list[str] = []
-        wants_help, left = False, [*words]
+        before: list[str] = []  # the flag in front of each positional argument, with its value
+        wants_help, left, flag = False, [*words], ""
         while left:
             word = left.pop(0)
             if word in HELP:
                 wants_help = True
             elif not word.startswith("-") or word == "-":
                 positional.append(word)
-            elif not word.startswith("--"):
-                raise ValueError(f"unknown flag {word}. `{self.prog} --help` lists every flag.")
+                before.append(flag)
+                flag = ""
             else:
-                self._take(word, left, own, others)
+                flag = self._take(word, left, own, others)
         if wants_help:
             return Split(self._read_or_default(own, positional), others, True, positional)
-        return Split(self._read(own, positional), others, False, positional)
+        return Split(self._read(own, positional, before), others, False, positional)
 
     def finish(self, split: Split) -> Line:
         """Look up the named agent and environment, and parse the other flags as their fields.
 
         Raises ValueError for a flag that is no field of them, or whose value is wrong.
         """
-        from shoal.core.registry import AGENTS, ENVS
-
         named = dict(self.named(split.options)) if self.named else {}
-        if _is_in(ENVS, named.get("agent")) and _is_in(AGENTS, named.get("env")):
-            raise ValueError(f"the agent comes first: {self.prog} {named['env']} {named['agent']}")
         flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
         found = {kind: FieldValues({}, {}) for kind in ("agent", "env")}
         for option, text in split.others.items():
@@ -180,8 +194,11 @@ class Parser(argparse.ArgumentParser):
                 add_flags(self, title, [_with_preset(flag, values) for flag in self.flags(kind, what)])
         return self.format_help()
 
-    def _take(self, word: str, left: list[str], own: dict[str, list[str]], others: dict[str, str | None]) -> None:
-        """Store the flag `word` in `own` or `others`, with its value, which may be the first of the words `left`."""
+    def _take(self, word: str, left: list[str], own: dict[str, list[str]], others: dict[str, str | None]) -> str:
+        """Store the flag `word` in `own` or `others`, with its value, which may be the first of the words `left`.
+
+        Return `--flag value`, or an empty text for a flag that takes no value.
+        """
         option, equals, text = word.partition("=")
         option = option.replace("_", "-")
         action = self._option_string_actions.get(option)
@@ -191,21 +208,25 @@ class Parser(argparse.ArgumentParser):
             if equals:
                 raise ValueError(f"{option} takes no value.")
             own[option] = [""]
-            return
+            return ""
         has_value = bool(equals) or (bool(left) and not left[0].startswith("--") and left[0] not in HELP)
         value = text if equals else left.pop(0) if has_value else None
         if action is None:
             others[option] = value
         elif value is None:
-            raise ValueError(f"{option} needs a value. `{self.prog} --help` describes it.")
+            raise ValueError(hints.bad_value(option, action, "a value is missing"))
         else:
             own.setdefault(option, []).append(f"={value}")
+        return f"{option} {value or ''}"
 
-    def _read(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
+    def _read(
+        self, own: Mapping[str, list[str]], positional: list[str], before: list[str] | None = None
+    ) -> argparse.Namespace:
         words = [option + value for option, values in own.items() for value in values]
         arguments, left = self.parse_known_args([*positional, *words])
         if left:
-            raise ValueError(f"unexpected argument {left[-1]!r}. `{self.prog} --help` lists all options.")
+            flag = before[-len(left)] if before else ""
+            raise hints.unexpected(left[0], flag, self.prog, str(self.usage))
         return arguments
 
     def _read_or_default(self, own: Mapping[str, list[str]], positional: list[str]) -> argparse.Namespace:
@@ -218,20 +239,20 @@ class Parser(argparse.ArgumentParser):
     def _unknown(
         self, option: str, kind: str, split: Split, named: Named, flags: Mapping[str, list[Flag]]
     ) -> ValueError:
-        if named.get(kind) == "":
+        if named.get(kind) == "" and option.lstrip("-") not in hints.OTHER_FLAGS:
             what = "an environment" if kind == "env" else "an agent"
             return ValueError(f"{option} is not an option of {self.prog}; name {what} first if it is a field of one.")
-        known = [each for each in self._option_string_actions if each.startswith("--")]
-        known += [flag.option for found in flags.values() for flag in found]
-        names = " ".join(split.names)
-        return ValueError(
-            f"unknown flag {option}.{did_you_mean(option, known)} `{f'{self.prog} {names}'.strip()} --help` lists "
-            f"every flag."
-        )
+        known = {each: None for each in self._option_string_actions if each.startswith("--")}
+        known |= {flag.option: flag.default for found in flags.values() for flag in found}
+        where = f"{self.prog} {' '.join(split.names)}".strip()
+        agent = named.get("agent", "")
+        agent = agent if isinstance(agent, str) else type(agent).__name__
+        return hints.unknown_flag(option, known, self.prog, where, agent)
 
 
-def _is_in(registry: Any, what: Any) -> bool:
-    return isinstance(what, str) and what in registry
+def _name_of(action: argparse.Action) -> str:
+    """What argparse calls an option or a positional argument in its messages."""
+    return "/".join(action.option_strings) or str(action.metavar or action.dest)
 
 
 def _preset(named: Named, variant: str | None) -> Any:
@@ -290,11 +311,16 @@ def add_flags(parser: argparse.ArgumentParser, title: str, flags: list[Flag]) ->
 
 def read_values(flag: Flag, text: str | None) -> list:
     """The values in a text: one, or several separated by commas. Raises ValueError for a wrong value."""
+    if text is not None and BRACKETS.fullmatch(text) and not flag.file:
+        text = text[1:-1]  # [1e-3,1e-4] and (64, 64) are written as in Python
     if text is not None and (isinstance(flag.default, tuple) or flag.file):
         return [_read(flag, text)]
     parts = [part.strip() for part in (text or "").split(",")]
+    if not all(parts) and isinstance(flag.default, bool):
+        raise ValueError(f"{flag.option} needs a value: {flag.option} true or {flag.option} false.")
     if not all(parts):
-        raise ValueError(f"{flag.option} needs a value, or several separated by commas: {_word(flag.default)}.")
+        usual = _word(flag.default)
+        raise ValueError(f"{flag.option} needs a value, or several separated by commas. The default is {usual}.")
     return [_read(flag, part) for part in parts]
 
 
@@ -426,15 +452,22 @@ def _word(value: Any) -> str:
 
 
 def whole_number(text: str) -> int:
-    """The whole number in a text: `500000`, `500_000` or `5e5`."""
+    """The whole number in a text: `500000`, `500_000`, `5e5`, `500k` or `0.5M`."""
+    size = SIZES.get(text[-1:].lower(), 1)
     try:
-        number = parse_number(text)
+        number = parse_number(text if size == 1 else text[:-1])
+        number = round(number * size, 3) if size > 1 and math.isfinite(number) else number
     except OverflowError:
         number = LARGEST_WHOLE
     except ValueError:
         number = math.nan
     if isinstance(number, float) and not number.is_integer():
-        raise argparse.ArgumentTypeError(f"{short(text)} is not a whole number")
+        if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+            raise argparse.ArgumentTypeError(
+                f"{text} has commas, which separate values; write {text.replace(',', '_')}"
+            )
+        is_list = ", but several separated by commas" if "," in text else ""
+        raise argparse.ArgumentTypeError(f"{short(text)} is not a whole number{is_list}")
     if abs(number) >= LARGEST_WHOLE:
         raise argparse.ArgumentTypeError(f"{short(text)} does not fit in 64 bits")
     return int(number)
@@ -448,6 +481,17 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{short(text)} is too large") from None
     except ValueError:
         raise argparse.ArgumentTypeError(f"{short(text)} is not a number") from None
+
+
+def file_ending_in(*endings: str) -> Callable[[str], str]:
+    """A type for the name of a file to write, which must end in one of `endings`: checked before any work is done."""
+
+    def read(text: str) -> str:
+        if not text.lower().endswith(endings):
+            raise argparse.ArgumentTypeError(f"{short(text)} must end in {hints.listed(endings)}")
+        return text
+
+    return read
 
 
 def full_path(name: str) -> str:

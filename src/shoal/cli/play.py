@@ -4,12 +4,14 @@ from typing import Any
 
 from shoal.cli.game import LEVEL_HELP, QUIT, Game
 from shoal.cli.parser import Line, Parser, whole_number
-from shoal.cli.runs import WHICH, fixed_only, is_run, refuse_for_env
+from shoal.cli.runs import WHICH, env_unless_run, fixed_only, is_run, refuse_for_env
 from shoal.cli.screen import Screen
 from shoal.cli.watch import watch
+from shoal.cli.wraps import add_wrap, env_of
 
 EXAMPLES = """  shoal play MiniGrid-DoorKey-8x8-v0
   shoal play MiniGrid-FourRooms-v0 --env.agent-pov true
+  shoal play CliffWalking-v1 --wrap TimeLimit:max_steps=30
   shoal play zoo:ppo/CartPole-v1
   shoal play runs/ppo-CartPole-v1 --member 3 --speed 30"""
 
@@ -23,11 +25,12 @@ def play_parser() -> Parser:
         f"{LEVEL_HELP}; in other environments a digit is an action. While a policy plays, space pauses and continues. "
         "r starts a new episode, q or Escape quits.",
         EXAMPLES,
-        named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
+        named=env_unless_run,
         opens_run=True,
     )
     what = "the name of an environment or file.py:Class; or a run folder or zoo:AGENT/ENV"
     parser.add_argument("what", metavar="ENV|RUN", help=what)
+    add_wrap(parser)
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the first episode (default 0)")
     policy = parser.add_argument_group("when a policy plays")
     policy.add_argument("--member", metavar="M", help="a number, or `best` (default)")
@@ -61,13 +64,12 @@ def play(line: Line) -> None:
 
 def _environment(line: Line) -> Any:
     """The environment of the command line. Raises ValueError if it cannot be played with keys."""
-    from shoal.core.registry import make
     from shoal.core.spaces import Discrete
     from shoal.viz.videos import has_picture
 
     fixed_only(line)
     name = line.options.what
-    env = make(name, **line.env.fixed)
+    env = env_of(line)
     if not isinstance(env.action_space, Discrete):
         raise ValueError(f"{name} cannot be played with keys: its actions are {env.action_space}.")
     if not has_picture(env):

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parser import Line, Named, Parser, member_number, whole_number
+from shoal.cli.parser import Line, Named, Parser, file_ending_in, member_number, whole_number
+from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 WHICH = ("last", "best")
 
@@ -72,13 +73,15 @@ def render_parser() -> Parser:
         "render",
         "RUN|ENV [options]",
         "Make GIFs of an episode: of a run's best, median and worst member, or of an environment with random actions.",
-        "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
-        named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
+        "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif\n"
+        "  shoal render MiniGrid-LavaGapS5-v0 --wrap NoDeath:objects=lava --wrap TimeLimit:max_steps=50",
+        named=env_unless_run,
         opens_run=True,
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
     parser.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
+    add_wrap(parser)
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
     parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode after N steps")
     parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
@@ -88,6 +91,7 @@ def render_parser() -> Parser:
 
 def render(line: Line) -> None:
     """`shoal render`: make GIFs of a run's members, or of an environment under random actions; print their paths."""
+    from shoal.training.spec import run_name
     from shoal.viz.videos import render as render_videos
 
     options = line.options
@@ -99,15 +103,18 @@ def render(line: Line) -> None:
         )
     fixed_only(line)
     member = options.member if options.member in (None, "best") else member_number(options.member)
+    is_wrapped, out = bool(options.wrap), options.out
+    if is_wrapped and not out:
+        out = f"{run_name(options.what)}.gif"
     paths = render_videos(
-        options.what,
+        env_of(line) if is_wrapped else options.what,
         member=member,
         which=options.which or "last",
         greedy=not options.sample,
         seed=options.seed,
         max_steps=options.max_steps or 0,
-        env_fields=line.env.fixed,
-        out=options.out,
+        env_fields={} if is_wrapped else line.env.fixed,
+        out=out,
         trust_source=options.trust_source,
     )
     print("\n".join(str(path) for path in paths))
@@ -250,7 +257,8 @@ def record_parser() -> Parser:
     _add_member(parser)
     parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
-    parser.add_argument("--out", default="demonstrations.npz", metavar="FILE", help="(default demonstrations.npz)")
+    about = "the file to write (default demonstrations.npz)"
+    parser.add_argument("--out", type=file_ending_in(".npz"), default="demonstrations.npz", metavar="FILE", help=about)
     return parser
 
 
@@ -272,6 +280,25 @@ def is_run(what: str | None) -> bool:
     from shoal.training.folder import ZOO_PREFIX
 
     return bool(what) and (what.startswith(ZOO_PREFIX) or (Path(what) / "spec.json").is_file())
+
+
+def env_unless_run(options: argparse.Namespace) -> Named:
+    """The environment of a line of `render` or `play` in its wrappers; nothing where the line names a run.
+
+    Raises ValueError or FileNotFoundError for a word that names neither.
+    """
+    if not options.what:
+        return {"env": ""}
+    if is_run(options.what):
+        if options.wrap:
+            raise ValueError(f"--wrap is for an environment, but {options.what} is a run, which has its own.")
+        return {}
+    from shoal.core.registry import ENVS
+    from shoal.training.folder import RunFolder
+
+    if ("/" in options.what or Path(options.what).exists()) and ":" not in options.what and options.what not in ENVS:
+        RunFolder(options.what).read_spec()  # raises FileNotFoundError with the nearest run
+    return {"env": wrapped(options.what, options.wrap)}
 
 
 def refuse_for_env(options: argparse.Namespace, names: tuple[str, ...], env: str, instead: str) -> None:

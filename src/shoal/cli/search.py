@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.cli.parser import parse_number
+from shoal.cli.parser import parse_number, short
 
 LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
-FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), or PATH alone for its declared range"
+FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=A|B|C for one of several values, or PATH alone for its declared range"
 
 
 def read_search(texts: Sequence[str]) -> dict[str, Any]:
@@ -24,10 +24,7 @@ def read_search(texts: Sequence[str]) -> dict[str, Any]:
 
 def _range(text: str, path: str, span: str) -> tuple:
     if "|" in span:
-        raise ValueError(
-            f"--search {text}: --random samples from a range. To try each of several values, write "
-            f"--{path.replace('_', '-')} {span.replace('|', ',')}."
-        )
+        return (*(_value(text, path, word.strip()) for word in span.split("|")), "choice")
     found = LOG.fullmatch(span)
     low, _, high = (found[1], "", found[2]) if found else span.partition("..")
     try:
@@ -35,3 +32,17 @@ def _range(text: str, path: str, span: str) -> tuple:
     except (ValueError, OverflowError):
         raise ValueError(f"--search {text} is not a range: write {FORMS}.") from None
     return (*ends, "log") if found else ends
+
+
+def _value(text: str, path: str, word: str) -> Any:
+    """One of the values to choose from: a number, or true or false; other words name a choice of a static field."""
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        return parse_number(word)
+    except (ValueError, OverflowError):
+        flag = f"--{path.replace('_', '-')}"
+        raise ValueError(
+            f"--search {text}: {short(word)!r} is not a number, and only numbers can be sampled. Every one of several "
+            f"other values makes a run of its own, as in {flag} {text.partition('=')[2].replace('|', ',')}."
+        ) from None

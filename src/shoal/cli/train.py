@@ -1,13 +1,14 @@
 """`shoal train`: train agents and write run folders, as the command line describes."""
 
 import argparse
+import re
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.search import read_search
-from shoal.cli.wraps import wrapped, wrapper_names
+from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
 
 EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
@@ -71,12 +72,7 @@ def train_parser() -> Parser:
     )
     what.add_argument("--seeds", type=whole_number, metavar="N", help="members for each setting (default 1)")
     what.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
-    what.add_argument(
-        "--wrap",
-        action="append",
-        metavar="NAME:FIELD=X,...",
-        help="put a wrapper around the environment and the wrappers before it; may be repeated",
-    )
+    add_wrap(what)
     what.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
     what.add_argument(
@@ -87,7 +83,7 @@ def train_parser() -> Parser:
         action="append",
         metavar="PATH=RANGE",
         help="what --random samples, instead of all hyperparameters that declare a search range: PATH=LOW..HIGH, "
-        "PATH=log(LOW,HIGH), or PATH alone for its declared range; may be repeated",
+        "PATH=log(LOW,HIGH), PATH=A|B|C, or PATH alone for its declared range; may be repeated",
     )
     what.add_argument("--init", metavar="RUN", help="start from the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
@@ -132,7 +128,9 @@ def train(line: Line) -> None:
         _repeat(line)
         return
     if not options.agent or not (options.env or options.suite):
-        raise ValueError("train needs an agent and an environment, as in `shoal train ppo CartPole-v1`.")
+        what = "an environment too" if options.agent else "an agent and an environment"
+        example = f"shoal train {options.agent or 'ppo'} CartPole-v1"
+        raise ValueError(f"train needs {what}, as in `{example}`.")
     if options.env and options.suite:
         raise ValueError(f"give an environment ({options.env}) or --suite {options.suite}, not both.")
     _train(line)
@@ -150,7 +148,23 @@ def _named(options: argparse.Namespace) -> Named:
 
         made = template(check_complete(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
+    _check_names(agent, env)
     return {"agent": agent, "env": wrapped(env, options.wrap) if env else ""}
+
+
+def _check_names(agent: str, env: str) -> None:
+    """Raise ValueError where several names are given as one, or an environment stands where the agent belongs."""
+    from shoal.core.registry import AGENTS, ENVS
+
+    for kind, name in (("agent", agent), ("environment", env)):
+        if len(parts := re.split(r"[ ,+]+", name.strip())) > 1 and ":" not in name:
+            known = [part in (AGENTS if kind == "agent" else ENVS) for part in parts]
+            if " " in name.strip() and known[0]:
+                raise ValueError(f"{name!r} is one word in quotes: write `shoal train {name}` without them.")
+            if all(known):
+                raise ValueError(f"train takes one {kind} at a time, not {name}: run it once for each.")
+    if ":" not in agent and agent in ENVS and agent not in AGENTS:
+        raise ValueError(f"{agent} is an environment; the agent comes first: `shoal train {env or 'ppo'} {agent}`.")
 
 
 def _train(line: Line) -> None:

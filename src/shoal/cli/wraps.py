@@ -1,12 +1,18 @@
-"""`--wrap FrameStack:n=4`: put wrappers around an environment, as the command line describes them."""
+"""`--wrap FrameStack:n=4`: put wrappers around an environment, as the command line describes them.
+
+`train`, `render`, `play` and `bench` have the option.
+"""
 
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from shoal.cli.parser import Flag, flags_of, full_path, read_values
+from shoal.cli.parser import Flag, Line, flags_of, full_path, read_values
 from shoal.core.errors import unknown_field, unknown_name
+
+if TYPE_CHECKING:
+    from shoal.core.env import Env
 
 FIELD_AHEAD = re.compile(r",(?=\w+=)")  # a comma before `name=`; a comma inside a value, as in seeds=1,2, is not
 
@@ -16,6 +22,21 @@ def wrapper_names() -> list[str]:
     import shoal
 
     return sorted(name for module, names in shoal._HOME.items() if module.endswith(".wrappers") for name in names)
+
+
+def add_wrap(parser: Any) -> None:
+    """Add the option `--wrap` to a parser or a group of options."""
+    about = "put a wrapper around the environment and the wrappers before it; may be repeated"
+    parser.add_argument("--wrap", action="append", metavar="NAME:FIELD=X,...", help=about)
+
+
+def env_of(line: Line) -> "Env":
+    """The environment of a line in its wrappers, with the fields that the line gives single values."""
+    from shoal.core.registry import make
+    from shoal.training.settings import replaced
+
+    env = line.named["env"]
+    return make(env, **line.env.fixed) if isinstance(env, str) else replaced(env, line.env.fixed, "env.")
 
 
 def wrapped(env: str, wraps: Sequence[str] | None) -> Any:

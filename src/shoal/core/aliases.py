@@ -3,6 +3,7 @@
 From Stable-Baselines3, CleanRL, PureJaxRL, rejax, gymnax and Gymnasium.
 """
 
+import re
 from collections.abc import Iterable
 
 # Another library's name -> shoal's, the likeliest first. Which of them exists depends on the agent.
@@ -14,18 +15,20 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "env_name": ("env",),
     "env_params": ("env_fields",),
     "eval_freq": ("evaluations",),
-    "log_dir": ("folder",),
+    "log_dir": ("folder", "root"),
     "n_eval_episodes": ("eval_episodes",),
     "n_seeds": ("seeds",),
+    "num_episodes": ("episodes",),
     "num_seeds": ("seeds",),
     "num_timesteps": ("steps",),
     "num_updates": ("steps",),
-    "save_dir": ("folder",),
+    "output_dir": ("folder", "root"),
+    "save_dir": ("folder", "root"),
     "tensorboard_log": ("folder",),
     "timesteps": ("steps",),
     "total_steps": ("steps",),
     "total_timesteps": ("steps",),
-    "verbose": ("progress",),
+    "verbose": ("progress", "no_progress"),
     # Sizes.
     "batch_size": ("num_minibatches",),
     "minibatch_size": ("num_minibatches", "batch_size"),
@@ -115,6 +118,20 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "stack_size": ("n",),
     "theta_threshold_radians": ("theta_threshold",),
 }
+
+# Suites that shoal does not have, by a pattern of their environments' names.
+OTHER_SUITES = {
+    "Atari": r"^ALE/|NoFrameskip|Deterministic-v\d|^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)-v\d",
+    "MuJoCo": r"^(HalfCheetah|Hopper|Walker2d|Ant|Humanoid\w*|Swimmer|Reacher|Pusher|Inverted\w*)(-v\d)?$",
+    "Box2D": r"^(LunarLander|BipedalWalker|CarRacing)",
+    "Craftax": r"^Craftax",
+    "Procgen": r"^procgen",
+}
+
+
+def library_of(name: str) -> str | None:
+    """The suite of environments, one that shoal does not have, to which this name belongs; None for any other name."""
+    return next((suite for suite, pattern in OTHER_SUITES.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
 
 def alias_of(name: str, known: Iterable[str]) -> str | None:

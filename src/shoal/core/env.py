@@ -138,6 +138,11 @@ class Env(Struct, abc.ABC):
         for an action of the wrong shape or dtype and, outside `jit` and `vmap`, where its value is known, for an action
         out of bounds. These checks add nothing to compiled code.
         """
+        if not isinstance(state, State):
+            raise TypeError(
+                f"state is of type {type(state).__name__}, not a state of {type(self).__name__}: the call is "
+                f"env.step(key, state, action), and reset returns (observation, state)."
+            )
         action = as_element(self.action_space, action)
         _check_action(self, action)
         state, reward, terminated, truncated, info = self.advance(state, action, self.noise(key))

@@ -42,11 +42,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
 
 
 def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for a field that does not exist, with the nearest names and the list of all fields."""
+    """Return the error for a field that does not exist, with the nearest names, or all fields where none is near."""
     known = list(known)
-    return TypeError(
-        f"{owner} has no field {name!r}.{did_you_mean(name, known)} Its fields are: {', '.join(known) or 'none'}."
-    )
+    near = did_you_mean(name, known)
+    every = f" Its fields are: {', '.join(known) or 'none'}."
+    return TypeError(f"{owner} has no field {name!r}.{near or every}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -59,8 +59,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return f" Did you mean {alias}?"
     wanted = name.lower().lstrip("-")
     by_lower_case = {k.lower().lstrip("-"): k for k in known}
+    by_letters = {_letters(k): k for k in known}
+    if same := by_letters.get(_letters(name)):
+        return f" Did you mean {same}?"
     near = [k for k in by_lower_case if _initials(k) == wanted] or _similar(wanted, list(by_lower_case))
     return f" Did you mean {' or '.join(by_lower_case[n] for n in near)}?" if near else ""
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name, in lower case: `cartpolev1` for `CartPole_v1`."""
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
 def _initials(name: str) -> str:

@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from shoal.core.aliases import library_of
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_field, unknown_name
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
@@ -26,6 +27,7 @@ Cls = TypeVar("Cls", bound=type)
 
 USER_MODULE = "shoal_user_"  # prefix of the module name under which a user's own file is imported
 REQUIRED_METHODS = {"agent": "bind", "env": "transition"}  # by kind; a class without it is not of that kind
+IN_WORDS = {"agent": "agent", "env": "environment"}
 
 
 class Entry(NamedTuple):
@@ -110,8 +112,19 @@ class Registry(Mapping[str, Entry]):
         if registered not in self._entries:
             if name.endswith(".py"):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
+            if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv
+                raise UnknownNameError(f"{name} is written as in Python: {_classes_hint(file)}")
+            if other := next((each for each in (ENVS, AGENTS) if each is not self and name in each), None):
+                raise UnknownNameError(f"{name} is an {IN_WORDS[other.kind]}, not an {IN_WORDS[self.kind]}.")
+            if Path(name).exists():
+                what = "file" if Path(name).is_file() else "folder"
+                raise UnknownNameError(
+                    f"{name} is a {what}, and no {IN_WORDS[self.kind]} has this name. Name one of your own as "
+                    f"my_file.py:MyClass."
+                )
             names = (*self._entries, *self._aliases)
-            raise unknown_name(self.kind, name, names, f"`shoal {self.kind}s` lists every name.")
+            elsewhere = f"It belongs to {found}, which shoal does not have." if (found := library_of(name)) else ""
+            raise unknown_name(self.kind, name, names, f"{elsewhere} `shoal {self.kind}s` lists every name.".strip())
         return self._entries[registered]
 
     def __contains__(self, name: object) -> bool:
@@ -144,22 +157,22 @@ class Registry(Mapping[str, Entry]):
 
     def _from_path(self, path: str) -> Entry:
         source, _, attribute = path.rpartition(":")
+        where = short_path(Path(source)) if source.endswith(".py") else source
         module = import_file(Path(source)) if source.endswith(".py") else import_module(source)
         if not hasattr(module, attribute):
             classes = [k for k, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
             near = did_you_mean(attribute, classes)
             has = "" if near else f" It has {', '.join(classes) or 'no class'}."
-            where = short_path(Path(source)) if source.endswith(".py") else source
             raise UnknownNameError(f"{where} has no class {attribute!r}.{near}{has}")
-        found = getattr(module, attribute)
+        found, is_none = getattr(module, attribute), f"{where}:{attribute} is no {IN_WORDS[self.kind]}"
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             if isinstance(found, type) and issubclass(found, Struct):
                 raise ValueError(f"{line_of(found) or path}: write @struct above `class {attribute}`.")
-            raise ValueError(f"{path} is no {self.kind}: name a class that has @struct above it.")
+            raise ValueError(f"{is_none}: name a class that has @struct above it.")
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
-            others = [f" but an {kind}" for kind, method in REQUIRED_METHODS.items() if hasattr(found, method)]
-            raise ValueError(f"{path} is no {self.kind}{''.join(others)}: it has no `{required}`.")
+            others = (IN_WORDS[kind] for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
+            raise ValueError(f"{is_none}{''.join(f' but an {each}' for each in others)}: it has no `{required}`.")
         return Entry(path, found, {})
 
 
@@ -184,6 +197,8 @@ def import_module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name.split(".")[0] and error.name != name:
             raise  # this module exists; a module that it imports is missing
+        if (file := Path(f"{name}.py")).is_file():
+            raise ValueError(f"{name} is the file {file}: {_classes_hint(file)}") from error
         raise ValueError(
             f"module {name!r} cannot be found: write package.module:Class of an installed package, or the path of a "
             "file, as in my_env.py:MyEnv."
@@ -196,7 +211,9 @@ def import_file(path: Path) -> Any:
     Raises FileNotFoundError where there is none, and ImportError, with the line, where the file raises an error.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
+        raise FileNotFoundError(
+            f"{short_path(path)} does not exist: write the path of a Python file, as in my_env.py:MyEnv."
+        )
     name = f"{USER_MODULE}{path.stem}"
     for module in [sys.modules.get(name), *sys.modules.values()]:
         attributes = getattr(module, "__dict__", {})
@@ -249,6 +266,8 @@ def make(name: str, **fields: Any) -> Any:
     It also accepts `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError, with the nearest names,
     for an unknown name, and TypeError for a field that the environment does not have.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"make needs the name of an environment, not {name!r:.60}. Call a class itself: CartPole(...).")
     return ENVS[name].build(**fields)
 
 
@@ -264,4 +283,5 @@ def agent_class(name: str) -> type:
     for entry in AGENTS.values():
         if entry.cls.__name__ == name:
             return entry.cls
-    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    near = did_you_mean(name, {entry.cls.__name__ for entry in AGENTS.values()})
+    raise AttributeError(f"module 'shoal' has no attribute {name!r}.{near}")

@@ -17,6 +17,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, ENVS, ranges
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollouts.rollout import Rollout
+from shoal.training.describe import describe, in_words
 from shoal.training.host import usable_cores
 from shoal.training.placement import Placement, make_placement
 
@@ -47,23 +48,28 @@ class Stepper(NamedTuple):
 
 
 def throughput(
-    names: Sequence[str] = (), *, policy: str = "random", sizes: Sequence[int] = (), seconds: float = 0.5
+    envs: Sequence[str | Env] = (), *, policy: str = "random", sizes: Sequence[int] = (), seconds: float = 0.5
 ) -> Iterator[Throughput]:
-    """Measure environments, by default all that are registered, with several numbers of parallel environments.
+    """Measure environments, by name or as values, with several numbers of parallel environments.
 
         for row in shoal.throughput(["CartPole-v1"], sizes=[256], seconds=0.1):
             print(row.env, row.num_envs, row.steps_per_second)
 
-    By default only the first of the ids that differ in a final number, such as bsuite's, is measured, and none whose
-    files are missing. Each measurement runs for about `seconds`, with random actions or, with `policy="mlp"`, with
-    actions of PPO's default network. Yields one row per measurement. Raises ValueError for an unknown name or policy.
+    Without `envs` all registered environments are measured, but only the first of the ids that differ in a final
+    number, such as bsuite's, and none whose files are missing. Each measurement runs for about `seconds`, with random
+    actions or, with `policy="mlp"`, with actions of PPO's default network. Yields one row per measurement. Raises
+    ValueError for an unknown name or policy.
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
-    entries = [ENVS[name] for name in names or measurable()]
+    entries = [
+        ENVS[env] if isinstance(env, str) else env
+        for env in ([envs] if isinstance(envs, str) else envs) or measurable()
+    ]
     for entry in entries:
+        name, env = (in_words(describe(entry)), entry) if isinstance(entry, Env) else (entry.name, entry.build())
         for num_envs in sizes or default_sizes():
-            yield measure(entry.name, entry.build(), num_envs, policy, seconds)
+            yield measure(name, env, num_envs, policy, seconds)
 
 
 def measurable() -> list[str]:

@@ -1,7 +1,8 @@
 """A live display for a terminal: progress, returns with their history, and the best settings of a sweep.
 
-It uses as many columns as the terminal has. Where these are too few for everything, parts are left out from the end of
-a line; the percentage, the steps and the time left always stay.
+It uses as many columns as the terminal has, and counts two for a wide character, such as a Chinese one. If these are
+too few for everything, parts are left out from the end of a line; the percentage and the time left always stay, and so
+does a bar of at least `LEAST_BAR` columns if the terminal has 40.
 """
 
 import os
@@ -16,6 +17,7 @@ from shoal.tracking.text import duration, headline, rate, returns, short_number
 BARS = "▁▂▃▄▅▆▇█"
 HISTORY = 20  # values that a sparkline shows at most
 SHOWN_SETTINGS = 5
+LEAST_BAR, WIDEST_BAR = 6, 40  # columns
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SEPARATOR = "  "
 
@@ -123,11 +125,14 @@ def progress_line(spinner: str, opened: Opened, record: Recorded, width: int) ->
         return fitted([f"{spinner} {done} steps of each member"], width)
     fraction = record.updates / opened.updates
     left = "" if record.seconds_left is None else f"{duration(record.seconds_left)} left"
-    parts = [f"{fraction:4.0%}", f"{done} of {short_number(opened.steps)} steps", left]
-    text = SEPARATOR.join(part for part in parts if part)
-    columns = min(width - len(text) - len(spinner) - 1 - len(SEPARATOR), 40)
-    if columns < 4:
-        return fitted([f"{spinner} {text}"], width)
+    percent, of = f"{fraction:4.0%}", f"{done} of {short_number(opened.steps)}"
+    for parts in ((percent, f"{of} steps", left), (percent, of, left), (percent, left)):
+        text = SEPARATOR.join(part for part in parts if part)
+        columns = min(width - len(f"{spinner} {SEPARATOR}{text}"), WIDEST_BAR)
+        if columns >= LEAST_BAR:
+            break
+    else:
+        return fitted([f"{spinner} {percent}", left], width)
     full = round(fraction * columns)
     return f"{spinner} {'━' * full}{'─' * (columns - full)}{SEPARATOR}{text}"
 
@@ -149,7 +154,7 @@ def ranking(settings: Sequence[tuple[str, float]], width: int) -> list[str]:
         return []
     ranked = sorted(settings, key=lambda pair: -pair[1] if pair[1] == pair[1] else float("inf"))
     shown = [
-        fitted([f"  {place}.", f"{score:10.4g}", name], width)
+        fitted([f"  {place}.{SEPARATOR}{score:10.4g}{SEPARATOR}{name}"], width)  # a long name is cut, not left out
         for place, (name, score) in enumerate(ranked[:SHOWN_SETTINGS], 1)
     ]
     hidden = len(ranked) - len(shown)
@@ -158,8 +163,10 @@ def ranking(settings: Sequence[tuple[str, float]], width: int) -> list[str]:
 
 def fitted(parts: Sequence[str], width: int) -> str:
     """Join the parts that are not empty; leave out the last ones where they need more than `width` columns."""
+    from rich.cells import cell_len, set_cell_size
+
     parts = [part for part in parts if part]
-    while len(parts) > 1 and len(SEPARATOR.join(parts)) > width:
+    while len(parts) > 1 and cell_len(SEPARATOR.join(parts)) > width:
         parts = parts[:-1]
     text = SEPARATOR.join(parts)
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"

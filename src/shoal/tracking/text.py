@@ -48,6 +48,6 @@ def duration(seconds: float) -> str:
 def short_number(number: float) -> str:
     """Return a count with at most three digits as a text: `225k`, `1.5M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= 0.9995 * size:  # 999,600 is 1M, not 1e+03k
             return f"{number / size:.3g}{letter}"
     return f"{number:.3g}"

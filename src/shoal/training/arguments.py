@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from shoal.core.agent import Agent
@@ -10,6 +11,8 @@ from shoal.core.aliases import alias_of
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.tracking.events import Sink
+from shoal.training.selector import Selector
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -34,8 +37,11 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
             if name not in known:
                 raise _unknown_argument(function.__name__, name, value, given, known)
         _check_value("agent", given.get("agent"), Agent, AGENTS)
+        if isinstance(given.get("env"), (list, tuple)):
+            raise TypeError(f"{function.__name__} takes one environment: shoal.train_all takes a list of them.")
         for env in _each(given.get("env", given.get("envs"))):
             _check_value("env", env, Env, ENVS)
+        _check_options(valid)
         for name in ("sweep", "env_sweep"):
             _check_sweep(name, valid.get(name))
         return function(*args, **kwargs)
@@ -45,6 +51,28 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
 
 def _each(envs: Any) -> Sequence[Any]:
     return envs if isinstance(envs, (list, tuple)) else [envs]
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for fields and sweeps that are no dict, sinks that are no list of sinks, and devices by name."""
+    for name, example in (("fields", "{'discount': 0.9}"), ("sweep", "{'discount': [0.9, 0.99]}")):
+        for each in (name, f"env_{name}"):
+            if given.get(each) is not None and not isinstance(given[each], Mapping):
+                raise TypeError(f"{each}={given[each]!r} is no dict: write names with values, as in {name}={example}.")
+    sinks = given.get("sinks", ())
+    if not isinstance(sinks, (list, tuple)) or not all(isinstance(sink, Sink) for sink in sinks):
+        raise TypeError(
+            f"sinks={sinks!r} is no list of sinks: give values of a class that derives from shoal.Sink and receives "
+            f"events, as in sinks=[MySink()]."
+        )
+    if (selector := given.get("selector")) is not None and not isinstance(selector, Selector):
+        raise TypeError(
+            f"selector={selector!r} is no selector: give a value of a class that derives from shoal.Selector."
+        )
+    if not hasattr(devices := given.get("devices", 0), "__index__"):
+        raise TypeError(f"devices={devices!r} is no number: devices=2 uses two of those that `shoal doctor` lists.")
+    if not isinstance(folder := given.get("folder"), (str, PathLike, type(None))):
+        raise TypeError(f"folder={folder!r} is no path: write it as text, as in folder='runs/a'.")
 
 
 def _check_sweep(name: str, sweep: Any) -> None:

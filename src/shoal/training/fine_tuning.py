@@ -97,6 +97,7 @@ def _check_shapes(run: str, there: dict[str, list], here: dict[str, list]) -> No
         if here.get(name) != there.get(name):
             shapes = [table[name][0] if name in table else "absent" for table in (there, here)]
             raise ValueError(
-                f"the policies of {run} do not fit: {name} is {shapes[0]} there and {shapes[1]} here. "
-                f"Give the agent the same network and normalize_observation, and an environment with the same spaces."
+                f"the policies of {run} do not fit this agent and environment: give the same kind of agent with the "
+                f"same network and normalize_observation, and an environment with the same spaces. The first "
+                f"difference: {name} is {shapes[0]} there and {shapes[1]} here."
             )

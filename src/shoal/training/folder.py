@@ -6,6 +6,7 @@ summary.json       per-member and overall scores checkpoints/      the last stat
 figures/ videos/   made from the other files
 """
 
+import difflib
 import hashlib
 import json
 import os
@@ -22,7 +23,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from shoal.core.errors import did_you_mean
+from shoal.core.errors import DamagedError, did_you_mean
+from shoal.core.registry import ENVS
 from shoal.training import reading
 from shoal.training.disk import replace
 from shoal.training.host import usable_cores
@@ -93,8 +95,10 @@ class RunFolder:
         path = self.path / name
         try:
             return reading.read_json(path, FILES.get(name, object), self._advice(name))
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{self.path} is not a run folder: it has no {name}.") from error
+        except (FileNotFoundError, DamagedError) as error:
+            if isinstance(error, DamagedError) and not self.path.is_file():
+                raise
+            raise FileNotFoundError(f"{self.path} is not a run folder: {self._reason(name)}") from error
 
     def has(self, name: str) -> bool:
         """Return whether something of this name exists. It may be no file; reading it then says so."""
@@ -121,6 +125,23 @@ class RunFolder:
         if reason := misfit_of_curves(curves, members):
             raise reading.damaged(path, reason, advice)
         return curves
+
+    def _reason(self, name: str) -> str:
+        """Why the path is not a run folder: the file `name` in it cannot be found."""
+        if self.path.is_file():
+            return "it is a file."
+        if self.path.is_dir():
+            runs = sorted(str(path.parent) for path in self.path.glob("*/spec.json"))
+            return f"it has no {name}.{f' It holds runs: {few(runs)}.' if runs else ''}"
+        text = str(self.path)
+        beside = [str(path.parent) for root in {self.path.parent, Path("runs")} for path in root.glob("*/spec.json")]
+        if text in ENVS:
+            return f"it is an environment. `shoal train ppo {text}` makes a run in it."
+        if (policy := text.removeprefix("zoo/")) in zoo():
+            return f"it does not exist. Did you mean {ZOO_PREFIX}{policy}?"
+        by_name = {Path(run).name: run for run in beside}
+        near = difflib.get_close_matches(self.path.name, by_name, n=1)
+        return f"it does not exist.{f' Did you mean {by_name[near[0]]}?' if near else ''}"
 
     def _advice(self, name: str) -> str:
         if name == "summary.json" and not self.policy.is_dir():
@@ -161,6 +182,11 @@ def locate(path: Path | str) -> Path:
             f"the zoo has no {name!r}.{did_you_mean(name, zoo())} `shoal zoo` lists every policy that it has."
         )
     return ZOO / name
+
+
+def few(names: list[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def zoo() -> list[str]:

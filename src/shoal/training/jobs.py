@@ -107,6 +107,8 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     Raises FileNotFoundError if there is no spec, ValueError if it has parts that can be given in Python only.
     """
     path = Path(path)
+    if not (path.exists() or str(path).startswith(ZOO_PREFIX)):
+        raise FileNotFoundError(f"{path} does not exist: give a run folder, or a spec.json of one.")
     folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
     name = "spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name
     spec = RunSpec.from_json(folder.read_json(name))

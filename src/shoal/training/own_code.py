@@ -1,13 +1,17 @@
-"""Check an environment of the user's own before a run: the whole `check_env`, once for each content of its file.
+"""Check an environment of the user's own before a run: the whole `check_env`, once for each content of its files.
 
-A key stands for what was checked: the content of the files of its classes and functions, its static fields, and the
-versions of shoal and JAX. The keys of environments that pass are kept as empty files beside the compiled programs, so
-the check costs nothing the next time. Modules that the file imports are not part of the key.
+A key stands for what was checked: the content of the files of its classes and functions and of the user's own files
+that these import, its static fields, and the versions of shoal and JAX. The keys of environments that pass are kept as
+empty files beside the compiled programs, so the check costs nothing the next time. A module is seen where an `import`
+statement names it; one that is loaded with `importlib` is not part of the key.
 """
 
+import ast
 import contextlib
 import hashlib
-from collections.abc import Iterator
+import importlib.util
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import jax
@@ -15,7 +19,7 @@ import jax
 import shoal
 from shoal.core.checks import check_env
 from shoal.core.env import Env
-from shoal.core.user_code import file_of, is_users_class, users_functions
+from shoal.core.user_code import file_of, is_users_class, is_users_file, users_functions
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.jobs import Job
 from shoal.training.settings import apply
@@ -65,10 +69,42 @@ def _key(env: Env) -> str:
     digest = hashlib.sha256(f"{shoal.__version__} {jax.__version__} {jax.tree.structure(env)}".encode())
     files = {file_of(part) for part in cls.__mro__ if is_users_class(part)}
     files |= {code.co_filename for code in users_functions(env)}
-    for file in sorted(files):
+    for file in sorted(files | imported_files(files)):
         content = Path(file).read_bytes() if file and Path(file).is_file() else str(id(cls)).encode()
         digest.update(content)
     return digest.hexdigest()
+
+
+def imported_files(files: Collection[str]) -> set[str]:
+    """Return the user's own files, of modules that are loaded, that some files import directly or through others."""
+    modules = {file: module for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
+    found: set[str] = set()
+    left = [file for file in files if file in modules]
+    while left:
+        file = left.pop()
+        loaded = (sys.modules.get(name) for name in _imported_names(Path(file), modules[file].__package__ or ""))
+        of_user = {name for module in loaded if (name := getattr(module, "__file__", None)) and is_users_file(name)}
+        left += of_user - found
+        found |= of_user
+    return found
+
+
+def _imported_names(file: Path, package: str) -> Iterator[str]:
+    """Yield the names that the imports in a file may load: `a`, `a.b` and `a.b.c` for `from a.b import c`."""
+    try:
+        statements = ast.walk(ast.parse(file.read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return  # the file is gone, or has been changed since it was imported
+    for each in statements:
+        names: list[str] = []
+        if isinstance(each, ast.Import):
+            names = [alias.name for alias in each.names]
+        elif isinstance(each, ast.ImportFrom) and (package or not each.level):
+            start = importlib.util.resolve_name("." * each.level + (each.module or ""), package)
+            names = [f"{start}.{alias.name}" for alias in each.names]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
 def _is_kept(key: str) -> bool:

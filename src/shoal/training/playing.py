@@ -51,6 +51,13 @@ def evaluate(
     members. With `env`, or with some `env_fields` changed, the policy acts in another environment than in training.
     `max_steps` bounds the length of episodes; 0 means the environment's limit, or 1,000 where it has none.
     """
+    if not (hasattr(episodes, "__index__") and hasattr(max_steps, "__index__")):
+        raise TypeError(f"episodes={episodes!r} and max_steps={max_steps!r} must be whole numbers.")
+    if not isinstance(policy, (str, Path, Policies, Policy)):
+        raise TypeError(
+            f"evaluate needs a policy, not {policy!r:.60}: give the folder of a run, or what shoal.load returns. An "
+            f"agent must be trained first."
+        )
     if episodes < 1:
         raise ValueError(f"episodes={episodes} must be at least 1.")
     if max_steps < 0:

@@ -48,9 +48,10 @@ def from_samples(
     """Return points of `count` independent random samples, log-uniform or uniform, rounded to four digits.
 
     `search` is a list of paths, or a dict of ranges such as `{"env.gravity": (5, 15), "clip": None}`, where None means
-    the declared range. By default these are all hyperparameters that declare a range, except those in `fixed` and those
-    whose range the agent does not accept for this environment. Every path has its own random numbers, so another path
-    does not change them. Raises ValueError if a range is missing or empty, or no hyperparameter is left.
+    the declared range; `(5, 10, 15, "choice")` has values that are equally likely. By default these are all
+    hyperparameters that declare a range, except those in `fixed` and those whose range the agent does not accept for
+    this environment. Every path has its own random numbers, so another path does not change them. Raises ValueError if
+    a range is missing or empty, or no hyperparameter is left.
     """
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")
@@ -68,13 +69,19 @@ def _samples(
     count: int, seed: int, setting: Setting, path: str, hyper: Hyperparameter | None, span: Sequence | None
 ) -> list:
     if is_static(setting, path):
-        raise ValueError(f"{path} shapes the program, so it cannot be sampled: sweep it, with a run for each value.")
+        raise ValueError(
+            f"{path} shapes the program, so it cannot be sampled: give it a list of values, which makes a run with its "
+            f"own samples for each."
+        )
     if hyper is None:
         raise ValueError(f"{path} is no number: it cannot be sampled.")
     if span is None and hyper.search is None:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
+    generator = np.random.default_rng([seed, zlib.crc32(b"points"), zlib.crc32(path.encode())])
+    if span and span[-1] == "choice":
+        return _choices(generator, count, path, span[:-1], hyper)
     low, high, log = _range(path, *(span or hyper.search or ()))
-    fractions = np.random.default_rng([seed, zlib.crc32(b"points"), zlib.crc32(path.encode())]).random(count)
+    fractions = generator.random(count)
     if log:
         numbers = np.exp(math.log(low) + fractions * (math.log(high) - math.log(low)))
     else:
@@ -82,6 +89,18 @@ def _samples(
     if isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool):
         return [round(number) for number in numbers.tolist()]
     return [min(max(float(f"{number:.{DIGITS}g}"), low), high) for number in numbers.tolist()]
+
+
+def _choices(
+    generator: np.random.Generator, count: int, path: str, values: Sequence, hyper: Hyperparameter
+) -> list[float | bool]:
+    """Return `count` of the values, each equally likely. Raises ValueError if there are none, or some are not real."""
+    is_true_or_false = isinstance(hyper.field.default, bool)
+    kind = bool if is_true_or_false else (int, float)
+    if not values or not all(isinstance(v, kind) and isinstance(v, bool) == is_true_or_false for v in values):
+        what = "true or false" if is_true_or_false else "numbers"
+        raise ValueError(f"{path} cannot be sampled from {tuple(values)}: give one or more values that are {what}.")
+    return [values[i] for i in generator.integers(len(values), size=count)]
 
 
 def _range(path: str, low: float, high: float, scale: Any = "linear") -> Range:

@@ -37,7 +37,7 @@ def read_json(path: Path, shape: Any = object, advice: str = "") -> Any:
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise damaged(path, str(error), advice) from error
+        raise damaged(path, f"it is no JSON ({error})", advice) from error
     if reason := misfit(data, shape):
         raise damaged(path, reason, advice)
     return data

@@ -245,5 +245,5 @@ def _unknown(value: Any, name: str, prefix: str) -> TypeError:
     known = list(_parts(value))
     deeper = [path for path, _ in _walk(value, prefix) if path.rpartition(".")[2] == name]
     near = f" Did you mean {' or '.join(deeper)}?" if deeper else did_you_mean(name, known)
-    fields = ", ".join(f"{prefix}{part}" for part in known) or "none"
-    return TypeError(f"{type(value).__name__} has no field {name!r}.{near} Its fields are: {fields}.")
+    every = f" Its fields are: {', '.join(f'{prefix}{part}' for part in known) or 'none'}."
+    return TypeError(f"{type(value).__name__} has no field {name!r}.{near or every}")

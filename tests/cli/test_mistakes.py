@@ -1,0 +1,312 @@
+"""Mistakes that people make on the command line, and the one line that each of them ends in."""
+
+import shlex
+
+import pytest
+
+from commands import MY_ENV, refused, say
+from shoal.training.folder import ZOO
+
+TRAIN = "train ppo CartPole-v1"
+LONGEST = 300  # characters of a message: three lines of a terminal
+
+# A line, and a part of the message. Lines of `train` that start with a dash continue `train ppo CartPole-v1`.
+COMMANDS = {
+    "ppo CartPole-v1": "ppo is an agent, not a command: write `shoal train ppo CartPole-v1`.",
+    "PPO": "PPO is an agent, not a command: write `shoal train ppo CartPole-v1`.",
+    "CartPole-v1": "an environment, not a command: write `shoal train ppo CartPole-v1`, or `shoal envs CartPole-v1`",
+    "my_env.py": "my_env.py is a file, not a command: to train in an environment of it",
+    "runs/old": "runs/old is a run, not a command: write what to do with it, as in `shoal eval runs/old`",
+    "trian": "unknown command 'trian'. Did you mean train?",
+    "Train ppo CartPole-v1": "unknown command 'Train'. Did you mean train?",
+    "learn ppo CartPole-v1": "unknown command 'learn'. Did you mean `shoal train`?",
+    "test runs/old": "Did you mean `shoal eval`?",
+    "evaluate runs/old": "Did you mean `shoal eval`?",
+    "list": "Did you mean `shoal envs`?",
+    "video runs/old": "Did you mean `shoal render`?",
+    "resume runs/old": "Did you mean `shoal train --resume RUN`?",
+    "xyzzy": "unknown command 'xyzzy'. `shoal --help` lists all.",
+    "-v": "Did you mean --version?",
+    "--steps 1000 train ppo CartPole-v1": "--steps stands before the command: write the command first",
+}
+AGENTS_AND_ENVS = {
+    "train": "train needs an agent and an environment, as in `shoal train ppo CartPole-v1`",
+    "train ppo": "train needs an environment too, as in `shoal train ppo CartPole-v1`",
+    "train CartPole-v1": "CartPole-v1 is an environment; the agent comes first: `shoal train ppo CartPole-v1`",
+    "train CartPole-v1 ppo": "the agent comes first: `shoal train ppo CartPole-v1`",
+    "train --algo ppo --env CartPole-v1": "the agent and the environment have no flag",
+    "train pppo CartPole-v1": "agent 'pppo' is not registered. Did you mean ppo?",
+    "train PPO CartPole-v1": "Did you mean ppo?",
+    "train rainbow CartPole-v1": "agent 'rainbow' is not registered. `shoal agents` lists every name.",
+    "train ppo CartPole": "env 'CartPole' is not registered. Did you mean CartPole-v1 or CartPole-v0?",
+    "train ppo cartpole_v1": "Did you mean CartPole-v1? `shoal envs`",
+    "train ppo Pong-v5": "env 'Pong-v5' is not registered. Did you mean PixelPong-v0",
+    "train ppo ALE/Breakout-v5": "It belongs to Atari, which shoal does not have.",
+    "train ppo LunarLander-v2": "It belongs to Box2D, which shoal does not have.",
+    "train ppo HalfCheetah-v4": "It belongs to MuJoCo, which shoal does not have.",
+    "train ppo minigrid-empty": "Did you mean MiniGrid-Empty-8x8-v0 or MiniGrid-Empty-6x6-v0 or",
+    "train 'ppo CartPole-v1'": "'ppo CartPole-v1' is one word in quotes: write `shoal train ppo CartPole-v1` without",
+    "train ppo,dqn CartPole-v1": "train takes one agent at a time, not ppo,dqn: run it once for each.",
+    "train ppo CartPole-v1,Acrobot-v1": "train takes one environment at a time",
+    "train ppo CartPole-v1 Pendulum-v1": "unexpected argument 'Pendulum-v1': the command is `shoal train AGENT ENV",
+    "train ppo CartPole-v1 --suite classic": "give an environment (CartPole-v1) or --suite classic, not both",
+    "train ppo --suite clasic": "suite 'clasic' is not registered. Did you mean classic?",
+    "train ppo --suite atari": "Suites are: classic, minigrid-10.",
+    "train ppo --suite classic --env.gravity 5": "--env.gravity is not an option of shoal train",
+    "train dqn Pendulum-v1": "dqn cannot play Pendulum-v1: it has one Q-value per action",
+    "train bc CartPole-v1": "Give --demonstrations FILE, with a file that `shoal record RUN --out FILE` wrote",
+    "train bc CartPole-v1 --demonstrations gone.npz": "gone.npz does not exist: `shoal record RUN --out gone.npz`",
+}
+FILES = {
+    "train ppo my_env.py": "my_env.py is a file: name the class in it, my_env.py:MyEnv.",
+    "train ppo my_env": "my_env is written as in Python: name the class in it, my_env.py:MyEnv.",
+    "train ppo my_env.MyEnv": "name the class in it, my_env.py:MyEnv.",
+    "train ppo my_env:MyEnv": "my_env is the file my_env.py: name the class in it, my_env.py:MyEnv.",
+    "train ppo my_env.py:myenv": "my_env.py has no class 'myenv'. Did you mean MyEnv?",
+    "train ppo my_env.py:Other": "my_env.py has no class 'Other'. It has MyEnv.",
+    "train ppo gone.py:MyEnv": "gone.py does not exist",
+    "train ppo broken.py:MyEnv": "broken.py:1: SyntaxError",
+    "train ppo notes.txt": "notes.txt is a file, and no environment has this name",
+    "train ppo empty": "empty is a folder, and no environment has this name",
+    "train my_env.py:MyEnv CartPole-v1": "my_env.py:MyEnv is no agent but an environment",
+    "train ppo shoal.agents.ppo:PPO": "PPO is no environment but an agent",
+    "train ppo os.path:join": "os.path:join is no environment: name a class that has @struct above it",
+    "train /dev/zero:X CartPole-v1": "module '/dev/zero' cannot be found",
+    "train .:X CartPole-v1": "'.' is no module: write package.module:Class",
+    "envs :": "'' is no module",
+}
+FLAGS = {
+    "--total-timesteps 1000": "unknown flag --total-timesteps. Did you mean --steps?",
+    "--total_timesteps=1000": "Did you mean --steps?",
+    "--lr 1e-3": "Did you mean --learning-rate? `shoal train ppo CartPole-v1 --help` lists every flag.",
+    "-lr 1e-3": "unknown flag -lr. Did you mean --learning-rate?",
+    "--lerning-rate 1": "unknown flag --lerning-rate. Did you mean --learning-rate",
+    "--gamma 0.9": "Did you mean --discount?",
+    "--n-envs 4": "Did you mean --num-envs?",
+    "--ent-coef 0": "Did you mean --entropy-coef?",
+    "--net-arch 64,64": "Did you mean --hidden?",
+    "--num-seeds 4": "Did you mean --seeds?",
+    "--output-dir x": "Did you mean --root?",
+    "--verbose": "Did you mean --no-progress?",
+    "--gravity 5": "Did you mean --env.gravity?",
+    "--env.gravty 1": "unknown flag --env.gravty. Did you mean --env.gravity",
+    "--env.max-episode-steps 5": "Did you mean --env.max-steps",
+    "--episodes 100": "the length of training is a number of environment steps, --steps N",
+    "--gpu": "JAX uses a GPU if it finds one; `shoal doctor` lists the devices",
+    "--wandb": "a run always writes its weights and metrics into its folder",
+    "--capture-video": "`shoal render RUN` makes GIFs of a finished run",
+    "--no-shared": "Did you mean --shared false?",
+    "--shared": "--shared needs a value: --shared true or --shared false.",
+    "--buffer-size 100": "ppo has no such hyperparameter. These agents have: c51, ddpg, dqn",
+    "--learning-rate": "--learning-rate needs a value, or several separated by commas. The default is 0.00025.",
+    "--learning-rate = 1e-3": "Write --learning-rate=1e-3, without spaces around the equals sign.",
+    "--learning-rate= 1e-3": "Write --learning-rate=1e-3, without spaces around the equals sign.",
+    "learning_rate=1e-3": "unexpected argument 'learning_rate=1e-3'. Did you mean --learning_rate=1e-3?",
+    "--learning-rate 1e-3, 1e-4": "Several values have commas and no spaces: --learning-rate 1e-3,1e-4.",
+    "--hidden 64 64": "unexpected argument '64' after --hidden 64. Several values have commas",
+    "--steps 1 --steps 2": "--steps is given twice: write it once",
+    "--dry-run=yes": "--dry-run takes no value",
+    "--steps": "--steps: a value is missing. `--steps N`: environment steps of each member",
+    "--": "unknown flag --.",
+}
+VALUES = {
+    "--steps many": "--steps: many is not a whole number. `--steps N`: environment steps of each member",
+    "--steps 1,000,000": "1,000,000 has commas, which separate values; write 1_000_000.",
+    "--steps 0": "steps=0 must be at least 1",
+    "--steps -5": "steps=-5 must be at least 1",
+    "--steps 1e99": "--steps: 1e99 does not fit in 64 bits",
+    "--steps 1e12 --records 2e9": "records=2000000000 must be at most 1,000,000",
+    "--seeds 0": "seeds=0 must be at least 1",
+    "--seeds 1.5": "--seeds: 1.5 is not a whole number. `--seeds N`: members for each setting",
+    "--seeds 0,1,2": "--seeds: 0,1,2 is not a whole number, but several separated by commas. `--seeds N`: members",
+    "--seeds 1e12": "members of",
+    "--seed 99999999999999999999": "--seed: 99999999999999999999 does not fit in 64 bits",
+    "--learning-rate -1e-3": "PPO.learning_rate=-0.001 is out of range: it must lie in [0, 1].",
+    "--learning-rate 1e400": "--learning-rate 1e400 is too large",
+    "--discount 1.5": "PPO.discount=1.5 is out of range: it must lie in [0, 1]",
+    "--discount high": "--discount high is not a number. The default is 0.99.",
+    "--num-envs 0": "num_envs=0 must be at least 1",
+    "--num-envs 1.5": "--num-envs 1.5 is not a whole number",
+    "--num-envs inf": "--num-envs inf is not a whole number",
+    "--num-envs 1e30": "--num-envs 1e30 is too large",
+    "--num-envs 4,,8": "--num-envs needs a value, or several separated by commas. The default is 4.",
+    "--num-envs 2147483647 --num-steps 2147483647": "does not divide. Try 1",
+    "--num-minibatches 5": "num_minibatches=5 does not divide. Try 2 or 4.",
+    "--hidden 8.5": "--hidden 8.5 is not a list of whole numbers, as in 64,64",
+    "--hidden 64,0": "hidden=(64, 0) has a layer without units",
+    "--activation rlu": "activation='rlu' is unknown. Choose one of tanh, relu",
+    "--surrogate x": "surrogate='x' is unknown. Choose one of clipped",
+    "--shared maybe": "--shared maybe is not true or false",
+    "--env.gravity high": "--env.gravity high is not a number. The default is 9.8.",
+    "--env.gravity nan": "--env.gravity nan is not a number",
+    "--env.integrator rk4": "integrator='rk4' is unknown. Choose 'euler' or 'semi-implicit'.",
+    "--env.max-steps 9,0": "max_steps=0 is not a valid time limit: it must be a whole number",
+    "--env.max-steps 99999999999": "--env.max-steps 99999999999 is too large",
+    "--eval-max-steps 1e12": "eval_max_steps=1000000000000 must be at most",
+    "--eval-episodes 0": "eval_episodes=0 must be at least 1",
+    "--threads 1e9": "--threads 1000000000 must be from 1 to 1024",
+    "--threads -4": "--threads -4 must be from 1",
+    "--devices -1": "devices=-1 must not be negative",
+    "--devices 99": "devices=99 were asked for, but JAX sees",
+    "--memory-limit-gb -1": "the memory limit must not be negative",
+    "--memory-limit-gb inf": "the memory limit of inf GB is not a size",
+    "--memory-limit-gb 1e-6": "more than the",
+    "--memory-limit-gb 1e400": "--memory-limit-gb: 1e400 is too large",
+    "--memory-limit-gb x": "--memory-limit-gb: x is not a number",
+    "--prng dice": "prng='dice' is unknown. Choose one of: mix32",
+    "--preset speedy": "ppo has no preset 'speedy' for CartPole-v1. It has: CartPole-v1, fast.",
+    "--random 0": "random=0 must be at least 1",
+    "--random 2 --search gamma=0.9..0.99": "PPO has no field 'gamma'. Did you mean discount?",
+    "--init zoo:dqn/CartPole-v1": "do not fit this agent and environment: give the same kind of agent",
+    "--init runs/gone": "runs/gone is not a run folder: it does not exist.",
+    "--name old": "runs/old already holds a run. Continue it with `shoal train --resume runs/old`, or choose another",
+    "--wrap frame_stack": "wrapper 'frame_stack' is not registered. Did you mean FrameStack?",
+    "--wrap FrameStack(4)": "Did you mean FrameStack?",
+}
+RUNS = {
+    "eval": "eval needs a run folder, as in `shoal eval runs/ppo-CartPole-v1`",
+    "eval old": "old is not a run folder: it does not exist. Did you mean runs/old?",
+    "eval runs/olt": "it does not exist. Did you mean runs/old?",
+    "eval runs": "runs is not a run folder: it has no spec.json. It holds runs: runs/old.",
+    "eval notes.txt": "notes.txt is not a run folder: it is a file.",
+    "eval empty": "empty is not a run folder: it has no spec.json.",
+    "eval CartPole-v1": "it is an environment. `shoal train ppo CartPole-v1` makes a run in it.",
+    "eval ppo CartPole-v1": "unexpected argument 'CartPole-v1': the command is `shoal eval RUN [options]`",
+    "eval zoo:ppo/CartPole": "the zoo has no 'ppo/CartPole'. Did you mean ppo/CartPole-v1",
+    "eval zoo/ppo/CartPole-v1": "Did you mean zoo:ppo/CartPole-v1?",
+    "eval zoo:ppo/CartPole-v1 --member 7": "member 7 does not exist",
+    "eval zoo:ppo/CartPole-v1 --member first": "--member first is unknown: give a number, `best` or `all`.",
+    "eval zoo:ppo/CartPole-v1 --which worst": "--which 'worst' is unknown: choose last or best.",
+    "eval zoo:ppo/CartPole-v1 --n-episodes 5": "Did you mean --episodes?",
+    "eval zoo:ppo/CartPole-v1 --gravity 5": "Did you mean --env.gravity?",
+    "eval zoo:ppo/CartPole-v1 --learning-rate 1": "a hyperparameter of training, which cannot change afterwards",
+    "eval zoo:ppo/CartPole-v1 --deterministic": "actions are greedy unless you add --sample",
+    "eval zoo:ppo/CartPole-v1 --env.integrator euler,semi-implicit": "a static field, which cannot be swept",
+    "train --resume": "--resume: a value is missing. `--resume RUN`: continue the run in this folder",
+    "train --resume runs/gone": "runs/gone is not a run folder: it does not exist.",
+    "train --resume runs": "It holds runs: runs/old.",
+    "train --resume runs/old --name new": "--name is for a new run; --resume continues runs/old as it is.",
+    "train --spec gone.json": "gone.json does not exist: give a run folder",
+    "train --spec notes.txt": "notes.txt is damaged or was not written by shoal: it is no JSON",
+    "train dqn --spec runs/old": "--spec runs/old describes the whole run: leave dqn out.",
+    "render": "render needs a run folder or an environment, as in `shoal render runs/ppo-CartPole-v1`",
+    "render runs/gone": "runs/gone is not a run folder: it does not exist.",
+    "render CartPol-v1": "env 'CartPol-v1' is not registered. Did you mean CartPole-v1",
+    "render CartPole-v1 --member 2": "--member is for a run, but CartPole-v1 is an environment",
+    "render CartPole-v1 --which best": "--which is for a run",
+    "render CartPole-v1 --sample": "--sample is for a run",
+    "render CartPole-v1 --max-steps -5": "--max-steps -5 must be at least 1",
+    "render CartPole-v1 --env.gravity 1,2": "one environment is shown at a time: give one value.",
+    "render CartPole-v1 --wrap FramStack": "Did you mean FrameStack?",
+    "render zoo:ppo/CartPole-v1 --wrap FrameStack": "--wrap is for an environment, but zoo:ppo/CartPole-v1 is a run",
+    "render zoo:ppo/CartPole-v1 --member 1,2": "--member 1,2 is unknown: give a number or `best`.",
+    "play": "play needs an environment or a run folder, as in `shoal play MiniGrid-DoorKey-8x8-v0`",
+    "play Pendulum-v1": "Pendulum-v1 cannot be played with keys: its actions are Box",
+    "play zoo:ppo/CartPole-v1 --speed 0": "--speed 0 must be from 1 to 1,000,000 steps per second",
+    "plot": "plot needs a run folder, as in `shoal plot runs/ppo-CartPole-v1`",
+    "plot runs": "It holds runs: runs/old.",
+    "plot runs/old --x time": "--x 'time' is unknown: choose steps or wall.",
+    "compare": "compare needs two run folders, as in `shoal compare runs/a runs/b`",
+    "compare runs/old": "compare needs a second run folder",
+    "compare runs/gone runs/old": "runs/gone is not a run folder: it does not exist.",
+    "compare runs/old runs/old --metric mean": "--metric 'mean' is unknown: choose last or best.",
+    "record CartPole-v1": "it is an environment. `shoal train ppo CartPole-v1` makes a run in it.",
+    "record zoo:ppo/CartPole-v1 --out demos": "--out: demos must end in .npz. `--out FILE`: the file to write",
+    "record zoo:ppo/CartPole-v1 --steps few": "--steps: few is not a whole number. `--steps N`: steps to record",
+    "export zoo:ppo/CartPole-v1 --member all": "--member all is unknown: give a number or `best`.",
+    "export zoo:ppo/CartPole-v1 --out runs/old": "runs/old already holds a run",
+}
+OTHERS = {
+    "envs CartPol-v1": "env 'CartPol-v1' is not registered. Did you mean CartPole-v1",
+    "envs CartPole-v1 Acrobot-v1": "unexpected argument 'Acrobot-v1': the command is `shoal envs [ENV] [options]`",
+    "envs --family atari": "there is no family 'atari'. There are: bsuite, classic",
+    "envs --family minatar --actions continuous": "no environment is like that",
+    "envs --observations pixels": "--observations 'pixels' is unknown: choose image, vector or parts.",
+    "agents PPO": "agent 'PPO' is not registered. Did you mean ppo?",
+    "agents my_env.py:MyEnv": "my_env.py:MyEnv is no agent but an environment",
+    "bench gone": "env 'gone' is not registered",
+    "bench runs/old": "runs/old is a folder, and no environment has this name",
+    "bench CartPole-v1 --sizes few": "--sizes: few is not a list of whole numbers from 1",
+    "bench CartPole-v1 --sizes 1e30": "is not a list of whole numbers from 1 to",
+    "bench CartPole-v1 --seconds inf": "--seconds inf must lie between 0 and 3,600",
+    "bench CartPole-v1 --policy ppo": "--policy 'ppo' is unknown: choose random or mlp.",
+    "bench --wrap FrameStack": "--wrap needs an environment, as in `shoal bench CartPole-v1 --wrap FrameStack`",
+    "bsuite": "bsuite needs an agent, as in `shoal bsuite ppo --quick`",
+    "bsuite pppo": "agent 'pppo' is not registered. Did you mean ppo?",
+    "bsuite CartPole-v1": "CartPole-v1 is an environment, not an agent.",
+    "bsuite ppo catch": "unexpected argument 'catch'",
+    "bsuite ppo --experiments catsh": "experiment 'catsh' is not registered. Did you mean catch",
+    "bsuite ppo --experiments catch --num-minibatches 3": "does not divide",
+    "bsuite ppo --episodes-scale 0": "must be above 0 and at most 1",
+    "bsuite ppo --learning-rate 1e-3,1e-4": "learning_rate has several values",
+    "bsuite ppo --num-envs 8": "unknown flag --num-envs",
+    "bsuite ppo --resume runs/x": "--resume continues a run as it was started",
+    "bsuite --resume=runs/x --quick": "--resume continues a run as it was started",
+    "bsuite --resume": "--resume: a value is missing",
+    "bsuite --resume runs/old": "runs/old is not a folder of `shoal bsuite`: it has no bsuite.json",
+    "check": "check needs an environment or an agent, as in `shoal check my_env.py:MyEnv`",
+    "check my_env.py": "my_env.py is a file: name the class in it, my_env.py:MyEnv.",
+    "check gone.py:MyEnv": "gone.py does not exist",
+    "check runs/old": "runs/old is a folder, and no environment has this name",
+    "check my_env.py:MyEnv --steps 0": "--steps 0 must be at least 1",
+    "check my_env.py:MyEnv --steps few": "--steps: few is not a whole number. `--steps N`: random steps",
+    "check my_env.py:MyEnv --env.bonus 1,2": "check takes one value for each field, not several",
+    "check my_env.py:MyEnv --bonus 1": "unknown flag --bonus. Did you mean --env.bonus?",
+    "check my_env.py:MyEnv ppo": "write `shoal check ppo my_env.py:MyEnv`",
+    "check my_env.py:MyEnv CartPole-v1": "only an agent can stand before another one: leave one of them out",
+    "check ppo gone": "env 'gone' is not registered",
+    "check ppo CartPole-v1 more": "unexpected argument 'more'",
+    "doctor --fix": "unknown flag --fix. `shoal doctor --help` lists every flag.",
+    "completion": "completion needs the name of a shell",
+    "completion fish": "bash|zsh 'fish' is unknown: choose bash or zsh.",
+    "zoo ppo": "unexpected argument 'ppo': the command is `shoal zoo`.",
+}
+CONTINUED = {f"{TRAIN} {words}": said for words, said in {**FLAGS, **VALUES}.items()}
+TABLE = {**COMMANDS, **AGENTS_AND_ENVS, **FILES, **CONTINUED, **RUNS, **OTHERS}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as somebody works in: an environment, a broken file, notes, an empty folder, an unfinished run."""
+    for name, text in (("my_env.py", MY_ENV), ("broken.py", "class MyEnv(:\n"), ("notes.txt", "to do\n")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "empty").mkdir()
+    old = tmp_path / "runs" / "old"
+    old.mkdir(parents=True)
+    for name in ("spec.json", "provenance.json"):
+        (old / name).write_bytes((ZOO / "ppo" / "CartPole-v1" / name).read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", TABLE)
+def test_a_mistake_ends_in_one_clear_line(line, folder, capsys):
+    before = sorted(folder.rglob("*"))
+    said = refused(capsys, *shlex.split(line))
+    assert TABLE[line] in said
+    assert len(said) <= LONGEST and str(folder) not in said
+    assert [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts] == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--steps 1_000_000", "1,000,448 steps"),
+        ("--steps 1e6", "1,000,448 steps"),
+        ("--steps 1M", "1,000,448 steps"),
+        ("--steps 1000k", "1,000,448 steps"),
+        ("--learning_rate=1e-3", "learning_rate=0.001 "),
+        ("--learning-rate [1e-3,1e-4]", "2 = 2 setting(s)"),
+        ("--hidden '(8, 4)'", "hidden=(8, 4)"),
+        ("--num-envs 4.0", "num_envs=4 "),
+        ("--shared True", "shared=True"),
+    ],
+)
+def test_what_is_plainly_meant_works(words, said, capsys):
+    status, out, err = say(capsys, *shlex.split(f"{TRAIN} {words} --preset none --dry-run"))
+    assert status == 0 and said in out, err
+
+
+@pytest.mark.parametrize("line", ["help train", "-h train", "train -h", "train --help", "train ppo --help --steps x"])
+def test_help_is_found_in_every_order(line, capsys):
+    status, out, _ = say(capsys, *line.split())
+    assert status == 0 and out.startswith("usage: shoal train AGENT ENV")
