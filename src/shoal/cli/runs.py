@@ -71,7 +71,7 @@ def render_parser() -> Parser:
     parser = Parser(
         "render",
         "RUN|ENV [options]",
-        "Make GIFs of an episode: of a run's best, median and worst member, or of an environment with random actions.",
+        "Make videos of an episode: of a run's best, median and worst member, or of an environment (random actions).",
         "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
         opens_run=True,
@@ -82,12 +82,12 @@ def render_parser() -> Parser:
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
     parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode after N steps")
     parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
-    parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
+    parser.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: GIFs in the run's videos/, or ENV.gif)")
     return parser
 
 
 def render(line: Line) -> None:
-    """`shoal render`: make GIFs of a run's members, or of an environment under random actions; print their paths."""
+    """`shoal render`: make videos of a run's members, or of an environment under random actions; print their paths."""
     from shoal.viz.videos import render as render_videos
 
     options = line.options
