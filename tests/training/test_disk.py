@@ -17,8 +17,9 @@ from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.recording import save_demonstrations
 from shoal.training.records import Records
-from shoal.viz.curves import Curve, learning_curves
+from shoal.viz.curves import learning_curves
 from shoal.viz.gif import write_gif
+from shoal.viz.run_data import Curve
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="flushes nothing there")
 
