@@ -201,6 +201,14 @@ def test_of_many_settings_those_with_the_best_returns_are_drawn_for_any_metric(t
     assert [line.get_label() for line in drawn().lines] == [f"gamma {i}" for i in range(1, 9)]
 
 
+def test_of_several_runs_with_many_settings_each_keeps_its_best(tmp_path, drawn):
+    low = write_run(tmp_path / "low", {"gamma": [0.8, 0.9]}, seeds=1)
+    high = write_run(tmp_path / "high", {"gamma": list(range(9))}, seeds=1)
+    plot_runs([low, high], tmp_path / "out.png")
+    labels = [line.get_label() for line in drawn().lines]
+    assert labels == ["low, gamma 0.9", *[f"high, gamma {i}" for i in range(2, 9)]]
+
+
 def test_a_grid_has_a_figure_for_each_hyperparameter_and_a_heatmap(tmp_path, drawn):
     folder = write_run(tmp_path / "run", {"learning_rate": [2, 1], "gamma": [0.9, 0.99]}, seeds=2)
     names = [path.name for path in plot_figures(folder)]

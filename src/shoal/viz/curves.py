@@ -28,6 +28,7 @@ from shoal.viz.style import (
 
 MOST_MEMBER_LINES = 64  # single members drawn behind each curve
 MOST_DETAILED = 4  # figures with more curves show neither single members nor evaluations
+RING_DISTANCE = 3.0  # points between the evaluations of neighboring curves
 MOST_FIELDS = 6  # swept hyperparameters of a run that each get a figure at its end
 
 
@@ -96,7 +97,7 @@ def plot_runs(
         notes = [*_other_environment(runs[0], run), *run.warnings]
         for curve in run.curves(x, metric):
             setting = f"{name}, {curve.label}" if curve.label else name
-            curves.append(curve._replace(label=" ".join([setting, *notes])))
+            curves.append(curve._replace(label=" ".join([setting, *notes]), run=name))
     y_label = runs[0].label_of(metric) if metric else "episode return"
     return learning_curves(curves, out, X_AXES[x][1], _common_title(runs), target, y_label, log=log)
 
@@ -126,11 +127,11 @@ def learning_curves(
         title = f"{title} {shown[0].label}".strip()
     with rc_context(STYLE):
         figure, axes = new_figure(7.6, 4.6)
-        for color, curve in zip(PALETTE, shown, strict=False):
-            _draw_population(axes, curve, color)
+        for index, (color, curve) in enumerate(zip(PALETTE, shown, strict=False)):
+            _draw_population(axes, curve, color, 0.2 if len(shown) < 3 else 0.13)
             if len(shown) <= MOST_DETAILED:
                 _draw_members(axes, curve, color)
-                _draw_evaluations(axes, curve, color)
+                _draw_evaluations(axes, curve, color, RING_DISTANCE * (index - (len(shown) - 1) / 2))
         if target is not None:
             axes.axhline(target, color=PALE_INK, linewidth=1, linestyle=(0, (4, 3)), label=f"target {target:g}")
         axes.grid(color=GRID, linewidth=0.8)
@@ -147,10 +148,10 @@ def learning_curves(
         return save_figure(figure, out)
 
 
-def _draw_population(axes: Any, curve: Curve, color: str) -> None:
+def _draw_population(axes: Any, curve: Curve, color: str, alpha: float) -> None:
     there = np.isfinite(curve.y).any(axis=1)
     x, (center, low, high) = curve.x[there], iqm_band(curve.y[there])
-    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0, zorder=2)
+    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0, zorder=2)
     marker = "." if len(x) < 3 else None
     axes.plot(x, center, color=color, linewidth=1.8, label=curve.label, marker=marker, zorder=3)
 
@@ -164,13 +165,18 @@ def _draw_members(axes: Any, curve: Curve, color: str) -> None:
         axes.add_collection(LineCollection(lines, colors=color, alpha=0.16, linewidths=0.7, zorder=1))
 
 
-def _draw_evaluations(axes: Any, curve: Curve, color: str) -> None:
+def _draw_evaluations(axes: Any, curve: Curve, color: str, shift: float) -> None:
+    """Draw a ring and a bar for each evaluation, `shift` points to the right, so that curves do not hide each other."""
+    from matplotlib.transforms import offset_copy
+
     if curve.eval_y is None or not _is_evaluated(curve):
         return
     there = np.isfinite(curve.eval_y).any(axis=1)
     x, (center, low, high) = curve.x[there], iqm_band(curve.eval_y[there])
-    axes.vlines(x, low, high, color=color, linewidth=1.4, zorder=4)
-    axes.plot(x, center, "o", color=color, markerfacecolor="white", markersize=5.5, markeredgewidth=1.5, zorder=5)
+    where = offset_copy(axes.transData, axes.figure, shift, 0, units="points")
+    axes.vlines(x, low, high, color=color, linewidth=1.4, zorder=4, transform=where)
+    ring = {"markerfacecolor": "white", "markersize": 5.5, "markeredgewidth": 1.5}
+    axes.plot(x, center, "o", color=color, zorder=5, transform=where, **ring)
 
 
 def _is_evaluated(curve: Curve) -> bool:
@@ -209,12 +215,19 @@ def _legend_of_marks(shown: Sequence[Curve], curves: Sequence[Curve], unit: str)
 
 
 def _best(curves: Sequence[Curve], count: int) -> list[Curve]:
-    """The `count` curves with the highest last value, in their order. Raises ValueError if all values are NaN."""
+    """The `count` curves with the highest last value, in their order; of several runs the best of each comes first.
+
+    Raises ValueError if all values are NaN.
+    """
     drawable = [curve for curve in curves if np.isfinite(curve.y).any()]
     if not drawable:
         raise ValueError("no episode has ended in these curves yet, so there is nothing to plot.")
-    chosen = np.argsort([-_last_value(curve) for curve in drawable], kind="stable")[:count]
-    return [drawable[index] for index in sorted(chosen.tolist())]
+    values = [_last_value(curve) for curve in drawable]
+    best_of_run: dict[str, float] = {}
+    for curve, value in zip(drawable, values, strict=True):
+        best_of_run[curve.run] = max(value, best_of_run.get(curve.run, -np.inf))
+    order = sorted(range(len(values)), key=lambda i: (values[i] < best_of_run[drawable[i].run], -values[i]))
+    return [drawable[index] for index in sorted(order[:count])]
 
 
 def _last_value(curve: Curve) -> float:

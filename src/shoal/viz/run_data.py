@@ -43,6 +43,7 @@ class Curve(NamedTuple):
     y: Float[np.ndarray, "R M"]  # returns in training, or values of another metric
     eval_y: Float[np.ndarray, "R M"] | None = None  # returns in evaluations, NaN in records without one
     rank_y: Float[np.ndarray, "R M"] | None = None  # what the best curves are chosen by; None: y
+    run: str = ""  # the name of its run in a figure of several
     stopped: int = 0  # members that are not trained any further because of NaN or infinity
 
     @property
