@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import ImageDraw
 
-from shoal.viz.caption import BACKGROUND, FONT_SIZE, SMALLEST_FONT, caption_for
+from shoal.viz.caption import BACKGROUND, FONT_SIZE, MOST_SMALL_ROWS, MOST_TITLE_ROWS, SMALLEST_FONT, caption_for
 
 SETTING = "best: learning_rate=0.0003 num_envs=16 env.gravity=9.8 seed=3"
 LONG = " ".join(f"network.some_long_hyperparameter_{i}=0.000{i}" for i in range(9))
@@ -35,6 +35,7 @@ def test_no_text_is_cut_and_no_two_overlap(width, title, boxes):
     caption = caption_for(width, title, STATUSES)
     band = caption.draw(STATUSES[1])
     assert band.shape == (caption.height, caption.width, 3) and caption.width >= width
+    assert len(caption.title) <= (MOST_SMALL_ROWS if caption.font_size == SMALLEST_FONT else MOST_TITLE_ROWS)
     for (left, top, right, bottom), words in boxes:
         assert left >= 0 and top >= 0 and right <= caption.width and bottom <= caption.height, words
     for (one, words), (other, others) in itertools.combinations(boxes, 2):
