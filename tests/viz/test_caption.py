@@ -48,6 +48,11 @@ def test_no_text_is_cut_and_no_two_overlap(width, title, boxes):
         assert "".join(words for _, words in boxes[:-2]).replace(" ", "") == title.replace(" ", "")
 
 
+def test_a_long_setting_is_cut_before_its_value():
+    rows = caption_for(80, "best: env.env.gravity=9.81 some_learning_rate=0.0003", STATUSES).title
+    assert rows == ["best:", "env.env.gravity=", "9.81", "some_learning_", "rate=0.0003"]
+
+
 def test_a_band_is_wider_than_the_picture_only_where_it_must_be():
     assert caption_for(120, LONG, STATUSES).width == 120
     assert 80 < caption_for(8, LONG, STATUSES).width < 100

@@ -223,10 +223,12 @@ def test_a_grid_has_a_figure_for_each_hyperparameter_and_a_heatmap(tmp_path, dra
         plot_run(folder, by="gama")
 
 
-def test_a_run_of_one_sweep_or_of_listed_settings_has_one_figure(tmp_path):
+def test_a_run_of_one_sweep_of_listed_settings_or_with_a_selector_has_one_figure(tmp_path):
     one = write_run(tmp_path / "one", {"gamma": [0.9, 0.99]}, seeds=1)
     listed = write_run(tmp_path / "listed", points={"gamma": [0.9, 0.99], "clip": [1, 2]}, seeds=1)
-    assert [len(plot_figures(folder)) for folder in (one, listed)] == [1, 1]
+    grid = {"gamma": [0.9, 0.99], "clip": [1, 2]}
+    copying = write_run(tmp_path / "copying", grid, seeds=1, selector={"class": "copy.py:Copy", "fields": {}})
+    assert [len(plot_figures(folder)) for folder in (one, listed, copying)] == [1, 1, 1]
 
 
 def test_a_figure_says_what_is_unfinished_and_which_environment_is_another(tmp_path):

@@ -104,11 +104,13 @@ def _wrapped(words: list[str], width: int, size: int) -> list[str]:
 
 
 def _pieces(word: str, room: int, size: int) -> list[str]:
-    """Cut a word into pieces that are at most `room` pixels wide."""
+    """Cut a word into pieces that are at most `room` pixels wide, after "=" or "_" where there is one."""
     pieces = [""]
     for letter in word:
-        if pieces[-1] and text_width(pieces[-1] + letter, size) > room:
-            pieces.append("")
+        piece = pieces[-1]
+        if piece and text_width(piece + letter, size) > room:
+            end = max(piece.rfind("="), piece.rfind("_")) + 1 or len(piece)
+            pieces[-1:] = [piece[:end], piece[end:]]
         pieces[-1] += letter
     return pieces
 

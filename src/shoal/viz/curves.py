@@ -36,12 +36,13 @@ def plot_figures(folder: str | Path) -> list[Path]:
     """Draw every figure of a run into `figures/` of its folder, and return their paths.
 
     These are the learning curves; for a grid of two or more hyperparameters also a figure for each of them, in which
-    the settings with the same value are pooled; and for a grid of exactly two a heatmap.
+    the settings with the same value are pooled; and for a grid of exactly two a heatmap. With a selector, members
+    change their setting during training, so only the learning curves are drawn.
     """
     run = RunData(folder)
     paths = [plot_run(run.folder)]
     fields = run.spec.varying
-    if 2 <= len(fields) <= MOST_FIELDS and not run.spec.points:
+    if 2 <= len(fields) <= MOST_FIELDS and not run.spec.points and run.spec.selector is None:
         paths += [plot_run(run.folder, by=field) for field in fields]
         paths += [plot_sweep(run.folder)] if len(fields) == 2 else []
     return paths
