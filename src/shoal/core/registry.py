@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_field, unknown_name
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
@@ -243,7 +244,7 @@ env = ENVS.register
 agent = AGENTS.register
 
 
-def make(name: str, **fields: Any) -> Any:
+def make(name: str, **fields: Any) -> Env:
     """Build the environment of a name: `make("CartPole-v1", gravity=5.0)`.
 
     It also accepts `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError, with the nearest names,
