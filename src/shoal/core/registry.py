@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -218,23 +218,6 @@ def import_file(path: Path) -> Any:
             raise
         raise ImportError(f"{line_raised(error) or path}: {in_short(error)}") from error
     return module
-
-
-def ranges(names: Iterable[str]) -> dict[str, list[str]]:
-    """Group names that differ only in a final `/<number>`: `{"bsuite/catch/0-19": ["bsuite/catch/0", ...]}`.
-
-    Any other name is a group of one.
-    """
-    by_stem: dict[str, list[str]] = {}
-    for name in names:
-        stem, _, index = name.rpartition("/")
-        by_stem.setdefault(f"{stem}/" if stem and index.isdecimal() else name, []).append(name)
-    groups: dict[str, list[str]] = {}
-    for stem, group in by_stem.items():
-        group.sort(key=lambda name: (len(name), name))
-        first, last = group[0].rpartition("/")[2], group[-1].rpartition("/")[2]
-        groups[group[0] if len(group) == 1 else f"{stem}{first}-{last}"] = group
-    return groups
 
 
 ENVS = Registry("env", "shoal.envs")
