@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -91,6 +92,16 @@ def test_links_and_pictures_point_into_the_repository(hook):
     )
     assert hook.page(text, "", "v1") == "c [e](#e) [f](https://f.org)\n"
     assert hook.urls(REPOSITORY)["Issues"] == f"{REPOSITORY}/issues" and hook.urls("") == {}
+
+
+def test_the_files_that_a_container_image_gets_are_enough_to_build_the_package(wheel, tmp_path):
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert lines[1] == "*"
+    for name in (line[1:] for line in lines if line.startswith("!")):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    assert build(tmp_path / "dist", "wheel", tmp_path).read_bytes() == wheel.read_bytes()
+    assert (tmp_path / "constraints.txt").is_file()  # the Dockerfile reads it
 
 
 @pytest.mark.parametrize(
