@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal.agents.presets import presets
+from shoal.cli import index
 from shoal.core.env import Env
-from shoal.core.registry import AGENTS, ENVS, Entry, ranges
+from shoal.core.names import ranges
+from shoal.core.registry import AGENTS, ENVS, Entry
 from shoal.core.struct import hyper_fields, static_fields
 from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level
@@ -283,3 +285,4 @@ if __name__ == "__main__":
     for name, text in pages().items():
         (DOCS / name).write_text(text)
         print(f"docs/{name}")
+    index.FILE.write_text(index.as_text(index.from_registries()))
