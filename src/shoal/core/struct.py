@@ -46,7 +46,7 @@ def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, 
 
 
 def hyper(
-    default: float,
+    default: float | None,
     *,
     search: tuple | None = None,
     valid: tuple[float, float] | None = None,
