@@ -18,10 +18,12 @@ from jax.core import Tracer
 
 from shoal.core.errors import did_you_mean, unknown_field
 
-# A traced constant: a Python number as the user writes it, or an array (with a leading member axis in a population).
-# For a type checker it is what arithmetic inside `jit` accepts.
 if TYPE_CHECKING:
     Number = float | jax.Array
+    """The type of a traced constant: a Python number as the user writes it, or an array.
+
+    In a population the array has a leading member axis. For a type checker it is what arithmetic inside `jit` accepts.
+    """
 else:
     Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
