@@ -184,6 +184,12 @@ def test_anchors_lead_to_one_heading_each(page):
     assert set(re.findall(r"\]\(#([^)]*)\)", page.read_text())) <= set(anchors)
 
 
+def test_ratios_of_the_readme_are_measured():
+    measured = re.findall(r"\| ([\d.]+) \|$", (DOCS / "measurements.md").read_text(), re.MULTILINE)
+    shown = re.findall(r"\| ([\d.]+) \| `run.py \w+` \|", (ROOT / "README.md").read_text())
+    assert len(shown) == 5 and set(shown) <= {f"{float(ratio):.1f}" for ratio in measured}
+
+
 def test_what_a_field_is_for_is_said_on_the_page_of_environments():
     page = (DOCS / "environments.md").read_text()
     empty = page.split("## Empty\n")[1].split("\n## ")[0]
