@@ -293,6 +293,11 @@ def _check_numbers(value: Any) -> None:
                 f"{type(value).__name__}.{field.name}={content!r} is a {type(content).__name__}: write a number, or "
                 f"for a population an array."
             )
+        if is_number and isinstance(content, np.ndarray) and content.dtype == object:
+            raise TypeError(
+                f"{type(value).__name__}.{field.name}={content.tolist()} mixes None with numbers, which are different "
+                f"programs: train them in different runs."
+            )
 
 
 def _check_ranges(value: Any) -> None:
