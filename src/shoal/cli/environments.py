@@ -37,22 +37,22 @@ def envs(line: Line) -> None:
     from shoal.core.registry import ENVS
 
     options = line.options
-    families = _families()
-    if options.family is not None and options.family not in families:
-        raise ValueError(f"there is no family {options.family!r}. There are: {', '.join(families)}.")
+    known = families()
+    if options.family is not None and options.family not in known:
+        raise ValueError(f"there is no family {options.family!r}. There are: {', '.join(known)}.")
     is_filtered = options.family or options.actions or options.observations or options.all
     if not options.name and not is_filtered:
-        _print_families(families)
+        _print_families(known)
         return
     name = options.name
     if name in ENVS or ":" in name:
         _manual(name)
         return
-    chosen = families.get(name) or [each for each in ENVS if name.lower() in each.lower()]
+    chosen = known.get(name) or [each for each in ENVS if name.lower() in each.lower()]
     if options.family:
-        chosen = [each for each in chosen if each in families[options.family]]
+        chosen = [each for each in chosen if each in known[options.family]]
     elif name != PROBES:
-        chosen = [each for each in chosen if each not in families.get(PROBES, ())] or chosen
+        chosen = [each for each in chosen if each not in known.get(PROBES, ())] or chosen
     if not chosen and not is_filtered:
         _manual(name)  # which raises the error for an unknown name
     rows = _rows(chosen, options.actions, options.observations)
@@ -61,26 +61,30 @@ def envs(line: Line) -> None:
     _print_fitted(("name", "observation", "action", "limit", "description"), rows)
 
 
-def _families() -> dict[str, list[str]]:
+def families() -> dict[str, list[str]]:
     """The names of the environments of every family: the package that holds them, or another library's name."""
     from shoal.core.registry import ENVS
 
-    families: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for name, entry in ENVS.items():
         parts = entry.cls.__module__.split(".")
-        families.setdefault(parts[2] if parts[:2] == ["shoal", "envs"] else parts[0], []).append(name)
-    return dict(sorted(families.items()))
+        found.setdefault(parts[2] if parts[:2] == ["shoal", "envs"] else parts[0], []).append(name)
+    return dict(sorted(found.items()))
 
 
-def _print_families(families: dict[str, list[str]]) -> None:
+def summary_of(family: str) -> str:
+    """The first line of the docstring of a family's package."""
+    package = f"shoal.envs.{family}"
+    is_ours = importlib.util.find_spec(package) is not None
+    module = importlib.import_module(package if is_ours else family)
+    return (inspect.getdoc(module) or "").partition("\n")[0]
+
+
+def _print_families(known: dict[str, list[str]]) -> None:
     rows = []
-    for family, names in families.items():
-        if family == PROBES:
-            continue
-        package = f"shoal.envs.{family}"
-        is_ours = importlib.util.find_spec(package) is not None
-        module = importlib.import_module(package if is_ours else family)
-        rows.append([family, len(names), (inspect.getdoc(module) or "").partition("\n")[0]])
+    for family, names in known.items():
+        if family != PROBES:
+            rows.append([family, len(names), summary_of(family)])
     _print_fitted(("family", "ids", "description"), rows)
     print("\n`shoal envs FAMILY` or `shoal envs TEXT` lists environments, `shoal envs NAME` prints one's manual page.")
 
