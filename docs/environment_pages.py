@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from page_parts import NOTICE, page, picture, table, value
+from page_parts import NOTICE, families, page, picture, table, value
 
-from shoal.cli.environments import PROBES, families, summary_of
 from shoal.core.env import Env
 from shoal.core.registry import ENVS, Entry, ranges
 from shoal.core.struct import static_fields
@@ -34,8 +33,8 @@ LABELS = re.compile(r"^(Action|Observation|Reward|Start|End|Noise|Differences?[\
 def environment_pages() -> dict[str, str]:
     """The overview and the page of each family, by file name."""
     drawn = json.loads(PICTURES.read_text())
-    known = {family: _classes(names) for family, names in families().items()}
-    probes = known.pop(PROBES)
+    known = {family: _classes(each.names) for family, each in families().items()}
+    (probes,) = (_classes(each.names) for each in families(probes=True).values())
     pages = {_file(family): _family_page(family, classes, drawn) for family, classes in known.items()}
     return {"environments.md": _overview(known, probes, drawn)} | pages
 
@@ -54,7 +53,7 @@ def _overview(known: dict[str, dict[type, list[Entry]]], probes: dict[type, list
         ids = sum(map(len, classes.values()))
         cards.append(
             f"-   ![{_title(family)}](images/environments/{_cover(family, classes, drawn)})\n\n"
-            f"    **[{_title(family)}]({_file(family)})**, {ids} ids\n\n    {summary_of(family)}"
+            f"    **[{_title(family)}]({_file(family)})**, {ids} ids\n\n    {families()[family].about}"
         )
         links = (f"[{cls.__name__}]({_file(family)}#{cls.__name__.lower()})" for cls in classes)
         lines.append(f"- {_title(family)}: {', '.join(links)}")
@@ -77,7 +76,7 @@ def _overview(known: dict[str, dict[type, list[Entry]]], probes: dict[type, list
 
 
 def _family_page(family: str, classes: dict[type, list[Entry]], drawn: Any) -> str:
-    parts = [f"# Environments: {_title(family)}", NOTICE, f"{summary_of(family)} {KINDS}", _names(classes)]
+    parts = [f"# Environments: {_title(family)}", NOTICE, f"{families()[family].about} {KINDS}", _names(classes)]
     for cls, entries in classes.items():
         for base in SHARED:
             if issubclass(cls, base) and (section := _section(base, [], None)) not in parts:
@@ -117,7 +116,7 @@ def _cover(family: str, classes: dict[type, list[Entry]], drawn: Any) -> str:
 
 def _title(family: str) -> str:
     """The name of a family as its summary writes it (MiniGrid), with spaces for underscores."""
-    found = re.search(rf"\b{family}\b", summary_of(family), re.I)
+    found = re.search(rf"\b{family}\b", families()[family].about, re.I)
     return found[0] if found else family.replace("_", " ")
 
 

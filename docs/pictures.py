@@ -16,9 +16,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from page_parts import families
 
 import shoal
-from shoal.cli.environments import PROBES, families
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS, Entry
 from shoal.core.struct import to_arrays
@@ -39,8 +39,8 @@ SMOOTH = ("classic", "planar", "meta/PointRobot", "bsuite/BsuiteCartpole", "bsui
 def pictured() -> Iterator[tuple[str, list[Entry]]]:
     """(`family/Class`, its entries) of every class with pictures, except the probes."""
     classes: dict[str, list[Entry]] = {}
-    for family, names in families().items():
-        for name in names if family != PROBES else ():
+    for family, each in families().items():
+        for name in each.names:
             classes.setdefault(f"{family}/{ENVS[name].cls.__name__}", []).append(ENVS[name])
     yield from ((title, entries) for title, entries in classes.items() if has_picture(entries[0].build()))
 

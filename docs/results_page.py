@@ -11,10 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from page_parts import NOTICE, page, picture, table
+from page_parts import NOTICE, families, page, picture, table
 
 from shoal.agents.presets import presets
-from shoal.cli.environments import PROBES, families
 from shoal.core.registry import AGENTS
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -87,14 +86,18 @@ def _returns(evidence: list[dict[str, Any]], published: dict[str, Any]) -> str:
                 f"{row['steps']:,}",
                 str(score["members"]),
                 f"{score['iqm']:.{digits}f}",
-                f"{score['iqm_low']:.{digits}f} to {score['iqm_high']:.{digits}f}",
+                _unbroken(f"{score['iqm_low']:.{digits}f} to {score['iqm_high']:.{digits}f}"),
                 f"{score['min']:.{digits}f}",
-                _target(published, row["preset"], env),
-                f"{sb3['mean']} ({sb3['steps']:,})" if sb3 else "",
+                _unbroken(_target(published, row["preset"], env)),
+                _unbroken(f"{sb3['mean']} ({sb3['steps']:,})" if sb3 else ""),
             ]
         )
     head = ("environment", "agent", "steps", "seeds", "IQM", "95 % interval", "worst", "target", "SB3 (steps)")
     return table(head, rows)
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "&nbsp;")  # so that a narrow column does not break it into lines
 
 
 def _target(published: dict[str, Any], preset: str, env: str) -> str:
@@ -144,7 +147,7 @@ def _missing(evidence: list[dict[str, Any]], levels: list[dict[str, Any]]) -> st
     curves = {row["agent"] for row in json.loads(CURVES.read_text())} if CURVES.exists() else set()
     no_number = [f"`{name}`" for name in AGENTS if name not in {a for a, _ in measured} | curves]
     envs = {env for _, env in measured}
-    families_without = [f"`{f}`" for f, names in families().items() if f != PROBES and not envs & {*names}]
+    families_without = [f"`{name}`" for name, family in families().items() if not envs & {*family.names}]
     few = [f"`{row['agent']}` on `{row['preset']}` ({row['greedy']['members']})" for row in evidence]
     few = [text for text, row in zip(few, evidence, strict=True) if row["greedy"]["members"] < FULL]
     lines = [

@@ -166,6 +166,12 @@ def test_every_environment_with_pictures_has_one():
     assert sum(file.stat().st_size for file in files) < 4e6
 
 
+def test_every_learning_curve_of_an_agent_is_drawn():
+    rows = json.loads((ROOT / "benchmarks" / "results" / "agent-curves.json").read_text())
+    assert {row["agent"] for row in rows} == {file.stem for file in (IMAGES / "agents").iterdir()}
+    assert all(len(row["curves"]) == row["seeds"] and len(row["curves"][0]) == len(row["steps"]) for row in rows)
+
+
 def test_the_picture_of_the_packages_is_that_of_the_table():
     diagrams, page = tool("diagrams"), (DOCS / "architecture.md").read_text()
     table = re.findall(r"^\| \d \| (.*?) \|", page, re.MULTILINE)
