@@ -10,7 +10,8 @@ from typing import Any
 from page_parts import NOTICE, families, page, picture, table, value
 
 from shoal.core.env import Env
-from shoal.core.registry import ENVS, Entry, ranges
+from shoal.core.names import ranges
+from shoal.core.registry import ENVS, Entry
 from shoal.core.struct import static_fields
 from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level

@@ -15,6 +15,7 @@ from page_parts import NOTICE, page, picture, table, value
 from results_page import CURVES, RESULTS, results
 
 from shoal.agents.presets import presets
+from shoal.cli import index
 from shoal.core.registry import AGENTS, Entry
 from shoal.core.struct import hyper_fields, static_fields
 
@@ -192,3 +193,4 @@ if __name__ == "__main__":
     for name, text in pages().items():
         (DOCS / name).write_text(text)
         print(f"docs/{name}")
+    index.FILE.write_text(index.as_text(index.from_registries()))

@@ -218,22 +218,26 @@ _HOME = {
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name: a function, a class, or the class of a registered agent, also one of a plug-in."""
-    if name in _HOME_OF:
-        return getattr(importlib.import_module(_HOME_OF[name]), name)
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+__version__: str  # of the installed package; `__getattr__` looks it up
 
-        try:
-            return version("shoal")
-        except PackageNotFoundError:  # on PYTHONPATH, never installed
-            return "unknown"
-    if name[:1].isupper():
-        from shoal.core.registry import agent_class
+if not TYPE_CHECKING:  # a type checker would take every unknown name for Any
 
-        return agent_class(name)
-    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import a public name: a function, a class, or the class of a registered agent, also one of a plug-in."""
+        if name in _HOME_OF:
+            return getattr(importlib.import_module(_HOME_OF[name]), name)
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                return version("shoal")
+            except PackageNotFoundError:  # on PYTHONPATH, never installed
+                return "unknown"
+        if name[:1].isupper():
+            from shoal.core.registry import agent_class
+
+            return agent_class(name)
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

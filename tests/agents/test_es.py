@@ -395,6 +395,20 @@ def test_evosax_is_imported_only_when_an_agent_is_bound():
     assert done.stdout.strip() == "False"
 
 
+def test_agents_that_are_bound_alike_share_a_program():
+    env = make("CartPole-v1")
+    shapes = []
+
+    @jax.jit
+    def steps(agent):
+        shapes.append(agent.hidden)  # runs once for each compiled program
+        return agent.sigma
+
+    for changes in ({"sigma": 0.1}, {"sigma": 0.2}, {"optimizer": "sgd"}, {"antithetic": "off"}, {"hidden": (4, 4)}):
+        steps(ES(**{"hidden": (4,), "population_size": 8, **changes}).bind(env))
+    assert shapes == [(4,), (4,), (4,), (4, 4)]
+
+
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
     """Train a few generations and return the final members as host arrays."""

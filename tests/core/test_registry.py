@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from shoal.core.errors import UnknownNameError
-from shoal.core.registry import AGENTS, ENVS, Registry, make, ranges
+from shoal.core.names import ranges
+from shoal.core.registry import AGENTS, ENVS, Registry, make
 from shoal.core.struct import Number, Struct, struct
 from shoal.envs.classic.cartpole import CartPole
 

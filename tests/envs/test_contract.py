@@ -12,7 +12,8 @@ import pytest
 from environments import names_of_each_class, smallest
 from shoal.core.checks import check_env
 from shoal.core.env import Env
-from shoal.core.registry import ENVS, make, ranges
+from shoal.core.names import ranges
+from shoal.core.registry import ENVS, make
 from shoal.core.spaces import misfit
 from shoal.core.struct import to_arrays
 

@@ -5,6 +5,7 @@ The script contains all words, so that completion does not start Python. Print i
 
 from collections.abc import Iterable, Mapping
 
+from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser
 from shoal.cli.wraps import wrapper_names
 
@@ -70,14 +71,14 @@ def completion_parser() -> Parser:
 def completion(line: Line) -> None:
     """Print the script: fill the lists of words into `SCRIPT`."""
     from shoal.cli.main import COMMANDS
-    from shoal.core.registry import AGENTS, ENVS
 
+    found = index()
     options = {name: _options(command.parser(name)) for name, command in COMMANDS.items()}
-    fields = {name: [flag.option for flag in COMMANDS["train"].parser("train").flags("agent", name)] for name in AGENTS}
+    fields = {name: row.options for name, row in found.agents.items()}
     script = (
         SCRIPT.replace("@COMMANDS@", " ".join(COMMANDS))
-        .replace("@AGENTS@", " ".join(AGENTS))
-        .replace("@ENVS@", " ".join(ENVS))
+        .replace("@AGENTS@", " ".join(found.agents))
+        .replace("@ENVS@", " ".join(found.envs))
         .replace("@WRAPPERS@", " ".join(wrapper_names()))
         .replace("@OPTIONS@", _cases(options, "options="))
         .replace("@AGENT_FIELDS@", _cases(fields, "options+="))

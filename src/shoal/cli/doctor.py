@@ -10,7 +10,6 @@ from pathlib import Path
 
 from shoal.cli.parser import Line, Parser
 from shoal.training.host import host_bytes, usable_cores
-from shoal.training.linear_algebra import ENOUGH_THREADS, can_deadlock
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
@@ -48,6 +47,8 @@ def _problems(platform_of_jax: str) -> Iterator[str]:
 
 
 def _notes(platform_of_jax: str) -> Iterator[str]:
+    from shoal.training.linear_algebra import ENOUGH_THREADS, can_deadlock
+
     if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "

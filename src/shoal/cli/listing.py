@@ -4,6 +4,7 @@ import argparse
 import inspect
 from typing import Any
 
+from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser, add_flags, flags_of
 
 
@@ -14,15 +15,16 @@ def agents_parser() -> Parser:
 
 def agents(line: Line) -> None:
     """List all agents, or print one's manual page with its field flags and presets."""
-    from shoal.agents.presets import presets
     from shoal.cli.table import table
-    from shoal.core.registry import AGENTS
 
     name = line.options.name
     if not name:
-        rows = [[entry.name, len(presets(entry.name)), entry.summary] for entry in AGENTS.values()]
+        rows = [[name, row.presets, row.description] for name, row in index().agents.items()]
         print(table(("name", "presets", "description"), rows))
         return
+    from shoal.agents.presets import presets
+    from shoal.core.registry import AGENTS
+
     print_manual(name, AGENTS[name], "", "")
     known = presets(name)
     if known:

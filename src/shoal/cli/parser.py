@@ -135,10 +135,8 @@ class Parser(argparse.ArgumentParser):
 
         Raises ValueError for a flag that is no field of them, or whose value is wrong.
         """
-        from shoal.core.registry import AGENTS, ENVS
-
         named = dict(self.named(split.options)) if self.named else {}
-        if _is_in(ENVS, named.get("agent")) and _is_in(AGENTS, named.get("env")):
+        if named and _is_in("env", named.get("agent")) and _is_in("agent", named.get("env")):
             raise ValueError(f"the agent comes first: {self.prog} {named['env']} {named['agent']}")
         flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
         found = {kind: FieldValues({}, {}) for kind in ("agent", "env")}
@@ -230,8 +228,10 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def _is_in(registry: Any, what: Any) -> bool:
-    return isinstance(what, str) and what in registry
+def _is_in(kind: str, what: Any) -> bool:
+    from shoal.core.registry import AGENTS, ENVS
+
+    return isinstance(what, str) and what in (AGENTS if kind == "agent" else ENVS)
 
 
 def _preset(named: Named, variant: str | None) -> Any:

@@ -12,11 +12,12 @@ import inspect
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_field, unknown_name
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
@@ -219,23 +220,6 @@ def import_file(path: Path) -> Any:
     return module
 
 
-def ranges(names: Iterable[str]) -> dict[str, list[str]]:
-    """Group names that differ only in a final `/<number>`: `{"bsuite/catch/0-19": ["bsuite/catch/0", ...]}`.
-
-    Any other name is a group of one.
-    """
-    by_stem: dict[str, list[str]] = {}
-    for name in names:
-        stem, _, index = name.rpartition("/")
-        by_stem.setdefault(f"{stem}/" if stem and index.isdecimal() else name, []).append(name)
-    groups: dict[str, list[str]] = {}
-    for stem, group in by_stem.items():
-        group.sort(key=lambda name: (len(name), name))
-        first, last = group[0].rpartition("/")[2], group[-1].rpartition("/")[2]
-        groups[group[0] if len(group) == 1 else f"{stem}{first}-{last}"] = group
-    return groups
-
-
 ENVS = Registry("env", "shoal.envs")
 AGENTS = Registry("agent", "shoal.agents")
 
@@ -243,7 +227,7 @@ env = ENVS.register
 agent = AGENTS.register
 
 
-def make(name: str, **fields: Any) -> Any:
+def make(name: str, **fields: Any) -> Env:
     """Build the environment of a name: `make("CartPole-v1", gravity=5.0)`.
 
     It also accepts `package.module:Class` and `path/to/file.py:Class`. Raises UnknownNameError, with the nearest names,

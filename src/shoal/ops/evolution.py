@@ -83,6 +83,13 @@ class Evolution(Struct):
     takes_learning_rate: bool = static()  # whether it has an optimizer
     is_scheduled: bool = static()  # whether the caller sets the step size in every generation
     has_population: bool = static()  # whether its state is a population of candidates instead of a distribution
+    arguments: tuple = static()  # the arguments of `named`
+
+    def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal strategies must share programs
+        return isinstance(other, Evolution) and self.arguments == other.arguments
+
+    def __hash__(self) -> int:
+        return hash(self.arguments)
 
     @classmethod
     def named(
@@ -133,6 +140,7 @@ class Evolution(Struct):
             takes_learning_rate="optimizer" in accepted,
             is_scheduled="std_schedule" in accepted,
             has_population=name in library.population_based_algorithms,
+            arguments=(name, population_size, size, optimizer, shaping, antithetic),
         )
 
     @property

@@ -257,7 +257,7 @@ def _programs(experiments: list[str], scale: float, quick: bool) -> list[Program
         indices = _chosen_indices(len(EXPERIMENTS[name].settings), quick)
         episodes = math.ceil(EXPERIMENTS[name].episodes * scale)
         by_structure: dict[Any, list[int]] = {}  # settings whose static fields are equal
-        envs = {index: make(bsuite_id(name, index)) for index in indices}
+        envs: dict[int, Any] = {index: make(bsuite_id(name, index)) for index in indices}  # bsuite tasks
         for index, env in envs.items():
             by_structure.setdefault(jax.tree.structure(env), []).append(index)
         for members in by_structure.values():

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
-from shoal.core.registry import AGENTS, ENVS, ranges
+from shoal.core.names import ranges
+from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollouts.rollout import Rollout
 from shoal.training.host import usable_cores

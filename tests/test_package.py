@@ -1,0 +1,163 @@
+"""The package: what is in the wheel, what a package index shows of it, and that it works in a fresh environment."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytest.importorskip("hatchling", reason="an environment made before hatchling was needed: run ./setup")
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = "https://example.org/a/shoal"
+
+
+def build(folder: Path, target: str, root: Path = ROOT) -> Path:
+    """Build a wheel or an sdist from the source tree `root`."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("dist"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def hook():
+    """The module hatch_build.py."""
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def contents(wheel: Path) -> tuple[dict[str, int], Message]:
+    """(size in bytes by path, metadata) of a wheel."""
+    with zipfile.ZipFile(wheel) as file:
+        sizes = {info.filename: info.file_size for info in file.infolist()}
+        metadata = next(name for name in sizes if name.endswith(".dist-info/METADATA"))
+        return sizes, message_from_bytes(file.read(metadata))
+
+
+def test_a_wheel_has_the_package_and_nothing_else(wheel):
+    sizes, metadata = contents(wheel)
+    info = f"shoal-{metadata['Version']}.dist-info"
+    assert {name.split("/")[0] for name in sizes} == {"shoal", info}
+    files = {
+        path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "shoal").rglob("*") if path.is_file()
+    }
+    kept = {name for name in sizes if name.startswith("shoal/")}
+    assert kept == {name for name in files if "__pycache__" not in name}
+    assert {"shoal/py.typed", "shoal/cli/index.json", "shoal/studies/suites.toml", f"{info}/licenses/LICENSE"} <= set(
+        sizes
+    )
+    assert "shoal/zoo/ppo/CartPole-v1/policy/policies.npz" in sizes
+    assert max(sizes.values()) < 200_000 and sum(sizes.values()) < 5_000_000
+
+
+def test_the_version_is_the_same_everywhere(wheel):
+    version = contents(wheel)[1]["Version"]
+    assert wheel.name == f"shoal-{version}-py3-none-any.whl"
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_a_package_index_shows_the_readme_without_links_that_lead_nowhere(wheel, hook):
+    metadata = contents(wheel)[1]
+    text = metadata.get_payload()
+    assert text.startswith("# shoal\n") and "shoal.train(" in text
+    assert "](docs/" not in text
+    known = hook.urls(hook.repository_of((ROOT / "CITATION.cff").read_text()))
+    assert metadata.get_all("Project-URL", []) == [f"{name}, {url}" for name, url in known.items()]
+
+
+def test_links_and_pictures_point_into_the_repository(hook):
+    text = "![A](docs/a.png)\n![B](docs/b.gif)\n\n*Two\npictures.*\n\n[c](docs/c.md#d) [e](#e) [f](https://f.org)\n"
+    assert hook.repository_of(f'version: 1\nrepository-code: "{REPOSITORY}/"\n') == REPOSITORY
+    assert hook.repository_of("version: 1\n") == ""
+    assert hook.page(text, REPOSITORY, "v1") == (
+        f"![A]({REPOSITORY}/raw/v1/docs/a.png)\n![B]({REPOSITORY}/raw/v1/docs/b.gif)\n\n*Two\npictures.*\n\n"
+        f"[c]({REPOSITORY}/blob/v1/docs/c.md#d) [e](#e) [f](https://f.org)\n"
+    )
+    assert hook.page(text, "", "v1") == "c [e](#e) [f](https://f.org)\n"
+    assert hook.urls(REPOSITORY)["Issues"] == f"{REPOSITORY}/issues" and hook.urls("") == {}
+
+
+def test_the_files_that_a_container_image_gets_are_enough_to_build_the_package(wheel, tmp_path):
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert lines[1] == "*"
+    for name in (line[1:] for line in lines if line.startswith("!")):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    assert build(tmp_path / "dist", "wheel", tmp_path).read_bytes() == wheel.read_bytes()
+    assert (tmp_path / "constraints.txt").is_file()  # the Dockerfile reads it
+
+
+@pytest.mark.parametrize(
+    ("installed", "gpu", "files", "package"),
+    [
+        (False, False, [], "shoal"),
+        (False, True, [], "shoal[cuda12]"),
+        (False, True, ["shoal-0.1.0-py3-none-any.whl"], "shoal-0.1.0-py3-none-any.whl[cuda12]"),
+        (True, False, [], None),
+    ],
+)
+def test_the_notebook_installs_what_is_missing(installed, gpu, files, package, tmp_path, monkeypatch):
+    notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
+    first = next(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    program = first.replace('%pip install --quiet "{package}"', "asked.append(package)")
+    assert program != first
+    for file in files:
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi" if gpu else None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True if installed else None)
+    asked = []
+    exec(program, {"asked": asked})
+    assert asked == ([package] if package else [])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_package_works_in_a_fresh_environment(wheel, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [programs / words[0], *words[1:]], cwd=tmp_path, env=clean, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("python", "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), str(wheel))
+    version = contents(wheel)[1]["Version"]
+    assert run("python", "-c", "import shoal; print(shoal.__version__, shoal.__file__)").startswith(
+        f"{version} {tmp_path.resolve()}"
+    )
+    assert "nothing needs attention" in run("shoal", "doctor")
+    assert "MiniGrid" in run("shoal", "envs", "minigrid")
+    run("shoal", "train", "q-learning", "FrozenLake-v1", "--steps", "2000", "--name", "first")
+    assert (tmp_path / "runs" / "first" / "summary.json").is_file()
+    assert "zoo:ppo/CartPole-v1" in run("shoal", "zoo")
+
+
+@pytest.mark.slow
+def test_a_source_distribution_builds_the_same_wheel(wheel, tmp_path):
+    with tarfile.open(build(tmp_path, "sdist")) as file:
+        file.extractall(tmp_path, filter="data")
+    root = next(path for path in tmp_path.iterdir() if path.is_dir())
+    assert not {".ci", ".github", "runs"} & {path.name for path in root.iterdir()}
+    assert build(tmp_path / "again", "wheel", root).read_bytes() == wheel.read_bytes()
