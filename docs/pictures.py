@@ -25,7 +25,8 @@ from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import record_episode
 from shoal.training.folder import ZOO_PREFIX, zoo
 from shoal.training.policy import Policy, RandomPolicy
-from shoal.viz.gif import fit, write_gif
+from shoal.viz.animation import fit
+from shoal.viz.gif import write_gif
 from shoal.viz.videos import has_picture
 
 PICTURES = Path(__file__).parent / "images" / "environments"

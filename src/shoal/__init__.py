@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from shoal.training.selector import Standing as Standing
     from shoal.training.selector import Turnover as Turnover
     from shoal.training.stopping import Stopped as Stopped
-    from shoal.viz.gif import animate as animate
+    from shoal.viz.animation import animate as animate
     from shoal.viz.videos import render as render
 
 _HOME = {
@@ -212,7 +212,7 @@ _HOME = {
         "Turnover",
     ),
     "shoal.training.stopping": ("Stopped",),
-    "shoal.viz.gif": ("animate",),
+    "shoal.viz.animation": ("animate",),
     "shoal.viz.videos": ("render",),
 }
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}

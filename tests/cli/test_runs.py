@@ -1,6 +1,8 @@
 """`shoal eval`, `render`, `plot`, `compare`, `export`, `record`: what is done with a run."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +76,6 @@ def test_render_films_a_run_and_a_world(run, capsys):
 
 
 def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
-    import shutil
-
     made = []
     for words in ([], ["--max-steps", "3"], ["--max-steps", "3", "--sample"], ["--max-steps", "3", "--seed", "5"]):
         folder = shutil.copytree(run, tmp_path / str(len(made)))
@@ -110,6 +110,23 @@ def test_plot_draws_one_run_or_several(run, capsys):
     assert Path("one.png").is_file() and Path("two.svg").is_file()
     assert say(capsys, "plot", "zoo:ppo/CartPole-v1")[1] == "curves.png\n" and Path("curves.png").is_file()
     assert say(capsys, "plot", "zoo:ppo/CartPole-v1", run, "--out", "both.png")[0] == 0
+
+
+def test_plot_draws_a_metric_or_all_figures_of_a_run(run, tmp_path, capsys):
+    folder = shutil.copytree(run, tmp_path / "copy")
+    assert say(capsys, "plot", folder)[1].split() == [f"{folder}/figures/learning_curves.png"]  # of one sweep
+    assert say(capsys, "plot", folder, "--metric", "value_loss")[1].strip() == f"{folder}/figures/value_loss.png"
+    assert say(capsys, "plot", folder, "--by", "learning-rate", "--out", "by.svg")[1] == "by.svg\n"
+    assert "learning_rate 0.01" in Path("by.svg").read_text()
+    assert "Did you mean value_loss?" in refused(capsys, "plot", folder, "--metric", "value-loss")
+    assert "'gamma' does not vary in" in refused(capsys, "plot", folder, "--by", "gamma,learning-rate")
+    assert "--by is for one run" in refused(capsys, "plot", folder, folder, "--by", "learning-rate")
+
+
+def test_render_names_the_formats_and_the_extra(run, capsys, monkeypatch):
+    assert "end it in .gif or .mp4" in refused(capsys, "render", run, "--out", "a.avi")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert "pip install 'shoal[video]'" in refused(capsys, "render", run, "--out", "a.mp4")
 
 
 @pytest.mark.parametrize("command", ["render", "record", "export"])

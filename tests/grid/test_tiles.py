@@ -10,7 +10,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.grid.cells import EMPTY, GOAL, cell
 from shoal.grid.tiles import AGENT_SHIFT, HIGHLIGHT_SHIFT, atlas
-from shoal.viz.gif import animate
+from shoal.viz.animation import animate
 
 
 def tile_of(code, size=16):
@@ -72,10 +72,10 @@ def test_a_level_can_be_animated(tmp_path):
     env = make("MiniGrid-DoorKey-5x5-v0", tile_size=8)
     state = jax.jit(env.init)(make_key(0))
     states = [state, env.step(make_key(1), state, jnp.int32(1))[1]]
-    with Image.open(animate(env, states, path=tmp_path / "level.gif", size=40)) as gif:
+    with Image.open(animate(env, states, path=tmp_path / "level.gif", size=80)) as gif:
         assert gif.n_frames == 2
         first = np.asarray(gif.convert("RGB"))[24:]
-    truth = np.asarray(env.render(state))
+    truth = np.asarray(env.render(state)).repeat(2, axis=0).repeat(2, axis=1)
     assert first.shape == truth.shape
     assert (np.abs(first.astype(int) - truth).max(axis=2) <= 16).mean() > 0.95  # a palette rounds colors
 

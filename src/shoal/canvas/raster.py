@@ -131,6 +131,12 @@ def box(left: Real, bottom: Real, right: Real, top: Real) -> list[Point]:
     return [(left, bottom), (left, top), (right, top), (right, bottom)]
 
 
+def text_width(words: str, size: Real) -> int:
+    """Width in pixels of a line of text that `Canvas.text` writes `size` pixels high."""
+    left, _, right, _ = _font(float(size)).getbbox(words)
+    return math.ceil(right - min(left, 0))
+
+
 @functools.cache
 def _font(size: float) -> Any:
     from PIL import ImageFont

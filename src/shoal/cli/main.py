@@ -37,7 +37,7 @@ COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "check": Command("shoal.cli.check", "check", "check an environment or an agent of your own"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
-    "render": Command("shoal.cli.runs", "render", "make GIFs of a run's policies, or of an environment"),
+    "render": Command("shoal.cli.runs", "render", "make videos of a run's policies, or of an environment"),
     "play": Command("shoal.cli.play", "play", "play an environment in the terminal, or watch a policy play"),
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),

@@ -71,7 +71,7 @@ def render_parser() -> Parser:
     parser = Parser(
         "render",
         "RUN|ENV [options]",
-        "Make GIFs of an episode: of a run's best, median and worst member, or of an environment with random actions.",
+        "Make videos of an episode: of a run's best, median and worst member, or of an environment (random actions).",
         "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif",
         named=lambda options: {} if is_run(options.what) else {"env": options.what or ""},
         opens_run=True,
@@ -82,12 +82,12 @@ def render_parser() -> Parser:
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
     parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode after N steps")
     parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
-    parser.add_argument("--out", metavar="FILE", help="a GIF (default: in the run's videos/, or ENV.gif)")
+    parser.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: GIFs in the run's videos/, or ENV.gif)")
     return parser
 
 
 def render(line: Line) -> None:
-    """`shoal render`: make GIFs of a run's members, or of an environment under random actions; print their paths."""
+    """`shoal render`: make videos of a run's members, or of an environment under random actions; print their paths."""
     from shoal.viz.videos import render as render_videos
 
     options = line.options
@@ -118,11 +118,16 @@ def plot_parser() -> Parser:
     parser = Parser(
         "plot",
         "RUN... [options]",
-        "Plot learning curves: the interquartile mean over seeds with its 95 % interval.",
-        "  shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png",
+        "Plot learning curves: the interquartile mean over seeds with its 95 % interval. --by draws a curve for each "
+        "value of a swept hyperparameter or, with two of them, a heatmap.",
+        "  shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png\n"
+        "  shoal plot runs/a --metric value_loss --log\n  shoal plot runs/grid --by learning-rate,env.gravity",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
     parser.add_argument("--x", default="steps", choices=("steps", "wall"), help="environment steps or seconds")
+    parser.add_argument("--metric", default="", metavar="NAME", help="any column of curves.npz (default: the returns)")
+    parser.add_argument("--by", default="", metavar="FIELD[,FIELD]", help="pool settings by a swept hyperparameter")
+    parser.add_argument("--log", action="store_true", help="a logarithmic y axis")
     parser.add_argument(
         "--out", metavar="FILE", help=".png, .svg or .pdf (default: in the run's figures/, or curves.png)"
     )
@@ -130,16 +135,31 @@ def plot_parser() -> Parser:
 
 
 def plot(line: Line) -> None:
-    """`shoal plot`: draw the learning curves of one or more runs in one figure and print its path."""
+    """`shoal plot`: draw the curves of one or more runs in one figure, or all figures of a run; print their paths."""
     arguments = line.options
     from shoal.training.folder import RunFolder
-    from shoal.viz.curves import plot_run, plot_runs
+    from shoal.viz.curves import plot_figures, plot_run, plot_runs
+    from shoal.viz.heatmap import plot_sweep
+    from shoal.viz.run_data import RunData
 
-    if len(arguments.runs) == 1:
-        is_exported = RunFolder(arguments.runs[0]).policy.is_dir()
-        print(plot_run(arguments.runs[0], arguments.out or ("curves.png" if is_exported else None), arguments.x))
+    runs, fields = arguments.runs, arguments.by.split(",") if arguments.by else []
+    how: dict[str, Any] = {"metric": arguments.metric, "log": arguments.log}
+    if len(runs) > 1:
+        if fields:
+            raise ValueError("--by is for one run: it pools the settings of a sweep.")
+        print(plot_runs(runs, arguments.out or "curves.png", arguments.x, **how))
+        return
+    (run,) = runs
+    out = arguments.out or ("curves.png" if RunFolder(run).policy.is_dir() else None)
+    if len(fields) > 1:
+        if arguments.log or arguments.x != "steps":
+            raise ValueError("--log and --x are for curves, but two fields in --by make a heatmap.")
+        data = RunData(run)
+        print(plot_sweep(run, out, [data.field(name) for name in fields], arguments.metric or "eval_return"))
+    elif out or fields or arguments.metric or arguments.log or arguments.x != "steps":
+        print(plot_run(run, out, arguments.x, by="".join(fields), **how))
     else:
-        print(plot_runs(arguments.runs, arguments.out or "curves.png", arguments.x))
+        print("\n".join(map(str, plot_figures(run))))
 
 
 def compare_parser() -> Parser:

@@ -14,7 +14,7 @@ from shoal.ops.statistics import (
 )
 from shoal.training.records import member_scores
 from shoal.training.result import Result
-from shoal.training.spec import plain
+from shoal.training.spec import RunSpec, plain
 
 UNKNOWN = (math.nan, math.nan)  # the confidence interval of one or two numbers
 ENOUGH_PAIRS = 6  # with fewer pairs, differences of equal sign are not significant: by chance p = 2 / 2**5 > 0.05
@@ -54,6 +54,19 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     return answer
 
 
+def trained_share(run: Result) -> float:
+    """Return the share of its steps that a run has been trained for: 1 if it is finished."""
+    return 1.0 if run.is_finished else min(1.0, float(run.curves["env_steps"][-1]) / run.spec.steps)
+
+
+def env_differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
+    """Return what differs between the environments of two runs: `{"env": names}`, or the values of fields by path."""
+    if a.env_name != b.env_name:
+        return {"env": (a.env_name, b.env_name)}
+    fields = {name: (a.env_fields.get(name), b.env_fields.get(name)) for name in {**a.env_fields, **b.env_fields}}
+    return {f"env.{name}": both for name, both in fields.items() if plain(both[0]) != plain(both[1])}
+
+
 def _notes(runs: list[Result]) -> list[str]:
     """Return what a reader must know before trusting a comparison: unfinished runs, and environments that differ."""
     notes = [
@@ -61,14 +74,10 @@ def _notes(runs: list[Result]) -> list[str]:
         for label, run in zip("AB", runs, strict=True)
         if not run.is_finished
     ]
-    a, b = (run.spec for run in runs)
-    if a.env_name != b.env_name:
-        return [*notes, f"the environments differ: {a.env_name} in A, {b.env_name} in B"]
-    fields = {name: (a.env_fields.get(name), b.env_fields.get(name)) for name in {**a.env_fields, **b.env_fields}}
+    differences = env_differences(runs[0].spec, runs[1].spec)
     return notes + [
-        f"the environments differ: env.{name}={one} in A, {other} in B"
-        for name, (one, other) in fields.items()
-        if plain(one) != plain(other)
+        f"the environments differ: {'' if name == 'env' else f'{name}='}{one} in A, {other} in B"
+        for name, (one, other) in differences.items()
     ]
 
 

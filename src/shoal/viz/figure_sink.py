@@ -37,12 +37,12 @@ class FigureSink(Sink):
         return None
 
     def _draw(self) -> Iterator[str]:
-        """Draw the learning curve and the videos. Yields a sentence for each that could not be drawn."""
-        from shoal.viz.curves import plot_run
+        """Draw the figures and the videos. Yields a sentence for each that could not be drawn."""
+        from shoal.viz.curves import plot_figures
         from shoal.viz.videos import draw_members
 
         try:
-            plot_run(self.folder.path)
+            plot_figures(self.folder.path)
         except ValueError as error:  # for example, no episode has ended in a very short run
             yield f"no learning curve: {error}"
         try:
@@ -58,7 +58,7 @@ class FigureSink(Sink):
 
     def _prepare(self) -> Any:
         """The compiled recorder of the videos; None if the environment has no pictures."""
-        from shoal.viz.curves import preload
+        from shoal.viz.style import preload
         from shoal.viz.videos import has_picture, recorder_for, video_key
 
         preload()

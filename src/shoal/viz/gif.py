@@ -1,67 +1,21 @@
-"""Animations: write the pictures of an episode as one small GIF.
+"""GIF files that are small and quick to write.
 
 A GIF has at most 256 colors. All frames share one palette, which is chosen from a few of them. This makes writing fast
 (no palette search per frame) and files small (pixels that do not change are not stored again).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from shoal.canvas import Canvas
-from shoal.core.env import Env
 from shoal.training.disk import replace
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
 
 LARGEST_FPS = 50  # frames per second; browsers play faster GIFs at 10
-CAPTION_HEIGHT = 24
-CAPTION_BACKGROUND, CAPTION_INK, CAPTION_FAINT = (240, 240, 238), (40, 40, 40), (120, 120, 118)
-
-
-def animate(
-    env: Env,
-    states: Any,
-    cumulative_rewards: Any = None,
-    path: str | Path = "episode.gif",
-    *,
-    title: str = "",
-    fps: int | float = 30,
-    max_frames: int = 120,
-    size: int = 300,
-) -> Path:
-    """Draw an episode of any environment that has `render`, and write it as a GIF. Returns the path.
-
-    `states` is an environment state with a leading time axis, or a list of states. A strip above each picture shows
-    the step, the `title`, and, if `cumulative_rewards` (one number per state) is given, the return so far. If the
-    episode has more than `max_frames` states, that many are shown, evenly spaced, with the first and the last. Pictures
-    are resized to about `size` pixels. Raises ValueError for states of several environments at once, or if the number
-    of returns differs from the number of states.
-    """
-    episode = _Episode(states)
-    returns = None if cumulative_rewards is None else np.asarray(cumulative_rewards, float)
-    if returns is not None and returns.shape != (episode.length,):
-        raise ValueError(
-            f"cumulative_rewards has shape {list(returns.shape)} for {episode.length} states: give one per state."
-        )
-    if max_frames < 1 or size < 1:
-        raise ValueError(f"max_frames={max_frames} and size={size} must both be at least 1.")
-
-    def frame(index: int) -> Frame:
-        state = episode.state(index)
-        step = int(getattr(state, "time", index))
-        picture = fit(np.asarray(env.render(state)), size)
-        return np.concatenate(
-            [_caption(picture.shape[1], title, step, None if returns is None else returns[index]), picture]
-        )
-
-    shown = np.unique(np.linspace(0, episode.length - 1, min(episode.length, max_frames)).round().astype(int))
-    return write_gif((frame(int(index)) for index in shown), path, fps=fps)
 
 
 def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30, hold: int | float = 1) -> Path:
@@ -75,13 +29,7 @@ def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30,
     if not 0 < fps <= LARGEST_FPS:
         raise ValueError(f"fps={fps} cannot be shown: a GIF plays at most {LARGEST_FPS} frames per second. Try fps=30.")
     path = Path(path)
-    if path.suffix.lower() != ".gif":
-        raise ValueError(f"{str(path)!r} is not the name of a GIF: it must end in .gif.")
-    pictures = [_checked(frame) for frame in frames]
-    if len({picture.shape for picture in pictures}) != 1:
-        sizes = sorted({picture.shape[:2] for picture in pictures})
-        raise ValueError(f"a GIF needs at least one frame, all of one size; got {len(pictures)} with sizes {sizes}.")
-
+    pictures = list(checked_frames(frames))
     palette = _palette(pictures[:: max(1, len(pictures) // 8)])
     images = [Image.fromarray(p).quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     hundredths = max(2, round(100 / fps))
@@ -92,49 +40,21 @@ def write_gif(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30,
     return path
 
 
-def fit(picture: Frame, size: int) -> Frame:
-    """The picture resized by a whole factor, so that its longer side is about `size`: averaged down or enlarged."""
-    from PIL import Image
-
-    longer = max(picture.shape[:2])
-    if longer > size:
-        return np.asarray(Image.fromarray(picture).reduce(-(-longer // size)))
-    return picture.repeat(round(size / longer), axis=0).repeat(round(size / longer), axis=1)
-
-
-class _Episode:
-    """The states of one episode in order, from a list of states or from one state with a leading time axis."""
-
-    def __init__(self, states: Any) -> None:
-        self._states = states if isinstance(states, list) else jax.tree.map(_on_host, states)
-        leaves = jax.tree.leaves(self._states)
-        if not leaves:
-            raise ValueError("states is empty: there is nothing to animate.")
-        self.length = len(states) if isinstance(states, list) else len(leaves[0])
-        time = getattr(self.state(0), "time", None)
-        if time is not None and np.ndim(time):
+def checked_frames(frames: Iterable[Any]) -> Iterator[Frame]:
+    """Yield the frames of an animation as arrays. Raises ValueError unless all are uint8 [H, W, 3] of one size."""
+    first = None
+    for frame in frames:
+        picture = np.asarray(frame)
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise ValueError(f"a frame is uint8 [H, W, 3]; got {picture.dtype} {list(picture.shape)}.")
+        first = first or picture.shape
+        if picture.shape != first:
             raise ValueError(
-                f"states hold {np.size(time)} environments at once. Choose one, for example the first: "
-                "jax.tree.map(lambda x: x[:, 0], states)."
+                f"all frames must have the same size; got {list(first[:2])} and {list(picture.shape[:2])}."
             )
-
-    def state(self, index: int) -> Any:
-        if isinstance(self._states, list):
-            return jax.tree.map(_on_host, self._states[index])
-        return jax.tree.map(lambda leaf: leaf[index], self._states)
-
-
-def _on_host(leaf: Any) -> Any:
-    # One transfer for the whole episode. Typed keys have no NumPy form and stay on the device.
-    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return leaf if is_key else np.asarray(leaf)
-
-
-def _checked(frame: Any) -> Frame:
-    picture = np.asarray(frame)
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-        raise ValueError(f"a frame is uint8 [H, W, 3]; got {picture.dtype} {list(picture.shape)}.")
-    return picture
+        yield picture
+    if first is None:
+        raise ValueError("an animation needs at least one frame; got none.")
 
 
 def _palette(pictures: list[Frame]) -> Any:
@@ -155,13 +75,3 @@ def _palette(pictures: list[Frame]) -> Any:
     palette = Image.new("P", (1, 1))
     palette.putpalette(chosen.ravel().tolist())
     return palette
-
-
-def _caption(width: int, title: str, step: int, episode_return: float | None) -> Frame:
-    strip = Canvas(width, CAPTION_HEIGHT, background=CAPTION_BACKGROUND)
-    middle = CAPTION_HEIGHT / 2
-    strip.text((8, middle), f"step {step}", CAPTION_INK, 13, "lm")
-    strip.text((width / 2, middle), title, CAPTION_FAINT, 13, "mm")
-    if episode_return is not None:
-        strip.text((width - 8, middle), f"return {episode_return:.5g}", CAPTION_INK, 13, "rm")
-    return strip.pixels()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.training.disk import replace
-from shoal.viz.curves import INK, PALE_INK, PALETTE
+from shoal.viz.style import INK, PALE_INK, PALETTE, save_figure
 
 SMALLEST = 0.05  # smaller scores are drawn at this radius, so that a polygon never shrinks to a point
 RINGS = (0.25, 0.5, 0.75, 1.0)
@@ -27,9 +26,6 @@ def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str
     tags = sorted(next(iter(agents.values()), {}))
     if len(tags) < 3 or any(sorted(scores) != tags for scores in agents.values()):
         raise ValueError("a radar needs at least three tags, the same for every agent.")
-    out = Path(out)
-    if out.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
     figure = Figure(figsize=(7, 6.4), dpi=120, layout="constrained")
     axes = figure.add_subplot(projection="polar")
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
@@ -43,9 +39,7 @@ def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str
     axes.set_title(title, fontsize=13, fontweight="bold", color=INK, pad=18)
     if len(agents) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.05), frameon=False)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    replace(out, lambda path: figure.savefig(path, format=out.suffix[1:].lower() or None))
-    return out
+    return save_figure(figure, out)
 
 
 def _rings(axes: object) -> None:

@@ -1,5 +1,6 @@
-"""Videos (GIFs) of one episode: of the best, the median and the worst member of a run, or of an environment."""
+"""Videos of one episode, as GIF or MP4 files: of members of a run (best, median, worst), or of an environment."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from shoal.training.plan import Plan
 from shoal.training.policy import Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load_result
 from shoal.training.spec import run_name
-from shoal.viz.gif import animate
+from shoal.viz.animation import animate, check_format
 
 MOST_STEPS = 500  # of a video without a time limit from a run or from the user
 
@@ -34,21 +35,25 @@ def render(
     out: Path | str | None = None,
     trust_source: bool = False,
 ) -> list[Path]:
-    """Record episodes, draw them as GIFs, and return the paths of the files.
+    """Record episodes, draw them as GIF or MP4 files, and return the paths of the files.
 
         shoal.render("runs/ppo-CartPole-v1")                     # its best, median and worst member
         shoal.render("runs/ppo-CartPole-v1", member=3, out="three.gif")
         shoal.render("CartPole-v1", env_fields={"gravity": 20})  # with random actions
+        shoal.render("zoo:ppo/CartPole-v1", out="cartpole.mp4")  # needs the extra shoal[video]
 
     `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. `member` is an index
     or "best"; with None, a run with three or more members gets three videos (best, median, worst), and a smaller one a
     video of its best member. `member`, `which` and `greedy` are for runs, `env_fields` for an environment by name. By
-    default the files are written to the run's `videos/`, or to the current folder. `trust_source` is as in
-    `shoal.load`. Raises ValueError for an option that does not apply to `what`, and NotImplementedError for an
-    environment without `render`.
+    default GIFs are written to the run's `videos/`, or to the current folder; the suffix of `out` decides the format of
+    that file. `trust_source` is as in `shoal.load`. Raises ValueError for an option that does not apply to `what` and
+    for an unknown suffix, ImportError for .mp4 without the extra `video`, and NotImplementedError for an environment
+    without `render`.
     """
     if max_steps < 0:
         raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the time limit.")
+    if out:
+        check_format(out)
     if isinstance(what, (str, Path)) and (locate(what) / "spec.json").is_file():
         if env_fields:
             raise ValueError("env_fields is for an environment by name: a run is shown in the one it was trained in.")
@@ -101,7 +106,7 @@ def _render_run(
     policy = policies[number]
     name = f"{run_name(result.spec.env_name)}.gif" if is_exported else f"videos/member-{number}.gif"
     path = Path(out or (name if is_exported else result.folder / name))
-    return [render_episode(policy, make_key(seed or 0), horizon, path, policy.name, greedy)]
+    return [render_episode(policy, make_key(seed or 0), horizon, path, _with_short_numbers(policy.name), greedy)]
 
 
 class EpisodeRecorder:
@@ -152,7 +157,7 @@ def members_to_show(ranking: list[int]) -> dict[str, int]:
 
 
 def render_episode(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True) -> Path:
-    """Record one episode of a policy in its environment and draw it as a GIF. `key` is consumed."""
+    """Record one episode of a policy in its environment and draw it as a GIF or MP4 file. `key` is consumed."""
     _check_picture(policy.env)
     actor, weights, env = jax.tree.map(lambda x: np.asarray(x)[None], (policy.actor, policy.weights, policy.env))
     episodes = EpisodeRecorder(actor, env, horizon, greedy).record(actor, weights, env, key)
@@ -174,11 +179,16 @@ def _check_picture(env: Any) -> None:
 
 
 def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
-    """Draw one recorded episode, up to its end, as a GIF. Returns its path."""
+    """Draw one recorded episode, up to its end, as a GIF or MP4 file. Returns its path."""
     steps = int(np.sum(np.asarray(episode.valid)))
     states = jax.tree.map(lambda x: x[: steps + 1], episode.state)
     returns = np.concatenate([[0.0], np.cumsum(np.asarray(episode.reward)[:steps])])
     return animate(env, states, returns, path, title=title)
+
+
+def _with_short_numbers(name: str) -> str:
+    """The name of a member with numbers of at most four digits: `learning_rate=0.0003162` of a sampled rate."""
+    return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", name)
 
 
 def draw_members(
@@ -204,7 +214,7 @@ def draw_members(
             jax.tree.map(lambda x, i=i: x[i], env),
             jax.tree.map(lambda x, i=i: x[i], episodes),
             folder / f"{word}.gif",
-            f"{word}: {policies.names[member]}",
+            f"{word}: {_with_short_numbers(policies.names[member])}",
         )
         for i, (word, member) in enumerate(shown.items())
     ]

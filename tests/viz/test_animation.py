@@ -1,4 +1,8 @@
-"""GIFs read back with Pillow: frames, timing, colors, sizes."""
+"""GIFs read back with Pillow, MP4 files with ffmpeg: frames, timing, colors, sizes."""
+
+import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +14,11 @@ from shoal.canvas import BLACK, Canvas
 from shoal.core.env import Env, State
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct
-from shoal.viz.gif import CAPTION_HEIGHT, animate, write_gif
+from shoal.viz.animation import animate, write_animation
+from shoal.viz.gif import write_gif
 
 TEAL = (0, 204, 204)
+CAPTION_HEIGHT = 24  # pixels of a caption of one row
 
 
 @struct
@@ -138,17 +144,74 @@ def test_tiny_pictures_are_enlarged_without_blur(tmp_path):
     np.testing.assert_array_equal(frames[2][CAPTION_HEIGHT:], expected)
 
 
+def test_a_picture_too_narrow_for_its_caption_is_centered_below_it(tmp_path):
+    class Column(Dot):
+        def render(self, state):
+            return np.full((100, 5, 3), TEAL, np.uint8)
+
+    frames, _, _ = read(animate(Column(), moving_dot(2), [0.0, 1.0], tmp_path / "column.gif", title="narrow"))
+    columns = np.flatnonzero((frames[1][-300:] == TEAL).all(axis=(0, 2)))
+    assert len(columns) == 15 and abs(columns.mean() - (frames[1].shape[1] - 1) / 2) <= 0.5
+
+
+def decoded(path):
+    """(frames [N, H, W, 3], frames per second) of a video, decoded by the program ffmpeg."""
+    ffmpeg = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    about = subprocess.run([ffmpeg, "-i", path], capture_output=True, text=True, check=False).stderr
+    (stream,) = [line for line in about.splitlines() if "Video:" in line]
+    assert "h264" in stream and "yuv420p" in stream
+    width, height = map(int, re.search(r" (\d+)x(\d+)[ ,]", stream).groups())
+    raw = [ffmpeg, "-v", "error", "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    pixels = np.frombuffer(subprocess.run(raw, capture_output=True, check=True).stdout, np.uint8)
+    return pixels.reshape(-1, height, width, 3), float(re.search(r"([\d.]+) fps", stream)[1])
+
+
+@pytest.mark.parametrize(("height", "width"), [(48, 64), (33, 51)])
+def test_a_video_has_every_frame_at_its_speed_and_an_even_size(height, width, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    shades = np.array([20, 120, 240, 60, 180], np.uint8)
+    frames = [np.full((height, width, 3), shade) for shade in shades]
+    path = write_animation(iter(frames), tmp_path / "new" / "x.mp4", fps=12.5)
+    back, fps = decoded(path)
+    assert fps == 12.5 and back.shape == (5, height + height % 2, width + width % 2, 3)
+    np.testing.assert_allclose(back.mean(axis=(1, 2, 3)), shades, atol=3)
+    assert [file.name for file in path.parent.iterdir()] == ["x.mp4"]
+
+
+def test_a_video_shows_all_steps_and_a_gif_120(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    states, returns = moving_dot(130), np.arange(130.0)
+    frames, fps = decoded(animate(Dot(), states, returns, tmp_path / "dot.mp4", fps=60, size=60))
+    assert len(frames) == 130 and fps == 60
+    assert len(read(animate(Dot(), states, returns, tmp_path / "dot.gif", size=60))[0]) == 120
+
+
+def test_the_message_of_a_failed_encoder_is_told(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setattr("shoal.viz.mp4.ENCODING", ["-c:v", "no-such-codec", "-f", "mp4"])
+    with pytest.raises(RuntimeError, match="ffmpeg could not write the video: .*no-such-codec"):
+        write_animation([np.zeros((4, 4, 3), np.uint8)] * 50, tmp_path / "x.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_extra_a_video_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ImportError, match=r"pip install 'shoal\[video\]'"):
+        animate(Dot(), moving_dot(2), path=tmp_path / "x.mp4")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda at: write_gif([], at), "at least one frame"),
         (
             lambda at: write_gif([np.zeros((4, 4, 3), np.uint8), np.zeros((5, 4, 3), np.uint8)], at),
-            r"\(4, 4\), \(5, 4\)",
+            r"same size; got \[4, 4\] and \[5, 4\]",
         ),
         (lambda at: write_gif([np.zeros((4, 4, 3))], at), r"uint8 \[H, W, 3\]; got float64 \[4, 4, 3\]"),
         (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at, fps=60), "at most 50 frames per second"),
-        (lambda at: write_gif([np.zeros((4, 4, 3), np.uint8)], at.with_suffix(".mp4")), "it must end in .gif"),
+        (lambda at: animate(Dot(), moving_dot(2), path=at.with_suffix(".avi")), "end it in .gif or .mp4"),
+        (lambda at: write_animation([np.zeros((4, 4, 3), np.uint8)], at.with_suffix(".png")), "end it in .gif or .mp4"),
         (lambda at: animate(Dot(), [], path=at), "nothing to animate"),
         (lambda at: animate(Dot(), moving_dot(3), [1.0, 2.0], at), r"shape \[2\] for 3 states"),
         (

@@ -1,0 +1,135 @@
+"""Animations: draw the pictures of an episode, each with a caption, and write them as a GIF or an MP4 file."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
+
+from shoal.core.env import Env
+from shoal.viz.caption import BACKGROUND, caption_for
+from shoal.viz.gif import write_gif
+from shoal.viz.mp4 import encoder, write_mp4
+
+Frame = UInt8[np.ndarray, "_ _ 3"]
+
+MOST_GIF_FRAMES = 120  # of an animation whose `max_frames` is not given; an MP4 file then has all
+
+
+def animate(
+    env: Env,
+    states: Any,
+    cumulative_rewards: Any = None,
+    path: str | Path = "episode.gif",
+    *,
+    title: str = "",
+    fps: int | float = 30,
+    max_frames: int | None = None,
+    size: int = 300,
+) -> Path:
+    """Draw an episode of any environment that has `render`, and write it as a GIF or MP4 file. Returns the path.
+
+    The suffix of `path` decides the format; .mp4 needs the extra `shoal[video]`. `states` is an environment state with
+    a leading time axis, or a list of states. A caption above each picture shows the step, the `title`, and, if
+    `cumulative_rewards` (one number per state) is given, the return so far. If the episode has more than `max_frames`
+    states, that many are shown, evenly spaced, with the first and the last; by default a GIF shows at most 120 and an
+    MP4 file all. Pictures are resized to about `size` pixels. Raises ValueError for states of several environments at
+    once, or if the number of returns differs from the number of states.
+    """
+    path = Path(path)
+    check_format(path)
+    episode = _Episode(states)
+    returns = None if cumulative_rewards is None else np.asarray(cumulative_rewards, float)
+    if returns is not None and returns.shape != (episode.length,):
+        raise ValueError(
+            f"cumulative_rewards has shape {list(returns.shape)} for {episode.length} states: give one per state."
+        )
+    if max_frames is None:
+        max_frames = MOST_GIF_FRAMES if path.suffix.lower() == ".gif" else episode.length
+    if max_frames < 1 or size < 1:
+        raise ValueError(f"max_frames={max_frames} and size={size} must both be at least 1.")
+    shown = np.unique(np.linspace(0, episode.length - 1, min(episode.length, max_frames)).round().astype(int))
+    return write_animation(_frames(env, episode, returns, shown.tolist(), title, size), path, fps=fps)
+
+
+def check_format(path: str | Path) -> None:
+    """Raise ValueError if a file cannot hold an animation, and ImportError if it needs an extra that is missing."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".gif", ".mp4"):
+        raise ValueError(f"an animation named {str(path)!r} has no known format: end it in .gif or .mp4.")
+    if suffix == ".mp4":
+        encoder()
+
+
+def write_animation(frames: Iterable[Any], path: str | Path, *, fps: int | float = 30) -> Path:
+    """Write pictures, uint8 [H, W, 3], as a GIF or an MP4 file, as the suffix says. Returns the path."""
+    check_format(path)
+    write = write_mp4 if Path(path).suffix.lower() == ".mp4" else write_gif
+    return write(frames, path, fps=fps)
+
+
+def fit(picture: Frame, size: int) -> Frame:
+    """The picture resized by a whole factor, so that its longer side is about `size`: averaged down or enlarged."""
+    from PIL import Image
+
+    longer = max(picture.shape[:2])
+    if longer > size:
+        return np.asarray(Image.fromarray(picture).reduce(-(-longer // size)))
+    return picture.repeat(round(size / longer), axis=0).repeat(round(size / longer), axis=1)
+
+
+class _Episode:
+    """The states of one episode in order, from a list of states or from one state with a leading time axis."""
+
+    def __init__(self, states: Any) -> None:
+        self._states = states if isinstance(states, list) else jax.tree.map(_on_host, states)
+        leaves = jax.tree.leaves(self._states)
+        if not leaves:
+            raise ValueError("states is empty: there is nothing to animate.")
+        self.length = len(states) if isinstance(states, list) else len(leaves[0])
+        time = getattr(self.state(0), "time", None)
+        if time is not None and np.ndim(time):
+            raise ValueError(
+                f"states hold {np.size(time)} environments at once. Choose one, for example the first: "
+                "jax.tree.map(lambda x: x[:, 0], states)."
+            )
+
+    def state(self, index: int) -> Any:
+        if isinstance(self._states, list):
+            return jax.tree.map(_on_host, self._states[index])
+        return jax.tree.map(lambda leaf: leaf[index], self._states)
+
+
+def _frames(
+    env: Env, episode: _Episode, returns: np.ndarray | None, shown: list[int], title: str, size: int
+) -> Iterator[Frame]:
+    """Yield a picture with its caption for each state in `shown`, all of the same size."""
+    steps = [int(getattr(episode.state(index), "time", index)) for index in shown]
+    statuses = [[f"step {step}"] for step in steps]
+    if returns is not None:
+        statuses = [[*status, f"return {returns[i]:.5g}"] for status, i in zip(statuses, shown, strict=True)]
+    caption = None
+    for index, status in zip(shown, statuses, strict=True):
+        picture = fit(np.asarray(env.render(episode.state(index))), size)
+        caption = caption or caption_for(picture.shape[1], title, statuses)
+        yield np.concatenate([caption.draw(status), _widened(picture, caption.width)])
+
+
+def _widened(picture: Frame, width: int) -> Frame:
+    """The picture in the middle of a plain frame, if the caption above it is wider."""
+    missing = width - picture.shape[1]
+    if missing <= 0:
+        return picture
+    frame = np.empty((len(picture), width, 3), np.uint8)
+    frame[:] = BACKGROUND
+    frame[:, missing // 2 : missing // 2 + picture.shape[1]] = picture
+    return frame
+
+
+def _on_host(leaf: Any) -> Any:
+    # One transfer for the whole episode. Typed keys have no NumPy form and stay on the device.
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf if is_key else np.asarray(leaf)
