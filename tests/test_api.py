@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_public_names_exist_and_unknown_ones_do_not():
         shoal.PPOO  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         shoal.trian  # noqa: B018
+
+
+def test_every_public_name_is_on_the_page_of_the_api():
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    assert sorted(re.findall(r"^::: shoal\.(\w+)$", page, re.MULTILINE)) == sorted({*dir(shoal)} - {"__version__"})
+
+
+def test_every_public_class_and_function_has_a_docstring_of_its_own():
+    for name in dir(shoal):
+        found = getattr(shoal, name)
+        if isinstance(found, type) or inspect.isfunction(found):
+            text = vars(found).get("__doc__") or "" if isinstance(found, type) else found.__doc__ or ""
+            assert len(text) > 20 and not text.startswith(f"{name}("), name  # dataclass writes the signature
 
 
 def test_every_agent_and_wrapper_is_listed():

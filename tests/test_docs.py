@@ -6,7 +6,7 @@ The Python blocks of a page share one namespace and an empty folder, in order; a
 
 import ast
 import functools
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -35,6 +35,10 @@ FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or say over again what others do; the notebook is the quickstart.
 SLOW = {"README", "command-line", "coming-from", "memory", "minigrid-levels", "which-agent"}
 SLOW |= {"write-your-own-environment"}
+# Of these pages a quick test runs the examples that start no run, and a slow test runs all.
+GUIDES = {"losses", "networks", "selectors", "sinks", "wrappers"}
+STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|eval(uate)?|check_env)\b")
+NOT_INSTALLED = [name for name in ("equinox",) if importlib.util.find_spec(name) is None]
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
 
 
@@ -84,10 +88,12 @@ def reader(tmp_path, monkeypatch):
 
 
 def _in_its_tier(page: Path):
-    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW | GUIDES else [])
 
 
 def run_python(block: Block, page: Path, namespace: dict) -> None:
+    if any(name in block.text for name in NOT_INSTALLED):
+        return
     saved_as = FILE_NAME.match(block.text)
     if saved_as:
         Path(saved_as[1]).write_text(block.text)
@@ -111,6 +117,15 @@ def test_every_example_of_a_page_runs(page, reader):
             run_python(block, page, namespace)
         else:
             run_console(block, page)
+
+
+@pytest.mark.parametrize("name", sorted(GUIDES))
+def test_examples_of_a_guide_that_start_no_run_run(name, reader):
+    page, namespace = DOCS / f"{name}.md", {"__name__": "__main__"}
+    quick = [block for block in blocks(page) if block.language == "python" and not STARTS_A_RUN.search(block.text)]
+    assert any("assert" in block.text for block in quick)
+    for block in quick:
+        run_python(block, page, namespace)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
@@ -203,6 +218,12 @@ def anchors(page: Path) -> list[str]:
 def test_anchors_lead_to_one_heading_each(page):
     for target, anchor in re.findall(r"\]\(([^)#:\s]*\.md)?#([^)]*)\)", page.read_text()):
         assert anchors(page.parent / target if target else page).count(anchor) == 1, f"{target}#{anchor}"
+
+
+def test_ratios_of_the_readme_are_measured():
+    measured = re.findall(r"\| ([\d.]+) \|$", (DOCS / "measurements.md").read_text(), re.MULTILINE)
+    shown = re.findall(r"\| ([\d.]+) \| `run.py \w+` \|", (ROOT / "README.md").read_text())
+    assert len(shown) == 5 and set(shown) <= {f"{float(ratio):.1f}" for ratio in measured}
 
 
 def test_what_a_field_is_for_is_said_on_the_page_of_its_family():

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from shoal.core.wrappers import TransformObservation as TransformObservation
     from shoal.core.wrappers import TransformReward as TransformReward
     from shoal.core.wrappers import Trials as Trials
+    from shoal.core.wrappers.base import StatefulWrapper as StatefulWrapper
+    from shoal.core.wrappers.base import Wrapper as Wrapper
+    from shoal.core.wrappers.base import WrapperState as WrapperState
     from shoal.grid.checks import check_level as check_level
     from shoal.grid.wrappers import ActionBonus as ActionBonus
     from shoal.grid.wrappers import DictObservationSpace as DictObservationSpace
@@ -148,6 +151,11 @@ _HOME = {
         "TransformObservation",
         "TransformReward",
         "Trials",
+    ),
+    "shoal.core.wrappers.base": (
+        "StatefulWrapper",
+        "Wrapper",
+        "WrapperState",
     ),
     "shoal.grid.checks": ("check_level",),
     "shoal.grid.wrappers": (

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from shoal.agents.ppo import PPO, Batch
 from shoal.core.keys import make_key
@@ -271,6 +272,29 @@ def test_a_network_and_losses_of_your_own_plug_in():
     assert state.weights["actor"]["params"]["Dense_0"]["kernel"].shape == (4, 7) and "critic" not in state.weights
     _, metrics = update(agent, env, state)
     assert np.isfinite(metrics.losses["loss"])
+
+
+def test_target_kl_skips_the_rest_of_an_update():
+    agent, env = bound(target_kl=1e-9, num_envs=2, num_minibatches=1, num_epochs=3, learning_rate=1e-2)
+    random = np.random.default_rng(0)
+    obs = jnp.asarray(random.normal(size=(16, 2, 4)), jnp.float32)
+    value, advantage, target = jnp.asarray(random.normal(size=(3, 16, 2)), jnp.float32)
+    state = begin(agent, env)
+
+    @jax.jit
+    def learned(agent):
+        policy, _ = agent._nets.policy_and_value(state.weights, obs)
+        action = (obs[..., 0] > 0).astype(jnp.int32)
+        batch = Batch(obs, None, action, policy.log_prob(action), value, advantage, target)
+        return ravel_pytree(agent._gradient_steps(state, batch, make_key(0))[0])[0]
+
+    # The first gradient step starts at a divergence of 0; the second sees what the first has changed.
+    stopped, not_stopped = learned(agent), learned(agent.replace(target_kl=jnp.float32(1e3)))
+    one_step = learned(agent.replace(target_kl=None, num_epochs=1))
+    np.testing.assert_allclose(stopped, one_step, atol=1e-6)
+    assert np.abs(not_stopped - stopped).max() > 1e-3
+    with pytest.raises(ValueError, match="target_kl=0.1 changes nothing with one gradient step per update"):
+        bound(target_kl=0.1, num_minibatches=1, num_epochs=1)
 
 
 def test_rmsprop_is_torchs():

@@ -128,6 +128,11 @@ def test_a_plain_number_that_is_none_is_refused_as_well(bad):
         world.__post_init__()
 
 
+def test_none_beside_numbers_is_refused():
+    with pytest.raises(TypeError, match=r"CartPole.max_steps=\[None, 50\] mixes None with numbers.* different runs"):
+        make("CartPole-v1", max_steps=np.array([None, 50]))
+
+
 @pytest.mark.parametrize("bad", ["false", 1, None])
 def test_a_switch_is_true_or_false(bad):
     world = make("FrozenLake-v1")

@@ -221,6 +221,24 @@ def test_scores_belong_to_occupants(train):
     assert (made.state.best_return > -np.inf).tolist() == [True, False, False, True, False]
 
 
+@struct
+class EndsAt(Selector):
+    """Ends the run when every member has a score of at least `score`; writes `select` only."""
+
+    score: float = -1e9
+
+    def select(self, state, standing, key):
+        return state, Turnover.none(standing)._replace(finished=bool((standing.score >= self.score).all()))
+
+
+def test_a_selector_that_writes_only_select_ends_a_run(train):
+    made, found = train(EndsAt(), evaluations=3)
+    assert found["state/age"].tolist() == [2] * 5 and made.state.selector is None
+    assert made.plan.updates == 6 and made.is_over  # the run was planned for three records, and ended after one
+    made, found = train(EndsAt(score=1e9), evaluations=3)
+    assert found["state/age"].tolist() == [6] * 5
+
+
 OF_A_USER = """
 import numpy as np
 from shoal import Selector, Turnover, static, struct

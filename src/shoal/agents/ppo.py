@@ -93,6 +93,10 @@ class PPO(Agent):
     observations of the episode. Each minibatch then consists of whole environments: `num_minibatches` must divide
     `num_envs`, and gradients flow back through the `num_steps` steps of one rollout.
 
+    `target_kl` ends the gradient steps of an update early, as in Stable-Baselines3: the first minibatch whose
+    `approx_kl` exceeds 1.5 `target_kl`, and all minibatches after it, change nothing. With None (the default) all
+    minibatches are learned from.
+
     `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2 (meta-learning).
     """
 
@@ -106,6 +110,9 @@ class PPO(Agent):
     value_coef: Number = hyper(0.5, search=(0.1, 1.0), valid=(0, 1e3))
     max_grad_norm: Number = hyper(0.5, search=(0.1, 5.0, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
     adam_eps: Number = hyper(1e-5, valid=(1e-12, 1), help="keeps the optimizer from dividing by 0")
+    target_kl: Number | None = hyper(
+        None, valid=(0, 1e3), help="skip the rest of an update after a minibatch with approx_kl > 1.5 target_kl"
+    )
     anneal: Number = hyper(1.0, valid=(0, 1), help="by which fraction the learning rate has fallen at the horizon")
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which to anneal; 0: as long as the run"
@@ -151,6 +158,8 @@ class PPO(Agent):
             refuse_ignored(self, "where actions are discrete", "noise_correlation", "log_std_init")
         if self.memory == "none":
             refuse_ignored(self, "with memory='none'", "memory_size")
+        if self.num_epochs * self.num_minibatches == 1:
+            refuse_ignored(self, "with one gradient step per update", "target_kl")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
             refuse_ignored(self, "where neither loss is clipped", "clip")
         return self.replace(
@@ -339,12 +348,17 @@ class PPO(Agent):
         gradient_of_loss = jax.grad(lambda flat, *minibatch: self._loss(unravel(flat), *minibatch), has_aux=True)
 
         def step(carry, index):
-            flat, optimizer = carry
+            flat, optimizer, is_over = carry
             gradient, losses = gradient_of_loss(flat, *self._minibatch(samples, state.carry, index))
-            direction, optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
-            return (flat - learning_rate * direction, optimizer), losses
+            direction, new_optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
+            new = (flat - learning_rate * direction, new_optimizer)
+            if self.target_kl is not None:
+                is_over |= losses["approx_kl"] > 1.5 * self.target_kl
+                new = jax.tree.map(lambda new, old: jnp.where(is_over, old, new), new, (flat, optimizer))
+            return (*new, is_over), losses
 
-        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), self._minibatch_indices(key))
+        start = (flat, state.optimizer, None if self.target_kl is None else jnp.bool_(False))
+        (flat, optimizer, _), losses = jax.lax.scan(step, start, self._minibatch_indices(key))
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:

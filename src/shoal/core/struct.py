@@ -18,10 +18,12 @@ from jax.core import Tracer
 
 from shoal.core.errors import did_you_mean, unknown_field
 
-# A traced constant: a Python number as the user writes it, or an array (with a leading member axis in a population).
-# For a type checker it is what arithmetic inside `jit` accepts.
 if TYPE_CHECKING:
     Number = float | jax.Array
+    """The type of a traced constant: a Python number as the user writes it, or an array.
+
+    In a population the array has a leading member axis. For a type checker it is what arithmetic inside `jit` accepts.
+    """
 else:
     Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
 
@@ -46,7 +48,7 @@ def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, 
 
 
 def hyper(
-    default: float,
+    default: float | None,
     *,
     search: tuple | None = None,
     valid: tuple[float, float] | None = None,
@@ -290,6 +292,11 @@ def _check_numbers(value: Any) -> None:
             raise TypeError(
                 f"{type(value).__name__}.{field.name}={content!r} is a {type(content).__name__}: write a number, or "
                 f"for a population an array."
+            )
+        if is_number and isinstance(content, np.ndarray) and content.dtype == object:
+            raise TypeError(
+                f"{type(value).__name__}.{field.name}={content.tolist()} mixes None with numbers, which are different "
+                f"programs: train them in different runs."
             )
 
 

@@ -105,7 +105,7 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
     if isinstance(agent.network, type) or not all(callable(getattr(agent.network, x, None)) for x in ("init", "apply")):
         raise TypeError(
             f"network={agent.network!r} must have init(key, features) and apply(weights, features), as an instance of "
-            "a flax module has."
+            "a flax.linen module has. docs/networks.md shows what to write for flax.nnx and equinox."
         )
     form_read(agent.network, observation_space)
     return agent.network

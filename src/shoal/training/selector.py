@@ -16,9 +16,11 @@ from shoal.core.env import Env, Key
 from shoal.core.struct import Struct
 from shoal.training.roster import Roster
 
-# Values of `Turnover.source` for slots that do not get a copy of another slot's member:
-FRESH = -1  # a new member, with new weights
-REST = -2  # no member: the slot is idle until it gets one
+FRESH = -1
+"""A value of `Turnover.source`: the slot gets a new member, with new weights."""
+
+REST = -2
+"""A value of `Turnover.source`: the slot has no member (it is idle) until a later turnover gives it one."""
 
 Range = tuple[float, float]
 
@@ -50,28 +52,34 @@ class Turnover(NamedTuple):
 
 
 class Selector(Struct, abc.ABC):
-    """The base class of selectors. A selector is a struct, described in `spec.json`; checkpoints hold its state."""
+    """The base class of selectors. Subclass it, decorate the class with `@struct`, and write `select`.
 
-    every: int  # records between two calls of `select`; a static field of each selector
+    A selector that changes hyperparameters also writes `ranges`; one that has a state also writes `begin`. A selector
+    is described in `spec.json`, and checkpoints hold its state, so a run with a selector resumes with the same bits.
+    """
+
+    every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
 
     @property
     def ends_run(self) -> bool:
         """Whether the run has no fixed length, and ends when a turnover has `finished=True`."""
         return False
 
-    @abc.abstractmethod
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
         """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.
 
-        The sizes of the run (batches, reset banks) are planned so that they hold for both values.
+        The sizes of the run (batches, reset banks) are planned so that they hold for both values. Default: none.
         """
+        del agent, env
+        return {}
 
-    @abc.abstractmethod
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
         """Return (the selector's first state: a tree of arrays, the first hyperparameters as in `Turnover`).
 
-        `key` is consumed.
+        `key` is consumed. Default: no state (None), and no hyperparameter changes.
         """
+        del roster, key
+        return None, {}
 
     @abc.abstractmethod
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
