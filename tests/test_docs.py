@@ -7,12 +7,14 @@ The Python blocks of a page share one namespace and an empty folder, in order; a
 import ast
 import functools
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -26,6 +28,7 @@ from shoal.core.registry import AGENTS, ENVS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+IMAGES = DOCS / "images"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
@@ -54,13 +57,17 @@ def blocks(page: Path) -> list[Block]:
     return [block for block in found if block.language in ("python", "console")]
 
 
+def tool(name: str) -> ModuleType:
+    """A module in docs/ that makes pages or pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS))
+        return importlib.import_module(name)
+
+
 @functools.cache
 def generated() -> dict[str, str]:
     """What docs/generate.py would write."""
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.pages()
+    return tool("generate").pages()
 
 
 @pytest.fixture
@@ -159,9 +166,33 @@ def test_the_notebook_is_kept_without_outputs():
     assert not [cell for cell in notebook.cells if cell.get("outputs") or cell.get("execution_count")]
 
 
-@pytest.mark.parametrize("name", ["environments.md", "agents.md", "measurements.md"])
-def test_generated_pages_are_those_of_the_code(name):
-    assert (DOCS / name).read_text() == generated()[name], f"docs/{name} is stale: run `python docs/generate.py`"
+def test_generated_pages_are_those_of_the_code():
+    stale = [name for name, text in generated().items() if (DOCS / name).read_text() != text]
+    assert stale == [], "run `python docs/generate.py`"
+    assert {page.name for page in DOCS.glob("environments*.md")} <= set(generated())  # no page of a family that is gone
+
+
+def test_every_environment_with_pictures_has_one():
+    shown = json.loads((IMAGES / "environments" / "pictures.json").read_text())
+    missing = {title for title, _ in tool("pictures").pictured()} - set(shown)
+    assert missing == {"bsuite/MNISTBandit"}, "run `python docs/pictures.py`"  # whose data the user provides
+    files = [*IMAGES.rglob("*.*")]
+    assert {IMAGES / "environments" / each["file"] for each in shown.values()} <= set(files)
+    assert sum(file.stat().st_size for file in files) < 4e6
+
+
+def test_every_learning_curve_of_an_agent_is_drawn():
+    rows = json.loads((ROOT / "benchmarks" / "results" / "agent-curves.json").read_text())
+    assert {row["agent"] for row in rows} == {file.stem for file in (IMAGES / "agents").iterdir()}
+    assert all(len(row["curves"]) == row["seeds"] and len(row["curves"][0]) == len(row["steps"]) for row in rows)
+
+
+def test_the_picture_of_the_packages_is_that_of_the_table():
+    diagrams, page = tool("diagrams"), (DOCS / "architecture.md").read_text()
+    table = re.findall(r"^\| \d \| (.*?) \|", page, re.MULTILINE)
+    assert [tuple(re.findall(r"`(\w+)`", row)) for row in table] == [names for names, _, _ in diagrams.LEVELS]
+    assert (IMAGES / "packages.svg").read_text() == diagrams.packages()
+    assert (IMAGES / "update.svg").read_text() == diagrams.update()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -176,12 +207,17 @@ def test_every_test_that_a_page_names_exists(page):
         assert f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}, which is not there"
 
 
+@functools.cache
+def anchors(page: Path) -> list[str]:
+    """The anchors of a page's headings below its title."""
+    headings = re.findall(r"^##+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return [re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_anchors_lead_to_one_heading_each(page):
-    headings = re.findall(r"^## (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
-    anchors = [re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings]
-    assert len(anchors) == len(set(anchors))
-    assert set(re.findall(r"\]\(#([^)]*)\)", page.read_text())) <= set(anchors)
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*\.md)?#([^)]*)\)", page.read_text()):
+        assert anchors(page.parent / target if target else page).count(anchor) == 1, f"{target}#{anchor}"
 
 
 def test_ratios_of_the_readme_are_measured():
@@ -190,8 +226,8 @@ def test_ratios_of_the_readme_are_measured():
     assert len(shown) == 5 and set(shown) <= {f"{float(ratio):.1f}" for ratio in measured}
 
 
-def test_what_a_field_is_for_is_said_on_the_page_of_environments():
-    page = (DOCS / "environments.md").read_text()
+def test_what_a_field_is_for_is_said_on_the_page_of_its_family():
+    page = (DOCS / "environments-minigrid.md").read_text()
     empty = page.split("## Empty\n")[1].split("\n## ")[0]
     assert "| `size` | `8` | static | side of the grid in cells, walls included: at" in empty  # its `help`
     assert "| `max_steps` | `None` | constant | steps after which an episode is truncated; None:" in empty  # a comment

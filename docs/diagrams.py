@@ -1,0 +1,135 @@
+"""Draw the pictures of the page on architecture: packages.svg and update.svg in docs/images.
+
+    python docs/diagrams.py
+
+The pictures have a background of their own, so that they can be read on light and dark pages. `tests/test_docs.py`
+compares the packages with those of the table on the page.
+"""
+
+from pathlib import Path
+
+IMAGES = Path(__file__).parent / "images"
+INK, FAINT, PAPER, LINE = "#1f2933", "#52606d", "#ffffff", "#9aa5b1"
+PURE, EDGE = "#d6e8f7", "#fde3cf"  # packages of pure functions; packages that read, write or print
+
+LEVELS = (  # the highest first: (packages, whether they may read and write files, what they hold)
+    (("cli",), True, "the command line"),
+    (("studies",), True, "many runs: train, sweeps, suites"),
+    (("viz",), True, "figures, GIFs and videos"),
+    (("training",), True, "one run: plan, loop, run folder"),
+    (("envs", "agents"), False, "environments; learning algorithms"),
+    (("rollouts", "grid"), False, "rollouts, evaluation; a kit for grid worlds"),
+    (("ops", "nn", "canvas", "tracking"), False, "losses; networks; drawing; events"),
+    (("core",), False, "pytrees, spaces, keys, Env, Agent, registry"),
+)
+EDGES = {"tracking"}  # which also reads and writes, beside packages that do not
+
+STEPS = (  # of one update: (what happens, what goes in and comes out)
+    ("Sample random numbers", "step noise [T, E], reset bank [R, E]"),
+    ("Roll out: T steps of E environments", "env_states [E], weights → trajectory [T, E]"),
+    ("Values and advantages, in one batch", "rewards, values [T, E] → advantages [T, E]"),
+    (
+        "Gradient steps on shuffled minibatches",
+        "T·E samples → minibatches [B] → loss → weights; epochs × minibatches steps",
+    ),
+)
+
+
+def text(x: float, y: float, words: str, size: int = 15, color: str = INK, weight: str = "normal", at: str = "middle"):
+    """One line of text; `at` is start, middle or end."""
+    return (
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{color}" font-weight="{weight}" '
+        f'text-anchor="{at}">{words}</text>'
+    )
+
+
+def box(x: float, y: float, width: float, height: float, fill: str, extra: str = "") -> str:
+    """A rectangle with round corners."""
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" fill="{fill}" stroke="{LINE}"{extra}/>'
+    )
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
+    """A straight arrow."""
+    return f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" stroke="{FAINT}" stroke-width="2" marker-end="url(#head)"/>'
+
+
+def svg(width: int, height: int, title: str, parts: list[str]) -> str:
+    """A whole picture, with a title for screen readers."""
+    head = (
+        f'<marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<path d="M0 0 L10 5 L0 10 z" fill="{FAINT}"/></marker>'
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'font-family="Helvetica, Arial, sans-serif" role="img" aria-label="{title}">',
+            f"<title>{title}</title>",
+            f"<defs>{head}</defs>",
+            f'<rect width="{width}" height="{height}" rx="10" fill="{PAPER}"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def packages() -> str:
+    """The packages by level; an arrow says in which direction imports are allowed."""
+    width, left, row, inner = 640, 62, 62, 552
+    parts = []
+    for index, (names, reads, what) in enumerate(LEVELS):
+        y = 16 + index * row
+        level = len(LEVELS) - 1 - index
+        parts.append(text(left + 10, y + 23, str(level), 13, FAINT))
+        each = (inner - 30 - 8 * (len(names) - 1)) / len(names)
+        for number, name in enumerate(names):
+            x = left + 30 + number * (each + 8)
+            parts.append(box(x, y, each, 36, EDGE if reads or name in EDGES else PURE))
+            words = f'<tspan font-weight="bold">{name}</tspan>' + f": {what}" * (len(names) == 1)
+            parts.append(text(x + each / 2, y + 23, words))
+        if len(names) > 1:
+            parts.append(text(left + 30 + (inner - 30) / 2, y + 52, what, 12, FAINT))
+    bottom = 16 + len(LEVELS) * row
+    parts.append(arrow(34, 24, 34, bottom - 30))
+    parts.append(f'<g transform="rotate(-90 22 {bottom / 2})">{text(22, bottom / 2, "may import", 14, FAINT)}</g>')
+    for x, fill, words in ((92, PURE, "pure functions"), (252, EDGE, "may read and write files, and print")):
+        parts += [box(x, bottom + 4, 18, 18, fill), text(x + 25, bottom + 18, words, 13, at="start")]
+    return svg(width, bottom + 36, "Packages by level: a package imports only packages of lower levels", parts)
+
+
+def update() -> str:
+    """The data flow of one update of PPO, with shapes."""
+    width, left, inner, row = 640, 40, 560, 84
+    parts = [
+        box(left, 16, inner, 44, EDGE),
+        text(width / 2, 35, "agent state of one member", 15, weight="bold"),
+        text(width / 2, 53, "weights, optimizer state, env_states [E], key, age", 13, FAINT),
+    ]
+    y = 60
+    for number, (what, data) in enumerate(STEPS, start=1):
+        parts.append(arrow(width / 2, y, width / 2, y + row - 52))
+        y += row - 52
+        parts += [box(left, y, inner, 52, PURE), text(left + 22, y + 32, str(number), 17, FAINT)]
+        parts += [text(width / 2, y + 22, what, 15, weight="bold"), text(width / 2, y + 41, data, 13, FAINT)]
+        y += 52
+    parts.append(arrow(width / 2, y, width / 2, y + 32))
+    y += 32
+    parts += [
+        box(left, y, inner * 0.62 - 4, 44, EDGE),
+        text(left + 22, y + 28, str(len(STEPS) + 1), 17, FAINT),
+        text(left + inner * 0.31 - 2, y + 27, "new agent state, for the next update", 14, weight="bold"),
+        box(left + inner * 0.62 + 4, y, inner * 0.38 - 4, 44, EDGE),
+        text(left + inner * 0.81 + 2, y + 27, "metrics, of fixed size", 14, weight="bold"),
+    ]
+    y += 44
+    note = "M members: the same program with a leading axis [M] on every array"
+    frame = f'<rect x="14" y="6" width="{width - 28}" height="{y + 38}" rx="10" fill="none" stroke="{LINE}" '
+    parts += [f'{frame}stroke-dasharray="6 5"/>', text(width / 2, y + 27, note, 14, FAINT)]
+    return svg(width, y + 52, "Data flow of one update of PPO, with shapes", parts)
+
+
+if __name__ == "__main__":
+    for name, draw in {"packages": packages, "update": update}.items():
+        (IMAGES / f"{name}.svg").write_text(draw())
+        print(f"docs/images/{name}.svg")
