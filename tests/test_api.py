@@ -12,12 +12,12 @@ from shoal.core.env import Env
 from shoal.core.registry import AGENTS
 
 
-def test_what_train_takes_is_in_its_signature():
+def test_the_signature_of_train_lists_all_arguments():
     kinds = {parameter.kind for parameter in inspect.signature(shoal.train).parameters.values()}
     assert inspect.Parameter.VAR_KEYWORD not in kinds and "eval_episodes" in inspect.signature(shoal.train).parameters
 
 
-def test_no_room_bears_the_name_of_a_public_function():
+def test_no_package_has_the_name_of_a_public_function():
     rooms = {folder.name for folder in Path(shoal.__file__).parent.iterdir()}
     assert not rooms & set(dir(shoal))
     assert inspect.isfunction(shoal.train) and inspect.isfunction(shoal.rollout)

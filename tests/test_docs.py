@@ -226,7 +226,7 @@ def test_ratios_of_the_readme_are_measured():
     assert len(shown) == 5 and set(shown) <= {f"{float(ratio):.1f}" for ratio in measured}
 
 
-def test_what_a_field_is_for_is_said_on_the_page_of_its_family():
+def test_the_page_of_a_family_describes_its_fields():
     page = (DOCS / "environments-minigrid.md").read_text()
     empty = page.split("## Empty\n")[1].split("\n## ")[0]
     assert "| `size` | `8` | static | side of the grid in cells, walls included: at" in empty  # its `help`
@@ -240,7 +240,7 @@ def test_every_page_is_in_the_navigation():
     assert missing == []
 
 
-def test_a_page_is_cut_into_the_blocks_that_run(tmp_path):
+def test_a_page_is_split_into_its_executable_blocks(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# T\n```python\nx = 1\n```\n```sh\nrm -rf /\n```\ntext\n```console\nshoal envs\n```\n")
     assert blocks(page) == [Block("python", "x = 1\n", 2), Block("console", "shoal envs\n", 9)]

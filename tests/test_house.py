@@ -87,12 +87,12 @@ def _effect_violations(room: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{room} calls {node.func.id}"
 
 
-def test_every_folder_is_a_known_room():
+def test_every_folder_is_a_known_package():
     rooms = {room_of(file, SOURCE) for file in SOURCE.rglob("*.py")} - FRONT_DOORS
     assert rooms <= set(FLOOR), f"no floor for {rooms - set(FLOOR)}"
 
 
-def test_the_house_is_in_order():
+def test_no_package_breaks_the_rules():
     assert violations(SOURCE) == []
 
 
@@ -117,7 +117,7 @@ def test_the_house_is_in_order():
         ("rollouts/rollout.py", "import subprocess", "rollouts/rollout.py:1 rollouts imports subprocess"),
     ],
 )
-def test_a_planted_violation_is_found(tmp_path, file, text, found):
+def test_each_kind_of_violation_is_found(tmp_path, file, text, found):
     place = tmp_path / file
     place.parent.mkdir(parents=True)
     place.write_text(text + "\n")
@@ -142,7 +142,7 @@ def test_no_test_file_is_longer_than_700_lines():
     assert not [f"{file}: split it by behaviour" for file in files if len(file.read_text().splitlines()) > 700]
 
 
-def test_importing_shoal_is_quick_and_wakes_no_device():
+def test_importing_shoal_is_quick_and_starts_no_backend():
     runs = []
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
@@ -151,7 +151,7 @@ def test_importing_shoal_is_quick_and_wakes_no_device():
     assert min(run["took"] for run in runs) < 0.5
 
 
-def test_discovering_every_environment_and_agent_wakes_no_device():
+def test_listing_environments_and_agents_starts_no_backend():
     text = (
         "from shoal.core.registry import AGENTS, ENVS; from jax._src import xla_bridge; "
         "assert len(ENVS) and list(AGENTS) is not None; print(len(xla_bridge._backends))"

@@ -77,7 +77,7 @@ def test_the_loss_is_the_likelihood_of_the_recorded_actions():
     np.testing.assert_allclose(parts["agreement"], (logits.argmax(1) == rows.action).mean(), rtol=1e-6)
 
 
-def test_how_near_clones_come_is_told_in_the_terms_of_their_actions():
+def test_the_distance_metric_is_the_mean_absolute_action_error():
     agent, env = bound("Pendulum-v1", demonstrations=of_a_pendulum())
     weights = random_weights(jax.eval_shape(agent.init, make_key(0), env).weights)
     shown = agent.demonstrations
@@ -115,7 +115,7 @@ def test_weight_decay_shrinks_weights_beside_the_gradient():
 
 
 @pytest.mark.long
-def test_a_clone_of_the_zoo_s_cartpole_balances_as_long(tmp_path):
+def test_a_clone_of_the_zoo_cartpole_policy_reaches_the_same_return(tmp_path):
     teacher = shoal.load("zoo:ppo/CartPole-v1")
     told = shoal.record(teacher, 2_000)
     result = shoal.train(
@@ -124,7 +124,7 @@ def test_a_clone_of_the_zoo_s_cartpole_balances_as_long(tmp_path):
     assert result.summary["last"]["min"] > 475
 
 
-def test_what_is_recorded_is_what_the_policy_does():
+def test_recorded_demonstrations_are_the_actions_of_the_policy():
     teacher = shoal.load("zoo:ppo/CartPole-v1")
     told = shoal.record(teacher, 100, num_envs=3)
     assert len(told) == 100 and told.mask is None
@@ -159,7 +159,7 @@ def test_a_file_holds_observations_that_are_tuples(tmp_path):
     )
 
 
-def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
+def test_the_command_line_records_demonstrations_and_trains_on_them(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     assert main(["record", "zoo:ppo/CartPole-v1", "--steps", "500", "--out", "expert.npz"]) == 0
@@ -208,12 +208,12 @@ def test_the_command_line_records_and_clones(tmp_path, capsys, monkeypatch):
         ({"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused_in_words(fields, kind, words):
+def test_invalid_values_are_refused(fields, kind, words):
     with pytest.raises(kind, match=words):
         bound(**fields)
 
 
-def test_a_missing_file_says_how_to_make_one(tmp_path):
+def test_the_error_of_a_missing_file_names_the_command_that_makes_one(tmp_path):
     with pytest.raises(FileNotFoundError, match="shoal record RUN --out .*none.npz` writes one"):
         load_demonstrations(tmp_path / "none.npz")
     (tmp_path / "wrong.npz").write_bytes(b"nothing")
@@ -228,7 +228,7 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
         ("CliffWalking-v1", r"observations Discrete\(16, uint8\): the largest observation=4\d is out of bounds"),
     ],
 )
-def test_the_demonstrations_of_another_world_of_the_same_shapes_are_refused(name, words):
+def test_demonstrations_outside_the_spaces_are_refused(name, words):
     world, keys = make(name), jax.random.split(make_key(0), 200)
     told = Demonstrations(jax.vmap(world.observation_space.sample)(keys), jax.vmap(world.action_space.sample)(keys))
     with pytest.raises(ValueError, match=words):

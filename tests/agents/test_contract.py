@@ -144,7 +144,7 @@ def test_an_agent_keeps_the_contract(name):
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_everyone_plays_some_probes(name):
+def test_every_agent_can_play_some_probes(name):
     assert len(probes_of(name, BEST_RETURNS)) >= 2
 
 
@@ -175,7 +175,7 @@ def test_policies_find_the_best_actions(name, wider, subtests):
 
 
 @pytest.mark.slow  # PPO with either cell is trained on the same probe in its own tests
-def test_agents_with_memory_answer_what_was_shown_before(subtests):
+def test_recurrent_agents_solve_the_memory_probe(subtests):
     probe = "Probe-Memory-v0"
     agents = {name: lessons(name, probe)[probe][0] for name in sorted(AGENTS) if lessons(name, probe)}
     remembering = [name for name, agent in agents.items() if agent.initial_carry() is not None]

@@ -148,7 +148,7 @@ def test_a_huber_loss_is_linear_beyond_kappa():
     np.testing.assert_allclose(loss, np.where(size < 0.5, size**2 / 2, 0.5 * (size - 0.25)).mean(), rtol=1e-4)
 
 
-def test_prioritised_samples_weigh_by_how_seldom_they_should_be():
+def test_importance_weights_follow_the_sampling_probabilities():
     # Schaul et al. 2016, section 3.4: (N p)^-beta over the largest in the batch; beta rises from 0.4 to 1.
     fields = {"num_envs": 1, "num_steps": 4, "buffer_size": 40, "batch_size": 32, "max_batch_size": 40, "horizon": 100}
     agent, env = bound(prioritized=True, importance_exponent=0.4, **fields)
@@ -198,7 +198,7 @@ def test_a_dueling_network_adds_advantages_that_are_zero_on_average():
     np.testing.assert_allclose(np.mean(q_values, axis=1), value[:, 0], rtol=1e-4, atol=1e-6)
 
 
-def test_parameter_noise_is_factorised_and_its_own_for_every_observation():
+def test_noisy_layers_have_factorised_noise_that_differs_by_observation():
     agent, _ = bound(noisy=True)
     obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
 
@@ -252,14 +252,14 @@ def test_the_target_network_is_copied_when_its_period_ends():
         np.testing.assert_allclose(new, old, atol=1e-6)
 
 
-def test_exploration_falls_linearly_over_its_share_of_the_horizon():
+def test_epsilon_falls_linearly_over_its_fraction_of_the_horizon():
     agent, _ = bound(num_steps=10, num_envs=2, horizon=400, exploration=0.5, epsilon_start=1.0, epsilon_end=0.1)
     epsilon = jax.jit(lambda age: agent._epsilon(age, jnp.arange(10, dtype=jnp.int32)))
     np.testing.assert_allclose(np.asarray(epsilon(jnp.int32(0)))[[0, 5]], [1.0, 1 - 0.9 * 10 / 200])
     np.testing.assert_allclose(epsilon(jnp.int32(10)), 0.1, rtol=1e-5)
 
 
-def test_plain_descent_is_a_choice_within_the_same_program():
+def test_sgd_and_adam_share_one_compiled_program():
     adam, _ = bound(optimizer="adam")
     sgd = to_arrays(adam.replace(optimizer="sgd"))
     assert jax.tree.structure(adam) == jax.tree.structure(sgd) and sgd.optimizer.dtype == adam.optimizer.dtype
@@ -269,7 +269,7 @@ def test_plain_descent_is_a_choice_within_the_same_program():
     np.testing.assert_allclose(change(sgd), slope)
 
 
-def test_an_effective_batch_learns_as_a_small_one_does():
+def test_a_small_batch_in_a_large_program_gives_the_same_update():
     # The same program shaped for more: only the samples that count may matter.
     small, env = bound(batch_size=8, buffer_size=100, learning_starts=0.0, train_frequency=10.0)
     roomy = small.replace(max_batch_size=32)
@@ -307,7 +307,7 @@ def test_losses_are_averages_over_the_gradient_steps_that_were_made():
     np.testing.assert_allclose(together.losses["loss"], np.mean(each), rtol=1e-5)
 
 
-def test_sizes_follow_from_the_largest_of_a_sweep():
+def test_array_sizes_are_the_largest_values_of_a_sweep():
     small, large = fill_caps([DQN(batch_size=32, buffer_size=1000), DQN(batch_size=64, buffer_size=500)])
     assert (small.max_batch_size, small.max_buffer_size) == (64, 1000)
     assert (large.max_batch_size, large.max_buffer_size) == (64, 1000)
@@ -339,7 +339,7 @@ ALONE = [
     "options",
     [pytest.param(x, marks=() if x in QUICKLY else pytest.mark.slow) for x in (*REFINEMENTS, *ALONE)],
 )
-def test_refinements_work_alone_and_together(options):
+def test_each_dqn_extension_trains_alone_and_with_the_others(options):
     fields = {k: v for k, v in QUICK.items() if k != "updates"}
     agent, env = bound("Probe-MatchingAction-v0", **{**fields, **options})
 
@@ -357,7 +357,7 @@ def test_refinements_work_alone_and_together(options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", REFINEMENTS)
-def test_refinements_work_together_over_many_steps(options):
+def test_all_dqn_extensions_train_together_for_many_steps(options):
     # Values far above the reward of a step: from bootstrapping alone, also at a time limit.
     fields = {k: v for k, v in QUICK.items() if k != "updates"} | options
     agent, env = bound("Probe-TimeLimit-v0", **{**fields, **({"v_max": 15.0} if "v_max" in fields else {})})
@@ -372,7 +372,7 @@ def test_refinements_work_together_over_many_steps(options):
         np.testing.assert_allclose(agent.value(state, jnp.asarray([t / 5])), 10.0, atol=1.0)
 
 
-def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
+def test_exactly_the_valid_samples_have_a_positive_priority():
     agent, env = bound(prioritized=True, n_step=3, num_envs=2, num_steps=5, buffer_size=60, max_buffer_size=80)
     state = begin(agent, env)
 
@@ -412,7 +412,7 @@ def test_priorities_cover_exactly_the_samples_that_can_be_drawn():
         ("CartPole-v1", {"head": "categorical", "v_min": 100}, ValueError, "v_min=100 must be below v_max=100"),
     ],
 )
-def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
+def test_invalid_values_are_refused(env, fields, kind, words):
     with pytest.raises(kind, match=words):
         bound(env, **fields)
 
@@ -430,7 +430,7 @@ def test_smallest_sizes_are_accepted():
         ("buffer_size", (1000.0, 3.0), "buffer_size=3 holds 3 steps .* too few for a sample of n_step=3"),
     ],
 )
-def test_what_cannot_work_is_refused_anywhere_in_a_sweep(name, values, words):
+def test_invalid_values_are_refused_anywhere_in_a_sweep(name, values, words):
     fields = {"n_step": 3, "head": "categorical"}
     with pytest.raises(ValueError, match=words):
         make_plan(RunSpec(agent="dqn", env="CartPole-v1", fields=fields, sweep={name: values}, steps=100))

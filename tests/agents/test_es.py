@@ -124,19 +124,19 @@ def returns_of_equals(**fields):
     return np.asarray(lives.episode_return).reshape(agent.population_size, 3)
 
 
-def test_common_random_numbers_judge_equals_equally():
+def test_equal_candidates_get_equal_returns_with_common_random_numbers():
     returns = returns_of_equals()
     assert (returns == returns[0]).all()
     assert len(set(returns[0].tolist())) == 3  # while every episode is another
 
 
-def test_antithetic_pairs_share_their_chances():
+def test_antithetic_pairs_share_their_random_numbers():
     returns = returns_of_equals(common_random_numbers=False)
     np.testing.assert_array_equal(returns[:4], returns[4:])  # evosax mirrors the first half in the second
     assert len(set(returns[:4].ravel().tolist())) == 12
 
 
-def test_candidates_without_mirror_images_have_chances_of_their_own():
+def test_unpaired_candidates_have_different_random_numbers():
     for fields in ({"antithetic": "off"}, {"strategy": "SNES"}):
         returns = returns_of_equals(common_random_numbers=False, **fields)
         assert len(set(returns.ravel().tolist())) == 24
@@ -161,7 +161,7 @@ def played_alone(agent, env, weights, stats, world):
     return total, seen
 
 
-def test_every_candidate_plays_as_its_policy_alone_does():
+def test_candidates_evaluated_together_equal_each_evaluated_alone():
     agent, env = bound(episodes=2, sigma=1.0)
 
     @jax.jit
@@ -178,7 +178,7 @@ def test_every_candidate_plays_as_its_policy_alone_does():
     assert lives.ended.all() and len(set(lives.length.tolist())) > 3
 
 
-def test_steps_and_episodes_are_those_really_taken():
+def test_step_and_episode_counts_are_those_of_the_episodes_that_ran():
     agent, env = bound(Dice(), episodes=4)
     _, metrics = update(agent, env, begin(agent, env))
     assert agent.steps_per_update == 8 * 4 * 20
@@ -187,7 +187,7 @@ def test_steps_and_episodes_are_those_really_taken():
     np.testing.assert_allclose(metrics.episodes.return_mean, metrics.losses["fitness_mean"], rtol=1e-5)
 
 
-def test_episodes_that_are_cut_count_like_those_that_ended():
+def test_truncated_episodes_count_like_terminated_episodes():
     agent, env = bound("Pendulum-v1", episode_steps=5)
     state, metrics = update(agent, env, begin(agent, env))
     assert agent.steps_per_update == 40 == metrics.losses["steps"] and metrics.episodes.count == 8
@@ -195,12 +195,12 @@ def test_episodes_that_are_cut_count_like_those_that_ended():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent.policy_state(state)))
 
 
-def test_a_world_without_a_limit_is_left_after_a_thousand_steps():
+def test_without_a_time_limit_an_episode_is_cut_after_1000_steps():
     agent, _ = bound(Dice(max_steps=None, ends_at=2.0), population_size=2)
     assert agent.steps_per_update == 2000
 
 
-def test_a_world_that_ends_by_itself_is_played_to_that_end():
+def test_an_episode_runs_until_the_time_limit_inside_the_environment():
     agent, env = bound(make("bsuite/cartpole/0", height_threshold=-1.0, x_threshold=1e9), population_size=2)
     assert agent.steps_per_update == 2 * 1001
     candidates = jnp.zeros((2, agent._count_weights()))
@@ -239,7 +239,7 @@ def test_candidates_with_nan_returns_do_not_affect_the_search(strategy, shaping)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(agent.policy_state(state)))
 
 
-def test_a_generation_of_failures_says_so():
+def test_a_generation_in_which_all_candidates_fail_is_reported():
     losses = fitness_summary(jnp.full(2, jnp.nan))
     assert np.isnan(losses["fitness_mean"]) and losses["failed"] == 1
 
@@ -269,7 +269,7 @@ def test_observation_statistics_are_those_of_all_steps_taken():
         np.testing.assert_allclose(state.obs_stats.std(), np.std(everything, 0), rtol=1e-3)
 
 
-def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
+def test_episodes_with_nan_do_not_enter_the_observation_statistics():
     @struct
     class Broken(Dice):
         """Sees no number where the second of two actions was taken."""
@@ -285,7 +285,7 @@ def test_episodes_that_are_no_numbers_stay_out_of_the_statistics():
 
 
 @pytest.mark.slow
-def test_memory_remembers_within_an_episode():
+def test_a_recurrent_policy_keeps_its_carry_within_an_episode():
     fields = {"population_size": 64, "episodes": 8, "sigma": 0.3, "learning_rate": 0.1}
     scores = {}
     for memory, size in (("none", {}), ("gru", {"memory_size": 4}), ("lstm", {"memory_size": 4})):
@@ -308,7 +308,7 @@ def test_actions_lie_within_their_bounds(squash):
     np.testing.assert_allclose(agent._action(heads, None, None), [[-2], [0], [inner], [2]], rtol=1e-6)
 
 
-def test_choices_are_drawn_only_when_asked_for():
+def test_actions_are_sampled_only_with_sample_actions():
     for sample, expected in ((False, 1), (True, 2)):
         agent, env = bound("CartPole-v1", sample_actions=sample)
         policy, keys = agent.policy_state(begin(agent, env)), jax.random.split(make_key(0), 30)
@@ -334,7 +334,7 @@ def test_a_policy_never_takes_a_masked_action():
     assert agent.act(state, jnp.zeros(1), None, make_key(0), True, jnp.asarray([False, True]))[0] == 1
 
 
-def test_the_policy_is_the_mean_and_not_the_luckiest_candidate():
+def test_the_policy_is_the_mean_and_not_the_best_candidate():
     agent, env = bound(Dice())
     state, _ = update(agent, env, begin(agent, env))
     search, policy = state.search, agent.policy_state(state).weights
@@ -350,7 +350,7 @@ def test_schedules_follow_the_member_s_age():
     np.testing.assert_allclose([agent._learning_rate(jnp.int32(i)) for i in (0, 2)], [0.2, 0.162], rtol=1e-5)
 
 
-def test_weight_decay_is_a_cost_of_large_weights():
+def test_weight_decay_adds_a_cost_for_large_weights():
     agent, env = bound("Probe-ConstantReward-v0", weight_decay=1.0, learning_rate=0.1)
     state = begin(agent, env)
     norms = []
@@ -384,7 +384,7 @@ def test_weight_decay_is_a_cost_of_large_weights():
         ({"memory": "rnn"}, ValueError, "memory='rnn' is unknown. Choose one of none, gru, lstm"),
     ],
 )
-def test_mistakes_are_named_before_anything_compiles(fields, error, message):
+def test_invalid_values_are_refused_before_compilation(fields, error, message):
     with pytest.raises(error, match=message):
         bound(**fields)
 
@@ -437,7 +437,7 @@ def test_a_member_does_not_depend_on_how_many_others_there_are(train, hidden):
 
 
 @pytest.mark.parametrize(("hidden", "is_large"), [(4, False), (1000, True)])
-def test_many_weights_are_multiplied_by_a_library(hidden, is_large):
+def test_large_policies_are_multiplied_by_library_calls(hidden, is_large):
     fields = {"population_size": 4, "episodes": 2, "hidden": (hidden,), "episode_steps": 20}
     plan = make_plan(RunSpec(agent="es", env="CartPole-v1", fields=fields, steps=160))
     agent, env = (plan.agent, plan.env)
@@ -447,7 +447,7 @@ def test_many_weights_are_multiplied_by_a_library(hidden, is_large):
 
 
 @pytest.mark.parametrize("strategy", ["Open_ES", "SimpleGA"])
-def test_what_is_kept_is_enough_to_go_on_from(strategy):
+def test_a_state_copied_to_the_host_and_back_continues_with_the_same_bits(strategy):
     agent, env = bound(Dice(), strategy=strategy, normalize_observation=True)
     state = begin(agent, env)
     for _ in range(2):
@@ -461,7 +461,7 @@ def test_what_is_kept_is_enough_to_go_on_from(strategy):
 
 
 @pytest.mark.long
-def test_sep_cma_es_climbs_the_mountain_where_most_returns_are_equal():
+def test_sep_cma_es_solves_mountain_car_although_most_returns_are_equal():
     # A return is -200 until a candidate arrives.
     agent, env = bound(
         "MountainCar-v0", strategy="Sep_CMA_ES", population_size=32, sigma=0.3, episodes=2, normalize_observation=True

@@ -140,7 +140,7 @@ def answers_of(name):
 
 
 @pytest.mark.parametrize("name", cases())
-def test_what_is_learned_does_not_depend_on_the_scale_of_observations(name):
+def test_learning_does_not_depend_on_the_scale_of_observations(name):
     agent, env, fresh, state = learned(name)
     acts, values = answers_of(name)(agent, env, policies_of(agent, state))
     np.testing.assert_allclose(acts[1], acts[0], atol=2e-2)
@@ -150,7 +150,7 @@ def test_what_is_learned_does_not_depend_on_the_scale_of_observations(name):
 
 
 @pytest.mark.parametrize("name", cases("bc", "es"))  # es: see test_es.py
-def test_statistics_are_those_of_everything_collected(name):
+def test_observation_statistics_include_every_collected_observation(name):
     agent, env, fresh, state = learned(name)
     world = jax.tree.map(np.asarray, state.env_states.state)  # leaves [M, E, ...]
     steps = UPDATES * agent.steps_per_update
@@ -163,7 +163,7 @@ def test_statistics_are_those_of_everything_collected(name):
     np.testing.assert_allclose(jax.vmap(RunningStats.std)(state.obs_stats), np.sqrt(variance), rtol=1e-3)
 
 
-def test_those_who_imitate_know_the_statistics_of_what_they_imitate():
+def test_bc_takes_observation_statistics_from_the_demonstrations():
     _, _, fresh, state = learned("bc")
     shown = OFFSETS[:, None, None] + SCALES[:, None, None] * PLACES
     for stats in (fresh.obs_stats, state.obs_stats):  # which learning does not change
@@ -172,7 +172,7 @@ def test_those_who_imitate_know_the_statistics_of_what_they_imitate():
 
 
 @pytest.mark.parametrize("name", [param for param in cases() if "buffer_size" in CASES[param.values[0]][0]])
-def test_a_replay_holds_observations_as_they_are(name):
+def test_a_replay_buffer_holds_observations_without_normalization(name):
     _, _, _, state = learned(name)
     stored = np.asarray(state.replay.observed.obs)[:, : UPDATES * 8]
     world = jax.tree.map(np.asarray, state.env_states.state)
@@ -180,7 +180,7 @@ def test_a_replay_holds_observations_as_they_are(name):
 
 
 @pytest.mark.parametrize("name", cases())
-def test_a_policy_that_was_saved_acts_by_the_statistics_it_learned_with(name, tmp_path):
+def test_a_saved_policy_normalizes_with_the_statistics_of_its_training(name, tmp_path):
     agent, env, fresh, state = learned(name)
     policy = policies_of(agent, state)
     checkpoint.save(tmp_path / "policy", {checkpoint.POLICIES: policy}, "spec", {})
@@ -197,7 +197,7 @@ def test_a_policy_that_was_saved_acts_by_the_statistics_it_learned_with(name, tm
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac", "td3", "pqn", "bc"])
-def test_policies_without_statistics_have_the_leaves_they_always_had(name):
+def test_policies_without_statistics_have_the_same_leaves_as_before(name):
     fields, is_box = CASES[name]
     more = {"demonstrations": Demonstrations(PLACES, ACTIONS)} if name == "bc" else {}
     env = to_arrays(Drift(is_box=is_box))
@@ -207,7 +207,7 @@ def test_policies_without_statistics_have_the_leaves_they_always_had(name):
     assert {leaf.split("/")[0] for leaf in table} == set(before.split())
 
 
-def test_every_agent_with_a_network_normalizes_in_the_same_words():
+def test_every_agent_with_a_network_declares_normalize_observation_alike():
     fields = {name: static_fields(AGENTS[name].cls) for name in AGENTS}
     able = {name: known["normalize_observation"] for name, known in fields.items() if "network" in known}
     assert (

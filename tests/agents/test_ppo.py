@@ -156,7 +156,7 @@ def test_equal_advantages_give_a_gradient_of_zero():
 
 
 @pytest.mark.parametrize("shuffle", ["arithmetic", "exact", "envs"])
-def test_every_sample_is_learned_from_once_an_epoch(shuffle):
+def test_every_sample_is_used_once_in_each_epoch(shuffle):
     agent, _ = bound(shuffle=shuffle, num_envs=12, num_steps=16, num_minibatches=4, num_epochs=3)
     index = np.asarray(agent._minibatch_indices(make_key(0)))
     assert index.shape == (12, 48)
@@ -201,7 +201,7 @@ def test_correlated_noise_has_unit_variance_and_its_correlation():
     assert abs(np.corrcoef(noise[5:].ravel(), noise[:-5].ravel())[0, 1] - 0.8**5) < 0.05
 
 
-def test_continuous_actions_reach_the_world_within_its_bounds():
+def test_the_environment_gets_continuous_actions_within_its_bounds():
     agent, env = bound("Pendulum-v1", log_std_init=3.0)
     trajectory, _ = collect(agent, env, begin(agent, env))
     raw, _ = trajectory.policy_output
@@ -235,12 +235,12 @@ def test_a_policy_never_takes_a_masked_action():
         ({"activation": "sigmoid"}, "activation='sigmoid' is unknown"),
     ],
 )
-def test_mistakes_are_named_before_anything_compiles(fields, message):
+def test_invalid_values_are_refused_before_compilation(fields, message):
     with pytest.raises(ValueError, match=message):
         bound(**fields)
 
 
-def test_normalizing_choices_is_refused():
+def test_normalizing_discrete_observations_is_refused():
     @struct
     class Choosing(ActionReward):
         """Observes a choice."""
@@ -254,7 +254,7 @@ def test_normalizing_choices_is_refused():
         bound(Choosing(), normalize_observation=True)
 
 
-def test_a_network_and_losses_of_your_own_plug_in():
+def test_a_user_network_and_user_losses_are_used():
     import flax.linen as nn
 
     class Wide(nn.Module):
@@ -307,7 +307,7 @@ def test_rmsprop_is_torchs():
         np.testing.assert_allclose(change, slope / (np.sqrt(square) + 1e-3), rtol=1e-5)
 
 
-def test_without_bootstrap_a_time_limit_ends_all():
+def test_without_bootstrap_a_time_limit_counts_as_termination():
     for bootstrap in (False, True):
         agent, env = bound("Probe-TimeLimit-v0", num_steps=8, bootstrap=bootstrap)
         trajectory, batch = collect(agent, env, shaken(begin(agent, env)))
@@ -341,6 +341,6 @@ def test_the_gradient_of_a2c_is_the_policy_gradient():
         ("MinAtar/Breakout-v1", {}, False),  # convolutions
     ],
 )
-def test_the_library_computes_the_products_of_policies_that_no_small_loop_holds(env, fields, is_large):
+def test_plans_mark_policies_whose_matrix_products_need_large_loops(env, fields, is_large):
     plan = make_plan(RunSpec(agent="ppo", env=env, fields=fields, steps=512))
     assert plan.placement.has_large_loops == is_large

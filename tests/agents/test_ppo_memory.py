@@ -104,7 +104,7 @@ class Dividends(Env):
 
 @pytest.mark.slow  # one like it is `trained` below
 @pytest.mark.parametrize("memory", [*CELLS, "none"])
-def test_with_a_memory_alone_the_answer_is_no_guess(memory):
+def test_only_a_recurrent_policy_solves_the_memory_probe(memory):
     agent, env = bound("Probe-Memory-v0", **({} if memory == "none" else {"memory": memory}))
     result = evaluate(agent, learn(agent, env)[0], env, make_key(1), episodes=64, horizon=5)
     assert abs(result.episode_return.mean()) < 0.5 if memory == "none" else (result.episode_return == 1).all()
@@ -121,7 +121,7 @@ def taught(memory):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
-def test_a_truncation_is_valued_with_the_carry_of_its_own_episode(memory):
+def test_the_value_at_a_truncation_uses_the_carry_of_its_own_episode(memory):
     # 1 in every step for ever: 1 / (1 - 0.7) = 3.33. A final observation valued without its memory, or with that of the
     # next episode, would be worth 0 on average, and the start (1 - 0.7^3) / (1 - 0.7) = 2.19, as it is for debts.
     agent, state, _ = taught(memory)
@@ -132,14 +132,14 @@ def test_a_truncation_is_valued_with_the_carry_of_its_own_episode(memory):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
-def test_first_ratios_are_one_also_in_mid_episode(memory):
+def test_first_epoch_ratios_are_one_also_in_mid_episode(memory):
     agent, state, losses = taught(memory)
     assert losses["approx_kl"] < 1e-6 and losses["clip_fraction"] == 0
     assert not (state.env_states.state.time == 0).all() and np.abs(jax.tree.leaves(state.carry.actor)[0]).max() > 0.1
 
 
 @pytest.mark.slow
-def test_a_termination_is_worth_nothing_more():
+def test_the_value_after_a_termination_is_zero():
     agent, env = bound("Probe-Termination-v0", memory="gru")
     values = values_along(agent, learn(agent, env)[0], [[t / 5] for t in range(5)])
     np.testing.assert_allclose(values, [(1 - DISCOUNT ** (5 - t)) / (1 - DISCOUNT) for t in range(5)], atol=0.2)
@@ -174,7 +174,7 @@ def walker(memory, shared):
 
 
 @pytest.mark.parametrize(("memory", "shared"), [("gru", False), ("lstm", True)])
-def test_successors_are_valued_as_by_one_critic_that_walks_along(memory, shared):
+def test_successor_values_equal_those_of_a_critic_stepped_in_time(memory, shared):
     agent, state, walk = walker(memory, shared)
     before = walk(state)[0]  # in mid-episode, with something to remember
     after, trajectory, value, next_value = jax.tree.map(to_host, walk(before))
@@ -235,7 +235,7 @@ def test_minibatches_hold_whole_environments_with_their_first_carry():
     assert sorted(seen) == sorted([*range(6)] * agent.num_epochs)
 
 
-def test_without_memory_nothing_is_carried():
+def test_without_memory_there_is_no_recurrent_carry():
     agent, env = bound("CartPole-v1")
     state = jax.eval_shape(agent.init, make_key(0), env)
     assert jax.tree.leaves(state.carry) == [] and "memory" not in state.weights and agent.initial_carry() is None
@@ -269,7 +269,7 @@ def trained(tmp_path_factory):
         )
 
 
-def test_a_loaded_policy_remembers_until_it_is_reset(trained):
+def test_a_loaded_policy_keeps_its_carry_until_it_is_reset(trained):
     policy = shoal.load(trained.folder, member=0)
     for toss in (1.0, -1.0, -1.0, 1.0):
         policy.reset()
@@ -278,14 +278,14 @@ def test_a_loaded_policy_remembers_until_it_is_reset(trained):
         assert action == (toss > 0)
 
 
-def test_a_loaded_policy_remembers_for_each_of_a_batch(trained):
+def test_a_loaded_policy_keeps_one_carry_for_each_observation_of_a_batch(trained):
     policy, toss = shoal.load(trained.folder, member=0), np.asarray([1.0, -1.0, -1.0], np.float32)
     for obs in ((toss, 0 * toss), (0 * toss, 0 * toss), (0 * toss, 0 * toss + 1)):
         action = policy(np.stack(obs, axis=1))
     np.testing.assert_array_equal(action, toss > 0)
 
 
-def test_playing_on_forgets_at_the_end_of_each_episode(trained):
+def test_shoal_rollout_resets_the_carry_at_the_end_of_each_episode(trained):
     played = shoal.rollout(trained.policies, num_steps=60, num_envs=8, greedy=True)
     assert played["episodes"].return_min.min() == 1.0
 

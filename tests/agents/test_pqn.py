@@ -109,6 +109,6 @@ def test_the_learning_rate_and_exploration_follow_the_horizon():
     np.testing.assert_allclose(agent._epsilon(jnp.int32(5), 0), 0.2, rtol=1e-5)
 
 
-def test_continuous_actions_are_refused_in_words():
+def test_continuous_actions_are_refused():
     with pytest.raises(Unsuited, match="needs Discrete actions, not Box"):
         bound("Pendulum-v1")

@@ -24,7 +24,7 @@ def test_every_preset_binds_to_its_environment():
             preset.build().bind(ENVS[preset.env].build(**preset.env_fields))
 
 
-def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeypatch):
+def test_given_fields_override_the_preset_of_the_agent(tmp_path, monkeypatch):
     table = presets.read(
         write_presets(tmp_path, GOOD + 'learning_rate = 0.5\n["CartPole-v1:fast"]\nsteps = 7\nevidence = "x"\n'), "ppo"
     )
@@ -44,7 +44,7 @@ def test_a_named_agent_takes_its_preset_and_what_is_given_wins(tmp_path, monkeyp
         shoal.preset("ppo", "Pendulum-v1")
 
 
-def test_a_variant_may_change_the_environment_and_what_is_given_wins(tmp_path, monkeypatch):
+def test_given_fields_override_the_environment_fields_of_a_preset(tmp_path, monkeypatch):
     light = '["CartPole-v1:light"]\nsteps = 7\nevidence = "x"\nenv.gravity = 5.0\nenv.force_mag = 8\n'
     table = presets.read(write_presets(tmp_path, GOOD + light), "ppo")
     monkeypatch.setattr(presets, "presets", lambda agent: table)

@@ -65,7 +65,7 @@ IGNORED = [
 @pytest.mark.parametrize(
     "name, env, fields, sense, other", IGNORED, ids=lambda x: "-".join(x) if type(x) is dict else x
 )
-def test_fields_that_change_nothing_are_refused_and_taken_where_they_do(name, env, fields, sense, other):
+def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name, env, fields, sense, other):
     given = next(iter(fields))
     with pytest.raises(ValueError, match=f"^{given}=.* changes nothing .*: leave it out"):
         AGENTS[name].build(**fields).bind(world(env))
@@ -83,7 +83,7 @@ ABLE = {
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("env", ABLE)
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_who_cannot_play_a_world_is_refused_and_hears_who_can(name, env, tmp_path):
+def test_an_unsuitable_agent_is_refused_with_the_names_of_suitable_agents(name, env, tmp_path):
     able = ABLE[env].split()
     if name not in able:
         words = rf"^{name} cannot play {env}: \w.* Agents that can play {env}: ([\w, -]+)\.$"
@@ -109,12 +109,12 @@ def test_categories_are_not_normalized(name):
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
-def test_actions_that_are_whole_numbers_on_a_line_are_refused(name):
+def test_integer_box_actions_are_refused(name):
     with pytest.raises(Unsuited, match="actions are real numbers, so it needs a Box of floats"):
         AGENTS[name].build().bind(Counted())
 
 
-def test_a_number_need_not_be_among_those_worth_searching():
+def test_a_value_outside_the_search_choices_is_accepted():
     assert AGENTS["dqn"].build(n_step=4).bind(make(CHOICES)).n_step == 4
 
 
@@ -126,26 +126,26 @@ def holding(name, field, value):
 
 
 @pytest.mark.parametrize("field", ["activation", "memory"])
-def test_only_what_is_declared_as_anything_takes_a_function(field):
+def test_only_fields_declared_as_any_accept_a_function(field):
     with pytest.raises(ValueError, match=f"{field}=.*tanh.* is unknown. Choose one of"):
         holding("ppo", field, jnp.tanh).bind(make(CHOICES))
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "pqn", "sac", "es"])
-def test_a_number_is_no_list_of_layers(name):
+def test_a_number_is_refused_as_layer_sizes(name):
     with pytest.raises(TypeError, match=r"hidden=64 must be a tuple, such as \(64, 64\)"):
         holding(name, "hidden", 64).bind(make(CHOICES))
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
-def test_a_buffer_without_room_for_a_sample_is_refused(name):
+def test_a_buffer_too_small_for_one_sample_is_refused(name):
     env = make(CHOICES if name == "dqn" else NUMBERS)
     with pytest.raises(ValueError, match="buffer_size=200 holds 1 steps of each of 256 environments: too few"):
         AGENTS[name].build(num_envs=256, buffer_size=200).bind(env)
     AGENTS[name].build(num_envs=256, buffer_size=257).bind(env)
 
 
-def test_samples_are_not_normalized_one_by_one():
+def test_normalized_advantages_with_minibatches_of_one_sample_are_refused():
     alone = {"num_envs": 1, "num_steps": 16, "num_minibatches": 16}
     with pytest.raises(
         ValueError, match="num_minibatches=16 gives minibatches of one sample each, whose normalized advantage is 0"

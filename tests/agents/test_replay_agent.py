@@ -59,24 +59,24 @@ def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started(st
     assert [int(agent.gradient_steps_due(jnp.int32(age))) for age in range(8)] == expected
 
 
-def test_nothing_is_due_before_a_successor_is_there():
+def test_no_gradient_step_is_due_before_the_first_complete_transition():
     agent = learner(4, 1, starts=0, frequency=1, iterations=1)
     assert [int(agent.gradient_steps_due(jnp.int32(age))) for age in range(3)] == [0, 4, 4]
     assert [int(agent.gradient_steps_due(jnp.int32(age), n_step=2)) for age in range(4)] == [0, 0, 4, 4]
 
 
-def test_samples_beyond_the_effective_batch_weigh_nothing():
+def test_samples_beyond_the_effective_batch_have_weight_zero():
     np.testing.assert_allclose(sample_weights(jnp.float32(4), 6), [0.25] * 4 + [0, 0])
     np.testing.assert_allclose(sample_weights(jnp.float32(9), 3), [1 / 3] * 3)
     np.testing.assert_allclose(sample_weights(jnp.float32(2.4), 3), [0.5, 0.5, 0])
 
 
-def test_learning_goes_on_beyond_32_bits():
+def test_gradient_steps_continue_when_the_step_count_exceeds_32_bits():
     agent = learner(4096, 64, starts=1e4, frequency=64.0, iterations=2.6)
     assert int(agent.gradient_steps_due(jnp.int32(2**20))) == 4096 * 3
 
 
-def test_a_rollout_is_stored_with_its_masks_and_true_ends():
+def test_a_rollout_is_stored_with_its_masks_and_final_observations():
     env = Tally(max_steps=3)
     rollout = Rollout.for_env(env, 2, 8)
     worlds = rollout.init(env, make_key(0))
@@ -100,7 +100,7 @@ def test_a_rollout_is_stored_with_its_masks_and_true_ends():
     assert steps.truncated.any()
 
 
-def test_batches_come_from_the_effective_buffer_alone():
+def test_batches_are_sampled_from_the_effective_buffer_only():
     # Ten rows of two environments fit, six of the newest rows count, and of them the newest has no successor yet.
     sizes = {"max_buffer_size": 20, "buffer_size": 12, "max_batch_size": 64, "batch_size": 64, "final_rows": 0}
     agent = learner(2, 2, starts=0, frequency=1, iterations=1, **sizes)

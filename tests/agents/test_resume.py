@@ -33,7 +33,7 @@ def _promotion_as_users_have_it():
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(x))
-def test_a_run_that_was_cut_short_ends_with_the_same_bits(name, fields, tmp_path):
+def test_an_interrupted_run_ends_with_the_same_bits(name, fields, tmp_path):
     probe = playable(name)
     probe = "Probe-Chain-v0" if probe == "Probe-CountedMatching-v0" else probe  # a table knows that one too soon
     agent = unbound(name, make(probe), **fields)

@@ -151,7 +151,7 @@ def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     np.testing.assert_allclose(losses["entropy"], entropy.mean(), rtol=1e-4)
 
 
-def test_forbidden_actions_have_no_part_in_expectations():
+def test_forbidden_actions_do_not_enter_expectations():
     agent, env = bound("CartPole-v1")
     learner = a_learner(agent)
     mask = jnp.asarray(np.array([[True, True], [True, False]] * 8))
@@ -174,7 +174,7 @@ def test_forbidden_actions_have_no_part_in_expectations():
     np.testing.assert_allclose(aims[:2], [0.5 * np.log(2), 0], rtol=1e-6)
 
 
-def test_the_policy_climbs_the_soft_value():
+def test_the_policy_gradient_increases_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
     learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
@@ -198,7 +198,7 @@ def test_the_policy_climbs_the_soft_value():
 
 
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 3, 3, 3, 6])])
-def test_a_delayed_policy_catches_up(delay, visits):
+def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, visits):
     agent, env = bound(policy_delay=delay)
     learner, batch, share = a_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
     made = []
@@ -211,7 +211,7 @@ def test_a_delayed_policy_catches_up(delay, visits):
 
 
 @pytest.mark.parametrize("ratio", [-0.5, 2.0])
-def test_the_temperature_moves_towards_the_entropy_it_aims_for(ratio):
+def test_the_temperature_moves_the_entropy_towards_its_target(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
     learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
@@ -253,7 +253,7 @@ def test_results_do_not_depend_on_the_units_of_actions():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("half", [0.01, 0.1, 2.0, 50.0])
-def test_the_entropy_to_aim_for_can_be_reached_in_a_box_of_any_size(half):
+def test_the_target_entropy_can_be_reached_in_a_box_of_any_size(half):
     # On a scale from -1 to 1, where a uniform action has log 2 nats.
     agent, env = bound(InOtherUnits(make("Pendulum-v1"), 2 / half))
     batch = continuous_batch(256)
@@ -267,7 +267,7 @@ def test_the_entropy_to_aim_for_can_be_reached_in_a_box_of_any_size(half):
     assert agent._target_entropy(batch.observed) < fresh.mean() < np.log(2)
 
 
-def test_the_temperature_rests_where_the_entropy_is_right_or_where_it_is_fixed():
+def test_the_temperature_stays_at_the_target_entropy_and_where_it_is_fixed():
     agent, env = bound()
     learner = a_learner(agent)
     np.testing.assert_array_equal(learn_alpha(agent, learner, jnp.float32(0)).log_alpha, learner.log_alpha)
@@ -277,7 +277,7 @@ def test_the_temperature_rests_where_the_entropy_is_right_or_where_it_is_fixed()
     np.testing.assert_allclose(agent._alpha(learner), 0.3, rtol=1e-6)
 
 
-def test_the_target_follows_by_its_share():
+def test_the_target_network_moves_by_target_mix():
     still = {"target_mix": 0.25, "learning_rate": 0.0, "learning_starts": 0.0}
     agent, env = bound(TracedHorizon(), **{**FIELDS, **still})
     state = begin(agent, env)
@@ -319,7 +319,7 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
     np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
 
 
-def test_a_value_in_a_box_is_that_of_the_middle_of_the_policy():
+def test_the_value_with_continuous_actions_is_the_q_value_of_the_mode():
     agent, env = bound()
     learner, obs = a_learner(agent), continuous_batch().observed.obs
     mean, _ = np.split(numpy_net(learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
@@ -337,6 +337,6 @@ def test_a_value_in_a_box_is_that_of_the_middle_of_the_policy():
         ("Pendulum-v1", {"activation": "step"}, ValueError, "activation='step' is unknown"),
     ],
 )
-def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
+def test_invalid_values_are_refused(env, fields, kind, words):
     with pytest.raises(kind, match=words):
         bound(env, **fields)

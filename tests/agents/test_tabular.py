@@ -108,7 +108,7 @@ def _learned(before, k, value):
 
 
 @pytest.mark.parametrize("rule", ["q", "sarsa", "expected-sarsa"])
-def test_an_entry_that_changes_at_every_step_is_known_at_every_step(rule):
+def test_an_entry_updated_at_every_step_uses_its_newest_value(rule):
     # Left of the first cell is the first cell: Q <- Q + 0.5 (0.9 Q - Q) = 0.95 Q, twenty times in one update.
     agent, env = bound(rule=rule, num_steps=20, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
     state = begin(agent, env)
@@ -118,7 +118,7 @@ def test_an_entry_that_changes_at_every_step_is_known_at_every_step(rule):
 
 
 @pytest.mark.parametrize(("rule", "next_action"), [("q", 1), ("expected-sarsa", 1), ("sarsa", 0)])
-def test_only_sarsa_chooses_before_what_it_knows_changes(rule, next_action):
+def test_only_sarsa_chooses_the_next_action_before_the_table_update(rule, next_action):
     # The step to the left takes the better value, 1, down to 0.95, below the other.
     agent, env = bound(rule=rule, num_steps=1, learning_rate=0.5, discount=0.9, epsilon_end=0.0, **CONSTANT)
     state = begin(agent, env)
@@ -139,7 +139,7 @@ def test_a_time_limit_bootstraps_from_the_state_that_it_cut_off(rule):
     assert (state.q[:, 1:] == 5).all()
 
 
-def test_sarsa_takes_the_action_that_it_learned_from_even_across_updates():
+def test_sarsa_takes_the_action_of_its_target_also_across_updates():
     agent, env = bound(rule="sarsa", num_steps=1, epsilon_end=0.5, **CONSTANT)
     states = one_by_one(agent, env, 100)
     for before, after in zip(states, states[1:], strict=False):
@@ -155,7 +155,7 @@ def test_double_q_learning_changes_each_table_about_equally_often():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rule", RULES)
-def test_updates_of_many_steps_learn_what_as_many_of_one_step_do(rule):
+def test_one_update_of_many_steps_equals_many_updates_of_one_step(rule):
     # On average: their random numbers differ.
     tables = []
     for num_steps in (1, 50):
@@ -235,7 +235,7 @@ def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("env_name", sorted(MODELS))
-def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
+def test_sarsa_approaches_value_iteration_under_its_exploration(env_name):
     # Its targets are random, so step sizes must fall; the tolerance is what is left of the noise.
     agent, env = bound(
         env_name,
@@ -260,7 +260,7 @@ def test_sarsa_comes_near_value_iteration_under_its_exploration(env_name):
 
 @pytest.mark.parametrize("reset", ["bank", "exact"])
 @pytest.mark.parametrize("action", [1, 2])
-def test_worlds_go_on_as_in_a_rollout(reset, action):
+def test_environment_states_equal_those_of_a_rollout(reset, action):
     # A table that never changes and always wants the same action, on slippery ice with a short time limit.
     agent, env = bound(make("FrozenLake-v1", max_steps=7), learning_rate=0.0, epsilon_end=0.0, reset=reset, **CONSTANT)
     state = begin(agent, env)
@@ -281,7 +281,7 @@ def test_worlds_go_on_as_in_a_rollout(reset, action):
     assert trajectory.terminated.any() and trajectory.truncated.any() and metrics.episodes.count > 20
 
 
-def test_an_action_that_is_not_allowed_is_never_taken():
+def test_a_forbidden_action_is_never_taken():
     # Only actions that change something are allowed in a taxi, so every step moves the state of the table.
     agent, env = bound("Taxi-v4", num_steps=1, epsilon_end=1.0, **CONSTANT)
     state = begin(agent, env)
@@ -360,7 +360,7 @@ def test_snapshots_between_two_updates_are_the_table_of_the_first():
     np.testing.assert_array_equal(beyond.snapshots, state.snapshots.at[-1].set(beyond.q[0]))
 
 
-def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations():
+def test_a_policy_acts_as_in_training_and_gives_values_for_a_batch():
     agent, env = bound(epsilon_end=0.5, **CONSTANT)
     policy = agent.policy_state(begin(agent, env)).replace(q=jnp.arange(10.0).reshape(5, 2))
     keys = jax.random.split(make_key(1), 2000)
@@ -370,7 +370,7 @@ def test_a_policy_acts_as_in_training_and_knows_the_value_of_many_observations()
     assert agent.value(policy, jnp.arange(5)).tolist() == [1, 3, 5, 7, 9]
 
 
-def test_a_hand_of_cards_can_be_counted():
+def test_a_table_is_indexed_by_tuple_observations():
     agent, env = bound("Blackjack-v1", num_steps=2000, learning_rate=0.05, discount=1.0, epsilon_end=1.0, **CONSTANT)
     state = train(agent, env, 200)
     obs = (jnp.uint8(20), jnp.uint8(5), jnp.uint8(0))  # 20 against a 5: who would draw?
@@ -388,12 +388,12 @@ def test_a_hand_of_cards_can_be_counted():
         ("Doors-v0", r"observations and 5 actions is too large: it may have 1,000,000 entries"),
     ],
 )
-def test_worlds_that_no_table_holds_are_refused(env, message):
+def test_environments_too_large_for_a_table_are_refused(env, message):
     with pytest.raises(Unsuited, match=message):
         QTable().bind(make(env))
 
 
-def test_mistakes_are_found_at_once():
+def test_invalid_values_are_refused_at_construction():
     for fields, message in (
         ({"rule": "td"}, "rule='td' is unknown. Choose one of q, double-q, sarsa, expected-sarsa"),
         ({"num_steps": 0}, "num_steps=0 must be at least 1"),
@@ -407,7 +407,7 @@ def test_every_rule_has_a_name():
     assert sorted(AGENTS[name].build().rule for name in CONTRACT) == sorted(RULES)
 
 
-def test_a_run_keeps_the_snapshots_that_were_asked_for(tmp_path):
+def test_a_run_stores_the_requested_snapshots(tmp_path):
     result = shoal.train(
         "sarsa",
         "Probe-Chain-v0",

@@ -125,7 +125,7 @@ def test_the_critics_loss_equals_a_numpy_version(name):
     np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
 
 
-def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
+def test_target_noise_is_clipped_and_actions_stay_in_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
     learner, batch = a_learner(agent), random_batch()
     noise = jnp.ones((16, 1))
@@ -135,7 +135,7 @@ def test_noise_in_targets_is_clipped_and_keeps_to_the_box():
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_policy_climbs_the_first_critic():
+def test_the_policy_gradient_increases_the_q_value_of_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
     learner, seen = a_learner(agent), random_batch().observed
     after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
@@ -153,7 +153,7 @@ def test_the_policy_climbs_the_first_critic():
 
 
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 1, 1, 1, 2])])
-def test_policy_and_targets_wait_for_the_critics(delay, visits):
+def test_policy_and_targets_are_updated_every_policy_delay_critic_steps(delay, visits):
     agent, env = bound(policy_delay=delay, target_mix=0.25)
     learner, batch, share = a_learner(agent), random_batch(), jnp.full(16, 1 / 16)
     made = []
@@ -170,7 +170,7 @@ def test_policy_and_targets_wait_for_the_critics(delay, visits):
     assert made == visits
 
 
-def test_actions_are_uniform_until_learning_starts_and_then_near_the_policys():
+def test_actions_are_uniform_until_learning_starts_and_then_policy_plus_noise():
     slow = {"learning_rate": 0.0, "policy_learning_rate": 0.0}
     agent, env = bound(TracedHorizon(), **{**FIELDS, **slow, "learning_starts": 300.0, "exploration_noise": 0.1})
     state = begin(agent, env)
@@ -181,7 +181,7 @@ def test_actions_are_uniform_until_learning_starts_and_then_near_the_policys():
     assert stats.kstest(action[75:].ravel(), stats.norm(0, 0.2).cdf).pvalue > 1e-3  # a tenth of half the width
 
 
-def test_exploration_is_for_training_only():
+def test_exploration_noise_is_added_in_training_only():
     agent, env = bound()
     weights, obs = a_learner(agent).weights, jnp.asarray([1.0, 0.0, 0.5])
     expected = 2 * numpy_policy(weights, obs[None])[0]
@@ -205,7 +205,7 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
     np.testing.assert_allclose(values, expected, rtol=0.05, atol=0.05)
 
 
-def test_ddpg_is_td3_without_what_td3_added():
+def test_ddpg_is_td3_with_one_critic_no_delay_and_no_target_noise():
     plain, full = AGENTS["ddpg"].build(), AGENTS["td3"].build()
     assert isinstance(plain, TD3)
     assert (plain.num_critics, plain.target_noise, plain.policy_delay) == (1, 0, 1)
@@ -223,6 +223,6 @@ def test_ddpg_is_td3_without_what_td3_added():
         ("Pendulum-v1", {"hidden": (8, 0)}, ValueError, "a layer without units"),
     ],
 )
-def test_what_cannot_work_is_refused_in_words(env, fields, kind, words):
+def test_invalid_values_are_refused(env, fields, kind, words):
     with pytest.raises(kind, match=words):
         bound(env, **fields)

@@ -61,7 +61,7 @@ def shapes(agent, env):
     return before, jax.eval_shape(agent.update, before, env, jnp.int32(0))[0]
 
 
-def test_every_class_of_agents_with_a_network_is_here():
+def test_every_agent_class_with_a_network_is_in_the_table():
     classes = {entry.cls for entry in AGENTS.values() if "network" in entry.cls.__dataclass_fields__}
     assert {AGENTS[name].cls for name in SMALL} == classes
 
@@ -80,7 +80,7 @@ def test_a_torso_is_chosen_by_name(name, torso, observation, kind):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_names_mean_the_same_for_every_agent(name):
+def test_a_torso_name_gives_the_same_network_for_every_agent(name):
     for observation, kind in (("vector", MLP), ("picture", CNN), ("tiles", TileNet)):
         assert type(built(name, observation)[0].network) is kind  # auto
     impala = built(name, "picture", torso="impala")[0].network
@@ -133,7 +133,7 @@ class Own:
     ],
     ids=["nothing", "image", "vector", "observation"],
 )
-def test_a_torso_of_ones_own_gets_what_it_declares(name, declared, shape, dtype):
+def test_a_user_torso_gets_the_inputs_it_declares(name, declared, shape, dtype):
     own = Own(len(shape) == 3, **declared)
     agent, env = built(name, "picture", network=own)
     jax.eval_shape(agent.init, make_key(0), env)
@@ -142,7 +142,7 @@ def test_a_torso_of_ones_own_gets_what_it_declares(name, declared, shape, dtype)
     assert {seen[0][-len(shape) :] for seen in own.seen} == {shape} | ({(41,)} if joined else set())
 
 
-def test_what_is_no_torso_is_refused_in_words():
+def test_an_invalid_torso_is_refused():
     for wrong in (CNN, "cnn", object()):
         with pytest.raises(TypeError, match=r"network=.* must have init\(key, features\) and apply"):
             built("ppo", "picture", network=wrong)
@@ -152,7 +152,7 @@ def test_what_is_no_torso_is_refused_in_words():
         built("ppo", "vector", network=CNN())
 
 
-def test_a_dense_torso_of_ones_own_is_treated_as_an_mlp():
+def test_a_user_torso_of_dense_layers_is_treated_as_an_mlp():
     known = built("ppo", "vector", network=Own(False, is_dense=True))[0]
     unknown = built("ppo", "vector", network=Own(False))[0]
     assert (known.weights_per_step, unknown.weights_per_step) == (15, 0)

@@ -21,7 +21,7 @@ def run():
     del sys.modules[spec.name]
 
 
-def test_sides_take_turns_and_the_median_counts(run, monkeypatch, capsys):
+def test_sides_alternate_and_the_median_is_reported(run, monkeypatch, capsys):
     asked = []
     answers = {"a": iter([3.0, 1.0, 2.0]), "b": iter([10.0, 40.0, 20.0])}
 
@@ -37,7 +37,7 @@ def test_sides_take_turns_and_the_median_counts(run, monkeypatch, capsys):
     assert "race | b | 40 s" in capsys.readouterr().out
 
 
-def test_a_filled_cache_is_filled_by_an_unmeasured_run_and_an_empty_one_is_new_each_time(run, monkeypatch):
+def test_a_warm_cache_is_filled_by_an_unmeasured_run_and_a_cold_cache_is_always_new(run, monkeypatch):
     places = {"filled": [], "empty": []}
     for cache, seen in places.items():
         monkeypatch.setattr(run, "ask", lambda side, python, place, seen=seen: seen.append(place) or {"score": 1.0})
@@ -88,7 +88,7 @@ def test_operations_of_a_step_are_those_of_its_products(run):
     assert run.operations_per_step("dqn") == pytest.approx(21_456 + 12.8 * 84_864)
 
 
-def test_the_distance_to_the_peak_is_operations_over_seconds(run):
+def test_the_fraction_of_the_peak_is_operations_over_seconds(run):
     contest = run.peak_contest("PPO", run.Side("shoal", "ppo_shoal"), operations=200_000.0)
     assert [side.worker for side in contest.sides] == ["peak", "ppo_shoal"]
     assert contest.score({"gflops": 80.0}) == 80.0
@@ -103,7 +103,7 @@ def test_the_peak_is_measured(run):
     assert answer["gflops"] == pytest.approx(2 * 64**3 * 2 * answer["cores"] / seconds / 1e9)
 
 
-def test_the_stepping_worker_answers_in_one_line(run):
+def test_the_stepping_worker_prints_one_line(run):
     side = run.Side("shoal", "step_shoal", ("--envs", "4", "--steps", "200", "--repeats", "2"))
     answer = run.ask(side, sys.executable, None)
     assert answer["steps"] == 800

@@ -28,7 +28,7 @@ def cells_changed(draw):
         lambda board: board.person((1, 2), RED, 0.5),
     ],
 )
-def test_what_is_drawn_in_a_cell_stays_in_it(draw):
+def test_a_shape_drawn_in_a_cell_changes_no_other_cell(draw):
     assert cells_changed(draw) == {(1, 2)}
 
 

@@ -52,14 +52,14 @@ def test_edges_are_smooth():
     assert len(np.unique(picture)) > 4
 
 
-def test_a_dent_in_a_polygon_stays_open():
+def test_a_concave_polygon_is_filled_correctly():
     canvas = Canvas(20, 20)
     canvas.polygon([(2, 2), (18, 2), (18, 18), (14, 18), (14, 6), (6, 6), (6, 18), (2, 18)], BLACK)  # an upturned U
     assert ink(canvas.pixels()) == 16 * 16 - 8 * 12
     assert (canvas.pixels()[6:18, 6:14] == 255).all()
 
 
-def test_half_a_pixel_of_movement_shows():
+def test_an_edge_at_half_a_pixel_is_half_covered():
     canvas = Canvas(10, 4)
     canvas.polygon(box(2.5, 0, 7, 4), BLACK)
     np.testing.assert_array_equal(canvas.pixels()[1, :, 0], [255, 255, 128, 0, 0, 0, 0, 255, 255, 255])
@@ -80,7 +80,7 @@ def test_corners_of_a_line_are_not_painted_twice():
     np.testing.assert_array_equal(once.pixels(), twice.pixels())
 
 
-def test_what_lies_outside_is_cut_off():
+def test_shapes_outside_the_canvas_are_clipped():
     canvas = Canvas(20, 20)
     canvas.circle((0, 10), 5, BLACK)
     canvas.circle((200, -50), 5, BLACK)
@@ -96,7 +96,7 @@ def test_drawing_goes_on_over_a_copy_of_a_picture():
     assert (first == RED).all()
 
 
-def test_text_writes_where_told():
+def test_text_is_drawn_at_the_given_position():
     canvas = Canvas(100, 30)
     canvas.text((50, 15), "step 12", size=14, anchor="mm")
     rows, columns = np.nonzero(canvas.pixels()[..., 0] < 128)
@@ -118,7 +118,7 @@ def test_transformed_rotates_before_it_moves():
     np.testing.assert_allclose(transformed([(1, 0), (0, 2)], at=(10, 20), angle=math.pi / 2), [(10, 21), (8, 20)])
 
 
-def test_a_canvas_that_shows_nothing_is_refused():
+def test_a_canvas_without_pixels_is_refused():
     with pytest.raises(ValueError, match=r"window=\(0, 0, 0, 1\) shows nothing"):
         Canvas(10, 10, window=(0, 0, 0, 1))
 

@@ -55,7 +55,7 @@ def test_a_quick_run_writes_scores_logs_and_a_radar(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("experiments", "before"), [("bandit_noise", 0), pytest.param("bandit,bandit_noise", 4, marks=pytest.mark.slow)]
 )
-def test_a_stopped_run_goes_on_to_the_same_logs(experiments, before, tmp_path, capsys, monkeypatch):
+def test_a_stopped_run_resumes_to_the_same_logs(experiments, before, tmp_path, capsys, monkeypatch):
     """`before`: records of the programs before the one that is stopped; each has four."""
     words = ["bsuite", "ppo", "--experiments", experiments, "--quick", "--episodes-scale", "0.01", *TINY]
     assert main([*words, "--no-figures", "--name", "whole"]) == 0
@@ -88,7 +88,7 @@ def test_a_stopped_run_goes_on_to_the_same_logs(experiments, before, tmp_path, c
     assert "was started by another version of shoal" in capsys.readouterr().err
 
 
-def test_a_dry_run_says_programs_and_steps(tmp_path, capsys):
+def test_a_dry_run_prints_programs_and_steps(tmp_path, capsys):
     assert main(["bsuite", "ppo", "--experiments", "deep_sea,catch", "--quick", "--dry-run"]) == 0
     out = capsys.readouterr().out
     # 4 ids of catch train together, 9 steps x 500 each; seas of 10, 24, 36 and 50 rows one by one, 500 episodes each.

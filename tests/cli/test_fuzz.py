@@ -82,20 +82,20 @@ SMALL = settings(derandomize=True, deadline=None, database=None, suppress_health
 
 @settings(SMALL, max_examples=120)
 @given(st.sampled_from(QUICK), lines)
-def test_any_words_after_a_command_are_answered_in_one_line(command, words):
+def test_any_words_after_a_command_give_one_line(command, words):
     check([command, *words, *["--dry-run"] * (command in ("train", "bsuite"))])
 
 
 @settings(SMALL, max_examples=80)
 @given(st.sampled_from(AGENTS), st.sampled_from(ENVS), lines)
-def test_any_flags_of_a_run_are_answered_in_one_line(agent, env, words):
+def test_any_flags_of_a_run_give_one_line(agent, env, words):
     check(["train", agent, env, *words, "--dry-run"])
 
 
 @pytest.mark.long
 @settings(SMALL, derandomize=False, max_examples=5_000)
 @given(st.sampled_from(AGENTS), st.sampled_from(ENVS), lines)
-def test_many_flags_of_a_run_are_answered_in_one_line(agent, env, words):
+def test_many_flags_of_a_run_give_one_line(agent, env, words):
     check(["train", agent, env, *words, "--dry-run"])
 
 

@@ -22,7 +22,7 @@ from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepa
         ("0.9.2", "2", False),
     ],
 )
-def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected):
+def test_doctor_reports_versions_that_can_deadlock(jaxlib, threads, expected):
     from shoal.training.linear_algebra import can_deadlock
 
     assert can_deadlock(jaxlib, threads) is expected
@@ -36,7 +36,7 @@ def test_the_doctor_knows_which_versions_can_deadlock(jaxlib, threads, expected)
         ("--a=1", f"--a=1 --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP}"),
     ],
 )
-def test_small_loops_are_asked_for_unless_the_user_asks_otherwise(monkeypatch, given, expected):
+def test_the_small_loop_option_is_set_unless_the_user_sets_xla_options(monkeypatch, given, expected):
     monkeypatch.delitem(sys.modules, "jax")
     for name, value in {**os.environ, "XLA_FLAGS": given}.items():
         monkeypatch.setenv(name, value)  # so that what `prepare` sets is undone
@@ -78,13 +78,13 @@ def test_stepping_without_a_network_fuses_larger_loops(asked):
         ("--steps 5", True, 0),
     ],
 )
-def test_what_the_host_needs_to_know_is_an_option_like_others(words, cache, threads, asked):
+def test_host_options_accept_every_spelling_of_a_value(words, cache, threads, asked):
     found = asked("train", "ppo", "CartPole-v1", *words.split())
     assert (found["cache"], found["threads"]) == (cache, threads)
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("Unknown backend cuda")])
-def test_a_platform_that_is_not_here_is_said_in_words(error, monkeypatch):
+def test_an_unavailable_platform_is_reported(error, monkeypatch):
     def fail():
         raise error
 
@@ -96,7 +96,7 @@ def test_a_platform_that_is_not_here_is_said_in_words(error, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_command_says_in_one_line_that_a_platform_is_not_here(tmp_path):
+def test_a_command_reports_an_unavailable_platform_in_one_line(tmp_path):
     if any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("CUDA is here")
     command = [sys.executable, "-m", "shoal", "train", "ppo", "CartPole-v1", "--steps", "64"]
@@ -139,7 +139,7 @@ def test_bits_depend_on_neither_threads_nor_cores(hidden, tmp_path):
         assert trained(threads, on) == [alone[0], str(threads), str(on)]
 
 
-def test_a_benchmark_on_the_cpu_keeps_jax_from_anything_else(monkeypatch, capsys):
+def test_a_benchmark_on_the_cpu_makes_jax_use_only_the_cpu(monkeypatch, capsys):
     monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)
     monkeypatch.setenv("JAX_PLATFORMS", "")
     with monkeypatch.context() as once:
@@ -177,7 +177,7 @@ def test_the_steps_of_a_small_rollout_are_one_kernel(prepared):
     assert prepared[2] >= 2  # the rollout, and the sum of advantages
 
 
-def test_the_host_is_set_up_before_jax_and_what_is_set_is_honored(prepared):
+def test_the_host_is_set_up_before_jax_and_user_settings_are_kept(prepared):
     assert prepared[:2] == ("5", True)
     import shoal
 

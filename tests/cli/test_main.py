@@ -57,18 +57,18 @@ def test_environments_are_listed_by_family(capsys):
         ("v0 --family gridworlds", "GridWorld-v0", "MiniGrid"),
     ],
 )
-def test_environments_are_listed_by_what_they_have(words, has, has_not, capsys):
+def test_environments_are_filtered_by_their_traits(words, has, has_not, capsys):
     status, out, _ = say(capsys, "envs", *words.split())
     assert status == 0 and has in out and has_not not in out
 
 
-def test_agents_that_are_settings_of_another_are_described_as_what_they_are(capsys):
+def test_variants_of_an_agent_have_their_own_description(capsys):
     rows = {line.split()[0]: line for line in say(capsys, "agents")[1].splitlines()}
     assert "Advantage actor-critic" in rows["a2c"] and "Proximal policy" in rows["ppo"]
     assert "Sarsa: a table" in rows["sarsa"] and "DQN" not in rows["c51"] and "TD3 with one critic" in rows["ddpg"]
 
 
-def test_listings_name_everything_and_show_manuals(capsys):
+def test_listings_name_every_entry_and_show_its_manual(capsys):
     names = [line.split()[0] for line in say(capsys, "envs", "cartpole")[1].splitlines()[2:]]
     assert names[:3] == ["CartPole-v0", "CartPole-v1", "bsuite/cartpole/0-19"]
     page = say(capsys, "envs", "CartPole-v1")[1]

@@ -301,7 +301,7 @@ def test_a_mistake_ends_in_one_clear_line(line, folder, capsys):
         ("--shared True", "shared=True"),
     ],
 )
-def test_what_is_plainly_meant_works(words, said, capsys):
+def test_unambiguous_variants_of_a_command_work(words, said, capsys):
     status, out, err = say(capsys, *shlex.split(f"{TRAIN} {words} --preset none --dry-run"))
     assert status == 0 and said in out, err
 

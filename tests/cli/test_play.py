@@ -104,7 +104,7 @@ def frames(text):
     return text.split("\x1b[H")[2:]  # after the first: that it compiles
 
 
-def test_a_game_is_painted_and_played(console):
+def test_a_game_is_drawn_and_played(console):
     console.press(RIGHT + UP + UP + "q")
     assert play(console, "MiniGrid-Empty-5x5-v0", "--seed", "3") == 0
     console.wait_for("1 episode of Empty: 0")
@@ -120,7 +120,7 @@ def test_a_game_is_painted_and_played(console):
     assert console.is_restored()
 
 
-def test_the_next_key_after_an_end_begins_a_new_episode(console):
+def test_the_next_key_after_an_episode_begins_a_new_episode(console):
     console.press(UP + UP + RIGHT + UP + UP + "x" + UP + "r" + "q")
     assert play(console, "MiniGrid-Empty-5x5-v0") == 0
     console.wait_for("episodes of Empty")
@@ -130,7 +130,7 @@ def test_the_next_key_after_an_end_begins_a_new_episode(console):
     assert "3 episodes of Empty: 0.955, 0, 0" in console.text()
 
 
-def test_other_worlds_are_played_with_digits(console):
+def test_environments_that_are_not_levels_are_played_with_digit_keys(console):
     console.press("0" + "1" + RIGHT + "7" + "q")
     assert play(console, "CartPole-v1") == 0
     console.wait_for("1 episode of CartPole: 3")
@@ -139,7 +139,7 @@ def test_other_worlds_are_played_with_digits(console):
     assert pixels(shown[0]).shape[1] <= 80
 
 
-def test_a_small_window_says_what_helps(console):
+def test_a_too_small_terminal_prints_the_remedy(console):
     fcntl.ioctl(console.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
     console.press("q")
     assert play(console, "MiniGrid-Empty-16x16-v0") == 0
@@ -148,7 +148,7 @@ def test_a_small_window_says_what_helps(console):
     assert pixels(frames(console.text())[0]).shape[0] <= 12
 
 
-def test_an_error_puts_the_terminal_back(console, monkeypatch):
+def test_an_error_restores_the_terminal(console, monkeypatch):
     def fall_over(self, key):
         raise RuntimeError("out of order")
 
@@ -160,7 +160,7 @@ def test_an_error_puts_the_terminal_back(console, monkeypatch):
     assert console.is_restored()
 
 
-def test_control_c_puts_the_terminal_back():
+def test_ctrl_c_restores_the_terminal():
     console = Console()
     # As a terminal starts it, also where the tests themselves run in the background, with SIGINT ignored.
     code = (
@@ -184,7 +184,7 @@ def test_control_c_puts_the_terminal_back():
     console.close()
 
 
-def test_it_is_refused_without_a_terminal(capsys):
+def test_play_is_refused_without_a_terminal(capsys):
     assert main(["play", "MiniGrid-Empty-5x5-v0"]) == 2
     assert capsys.readouterr().err == (
         "shoal: shoal play reads single keys and shows pictures: run it in a terminal, without pipes.\n"
@@ -201,12 +201,12 @@ def test_it_is_refused_without_a_terminal(capsys):
         (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),
     ],
 )
-def test_mistakes_are_said_before_anything_is_painted(capsys, words, said):
+def test_mistakes_are_reported_before_anything_is_drawn(capsys, words, said):
     assert main(["play", *words]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_keys_are_minigrids():
+def test_keys_of_a_level_are_those_of_minigrid():
     keys = keys_of(7, is_level=True)
     assert [keys[key] for key in ("left", "right", "up", "tab", "pagedown", "space", "enter")] == list(range(7))
     assert set(keys_of(3, is_level=True)) == {"left", "right", "up"}
@@ -220,14 +220,14 @@ def test_half_blocks_hold_two_rows_of_pixels():
     assert "48;5;46" in half_blocks(np.array([[[255, 0, 0]], [[0, 250, 0]]], np.uint8), true_color=False)[0]
 
 
-def test_pictures_are_brought_to_what_fits():
+def test_pictures_are_scaled_to_fit_the_terminal():
     picture = np.arange(4 * 8 * 3, dtype=np.uint8).reshape(4, 8, 3)
     assert shrunk(picture, Size(30, 10)).shape == (12, 24, 3)  # three times as wide as it is
     halves = picture.reshape(2, 2, 4, 2, 3).mean((1, 3))
     np.testing.assert_array_equal(shrunk(picture, Size(4, 10)), np.floor(halves + 0.5))
 
 
-def test_a_policy_is_watched_until_it_is_stopped(console):
+def test_a_policy_is_shown_until_the_user_stops_it(console):
     def viewer():
         console.wait_for("step 20/500")
         console.press(" ")  # stops
@@ -252,14 +252,14 @@ def test_a_policy_is_watched_until_it_is_stopped(console):
     assert console.is_restored()
 
 
-def test_a_run_or_a_world_may_stand_after_its_options(capsys):
+def test_a_run_or_an_environment_may_stand_after_its_options(capsys):
     assert main(["play", "--member", "9", "zoo:ppo/CartPole-v1"]) == 2
     assert "member 9 does not exist" in capsys.readouterr().err
     assert main(["play", "--env.gravity", "3,4", "CartPole-v1"]) == 2
     assert "--env.gravity has several values" in capsys.readouterr().err
 
 
-def test_what_cannot_be_watched_is_said(capsys):
+def test_play_refuses_unknown_policies_and_members(capsys):
     assert main(["play", "zoo:ppo/CartPole"]) == 2
     assert "the zoo has no 'ppo/CartPole'. Did you mean ppo/CartPole-v1 or" in capsys.readouterr().err
     assert main(["play", "zoo:ppo/CartPole-v1", "--member", "first"]) == 2

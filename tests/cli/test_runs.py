@@ -14,7 +14,7 @@ from shoal.training import checkpoint
 # What is done with a run.
 
 
-def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
+def test_eval_prints_greedy_and_sampled_returns_for_every_environment(run, capsys):
     _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--env.gravity", "5,10")
     rows = [line.split()[:4] for line in out.splitlines()[3:]]
     assert rows == [
@@ -36,7 +36,7 @@ def test_eval_tells_greedy_and_sampled_returns_of_every_world(run, capsys):
         ["--env.force-mag", "-1", "RUN", "--episodes=2"],
     ],
 )
-def test_eval_finds_its_run_wherever_it_stands(words, run, capsys, monkeypatch):
+def test_eval_accepts_the_run_at_any_position(words, run, capsys, monkeypatch):
     said = say(capsys, "eval", *[run if word == "RUN" else word for word in words])
     assert said == say(capsys, "eval", run, *[word for word in words if word != "RUN"]) and said[0] == 0
     monkeypatch.chdir(run)  # a run itself, which is not the one meant
@@ -62,7 +62,7 @@ def test_compare_pairs_members_that_share_setting_and_seed(run, capsys):
     assert "A - B = 0, 95 % interval [0, 0] over 4 pairs" in out and "one of B: 0.500" in out
 
 
-def test_render_films_a_run_and_a_world(run, capsys):
+def test_render_makes_gifs_of_a_run_and_of_an_environment(run, capsys):
     status, out, _ = say(capsys, "render", run, "--member", "best", "--max-steps", "5", "--out", "a.gif")
     assert status == 0 and out.strip() == "a.gif" and Path("a.gif").stat().st_size > 0
     status, _, err = say(capsys, "render", "CartPole-v1", "--max-steps", "5")
@@ -70,7 +70,7 @@ def test_render_films_a_run_and_a_world(run, capsys):
     assert Path("CartPole-v1.gif").read_bytes()[:3] == b"GIF"
 
 
-def test_render_of_all_heeds_every_option(run, tmp_path, capsys):
+def test_render_of_a_run_applies_every_option(run, tmp_path, capsys):
     made = []
     for words in ([], ["--max-steps", "3"], ["--max-steps", "3", "--sample"], ["--max-steps", "3", "--seed", "5"]):
         folder = shutil.copytree(run, tmp_path / str(len(made)))
@@ -112,11 +112,11 @@ def test_render_names_the_formats_and_the_extra(run, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["render", "record", "export"])
-def test_all_members_are_for_eval_only(command, run, capsys):
+def test_only_eval_accepts_all_members(command, run, capsys):
     assert "--member all is unknown: give a number or `best`." in refused(capsys, command, run, "--member", "all")
 
 
-def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
+def test_a_policy_of_the_zoo_is_exported_into_the_current_folder(capsys):
     status, out, err = say(capsys, "export", "zoo:ppo/CartPole-v1")
     assert status == 0 and out.startswith("ppo-CartPole-v1-policy ("), err
 
@@ -131,7 +131,7 @@ def test_a_policy_of_the_zoo_is_exported_into_the_folder_at_hand(capsys):
         ("--env.integrator euler,semi-implicit", "integrator is a static field, which cannot be swept"),
     ],
 )
-def test_a_mistake_about_a_run_is_answered_in_one_line(words, answer, run, capsys):
+def test_a_mistake_about_a_run_gives_one_line(words, answer, run, capsys):
     assert answer in refused(capsys, "eval", run, *words.split())
 
 
@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_refused(damage, answer, run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("words", ["eval RUN", "train --resume RUN"])
-def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_path, capsys):
+def test_a_run_of_a_notebook_class_asks_for_the_missing_value(words, run, tmp_path, capsys):
     import shutil
 
     folder = shutil.copytree(run, tmp_path / "copy")
@@ -181,7 +181,7 @@ def test_a_run_of_a_class_of_a_notebook_says_what_is_missing(words, run, tmp_pat
         (".writable/x", b"", "train --resume RUN", "copy cannot be written: Is a directory."),
     ],
 )
-def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words, answer, run, tmp_path, capsys):
+def test_a_damaged_or_read_only_run_gives_one_line(file, content, words, answer, run, tmp_path, capsys):
     import shutil
 
     folder = shutil.copytree(run, tmp_path / "copy")
@@ -192,7 +192,7 @@ def test_a_damaged_or_read_only_run_is_answered_in_one_line(file, content, words
     assert answer in refused(capsys, *[folder if word == "RUN" else word for word in words.split()])
 
 
-def test_a_file_that_cannot_be_used_is_answered_in_one_line(run, tmp_path, capsys):
+def test_an_unusable_file_gives_one_line(run, tmp_path, capsys):
     (tmp_path / "file").touch()
     assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
     words = ["CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json"]

@@ -27,7 +27,7 @@ def test_ranges_are_read_as_python_gives_them():
     }
 
 
-def test_draws_come_from_the_ranges_alone_also_inside_a_wrapper(capsys):
+def test_samples_come_from_the_given_ranges_also_inside_a_wrapper(capsys):
     words = "--wrap FrameStack:n=2 --random 3 --search env.env.gravity=5..6 --search learning_rate=log(0.1,0.2)"
     status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *words.split(), "--preset", "none", "--dry-run")
     assert status == 0 and "members     3 = 3 setting(s) x 1 seed(s)" in out, err
@@ -73,6 +73,6 @@ def test_static_fields_have_a_run_with_its_own_samples_for_each_value(capsys):
         (["--spec", "x", "--search", "clip"], "leave --search out"),
     ],
 )
-def test_a_range_that_cannot_be_is_answered_in_one_line(words, answer, capsys):
+def test_an_invalid_range_gives_one_line(words, answer, capsys):
     named = [] if "--spec" in words else ["ppo", "CartPole-v1"]
     assert answer in refused(capsys, "train", *named, *words, "--dry-run")

@@ -38,7 +38,7 @@ def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
+def test_ctrl_c_in_the_last_chunk_starts_no_other_run(capsys, monkeypatch):
     from shoal.training.records import Records
 
     save = Records.save
@@ -60,7 +60,7 @@ def test_ctrl_c_in_a_last_chunk_starts_no_other_run(capsys, monkeypatch):
     assert Path("runs/r/num_envs=4/summary.json").is_file()
 
 
-def test_ctrl_c_is_heard_in_the_middle_of_a_chunk_and_the_second_does_not_wait(tmp_path):
+def test_ctrl_c_is_noticed_during_a_chunk_and_a_second_ctrl_c_does_not_wait(tmp_path):
     words = "train q-learning CliffWalking-v1 --steps 100_000_000_000 --records 1 --no-figures --seeds 1"  # hours
     command = [sys.executable, "-m", "shoal.cli.main", *words.split()]
     answers = ("compiled in", "stopping when this chunk is saved; Ctrl-C again stops at once", "interrupted")
@@ -76,7 +76,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_chunk_and_the_second_does_not_wait(t
             process.kill()
 
 
-def test_ctrl_c_ends_with_130_and_says_how_to_resume(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_exits_with_130_and_prints_how_to_resume(tmp_path, capsys, monkeypatch):
     from shoal.training.records import Records
 
     save = Records.save

@@ -114,7 +114,7 @@ def terminal(starter, tmp_path):
             each.end()
 
 
-def test_ctrl_c_saves_and_shows_the_cursor_again(terminal, tmp_path):
+def test_ctrl_c_saves_a_checkpoint_and_shows_the_cursor(terminal, tmp_path):
     run = terminal(*LONG.split())
     run.wait_for(b"steps/s")  # a record was written
     run.press(b"\x03")
@@ -126,7 +126,7 @@ def test_ctrl_c_saves_and_shows_the_cursor_again(terminal, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_patient", [True, False])
-def test_ctrl_c_twice_ends_a_run_in_the_middle_of_a_chunk_and_shows_the_cursor(is_patient, terminal):
+def test_a_second_ctrl_c_ends_a_run_during_a_chunk_and_shows_the_cursor(is_patient, terminal):
     run = terminal(*LONG.replace("--records 1_000_000", "--records 1").split())  # hours
     run.wait_for(b"compiled in")
     time.sleep(0.5)  # into the chunk, whose program runs in a thread of its own
@@ -143,7 +143,7 @@ def test_ctrl_c_twice_ends_a_run_in_the_middle_of_a_chunk_and_shows_the_cursor(i
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_scheduler_or_a_closed_terminal_saves_the_run(number, status, terminal, tmp_path):
+def test_sigterm_and_sighup_save_a_checkpoint(number, status, terminal, tmp_path):
     run = terminal(*LONG.split())
     run.wait_for(b"steps/s")
     if number == signal.SIGHUP:
@@ -179,7 +179,7 @@ WAITS = (
         (signal.SIGQUIT, -signal.SIGQUIT, SHOWN),
     ],
 )
-def test_outside_of_training_a_signal_ends_a_command_at_once(number, status, said, terminal):
+def test_a_signal_outside_of_training_ends_a_command_immediately(number, status, said, terminal):
     run = terminal(code=WAITS)
     run.wait_for(b"ready", 60)
     run.send(number)
@@ -187,7 +187,7 @@ def test_outside_of_training_a_signal_ends_a_command_at_once(number, status, sai
     assert said in run.painted and SHOWN in run.painted and b"Error" not in run.painted
 
 
-def test_nobody_has_to_read_what_a_run_says():
+def test_a_closed_or_full_output_stream_does_not_fail_a_command():
     code = (
         "import os, sys, time\n"
         "from shoal.cli import terminal\n"

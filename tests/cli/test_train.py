@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     assert "cannot be written" in refused(capsys, *words)
 
 
-def test_resuming_with_changed_flags_says_what_changed(run, capsys):
+def test_resuming_with_changed_flags_names_the_changes(run, capsys):
     err = refused(capsys, "train", "--resume", run, "--steps", "128", "--clip", "0.3")
     assert "cannot be resumed with changes (steps: 256 -> 128; clip: 0.2 -> 0.3)" in err
 
@@ -53,7 +53,7 @@ def test_a_dry_run_of_a_resumed_run_trains_nothing(run, capsys):
 # What train makes.
 
 
-def test_a_run_leaves_its_files_and_a_table(run, capsys):
+def test_a_run_writes_its_files_and_prints_a_table(run, capsys):
     names = {path.name for path in run.iterdir()}
     assert {"spec.json", "provenance.json", "metrics.jsonl", "curves.npz", "summary.json", "checkpoints"} <= names
     spec = json.loads((run / "spec.json").read_text())
@@ -61,7 +61,7 @@ def test_a_run_leaves_its_files_and_a_table(run, capsys):
     assert len(json.loads((run / "summary.json").read_text())["per_member"]) == 4
 
 
-def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
+def test_a_dry_run_prints_sizes_without_compiling(capsys):
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
     words = "train ppo CartPole-v1 --steps 100_000 --seeds 8 --learning-rate 1e-4,3e-4 --dry-run --preset none"
@@ -75,7 +75,7 @@ def test_a_dry_run_compiles_nothing_and_says_sizes(capsys):
     assert not Path("runs").exists()
 
 
-def test_a_dry_run_takes_the_time_of_runs_and_skips_what_is_none(run, capsys):
+def test_a_dry_run_estimates_time_from_finished_runs_and_skips_other_folders(run, capsys):
     from shoal.training.export import export
 
     export(run, "runs/policy")  # has a summary, and no speed
@@ -87,7 +87,7 @@ def test_a_dry_run_takes_the_time_of_runs_and_skips_what_is_none(run, capsys):
     assert status == 0 and "the median of 1 earlier run(s)" in out
 
 
-def test_a_list_on_a_field_that_shapes_the_program_is_one_run_each(capsys):
+def test_a_list_of_values_for_a_static_field_makes_one_run_each(capsys):
     words = "train ppo CartPole-v1 --num_envs=2,4 --env.integrator euler,semi-implicit --discount 0.9,0.99 --dry-run"
     _, out, _ = say(capsys, *words.split())
     assert "dry run: 4 runs" in out and out.count("members     2 = 2 setting(s) x 1 seed(s)") == 4
@@ -103,14 +103,14 @@ def test_negative_numbers_and_tuples_are_values(capsys):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "runs"), [("classic", 5), ("minigrid-10", 10)])
-def test_a_suite_is_a_run_for_each_of_its_worlds(name, runs, capsys):
+def test_a_suite_makes_one_run_for_each_environment(name, runs, capsys):
     from shoal.studies.sweeps import suites
 
     _, out, _ = say(capsys, "train", "ppo", "--suite", name, "--dry-run")
     assert all(env in ENVS and env in out for env in suites()[name]["envs"]) and f"dry run: {runs} runs" in out
 
 
-def test_a_world_of_my_own_trains_and_is_found_again(tmp_path, capsys):
+def test_a_user_environment_file_trains_and_is_loaded_again(tmp_path, capsys):
     (tmp_path / "my_env.py").write_text(MY_ENV)
     words = [*FLAGS, "--env.bonus", "2,3", "--root", tmp_path / "runs"]
     status, out, err = say(capsys, "train", "ppo", "my_env.py:MyEnv", *words)
@@ -145,12 +145,12 @@ def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsy
     assert "block=2 is for CPUs; here it is 2 x cpu, all members at a time" in said and not Path("runs").exists()
 
 
-def test_evaluations_that_records_have_no_room_for_are_said(capsys):
+def test_a_dry_run_reports_that_evaluations_are_limited_to_records(capsys):
     words = ["train", "ppo", "CartPole-v1", "--evaluations", "50", "--records", "3", "--dry-run"]
     assert "3, 3 (not 50) of them evaluated" in say(capsys, *words)[1]
 
 
-def test_a_spec_is_repeated_elsewhere(run, capsys):
+def test_a_run_is_repeated_from_its_spec_in_another_folder(run, capsys):
     status, out, err = say(capsys, "train", "--spec", run, "--seeds", "3", "--dry-run")
     assert status == 0 and "members     6 = 2 setting(s) x 3 seed(s)" in out, err
     assert say(capsys, "train", "--spec", run / "spec.json", "--dry-run")[0] == 0
@@ -159,6 +159,6 @@ def test_a_spec_is_repeated_elsewhere(run, capsys):
     assert "--spec is for a new run" in refused(capsys, "train", "--resume", run, "--spec", run)
 
 
-def test_random_settings_are_drawn_from_the_declared_ranges(capsys):
+def test_random_settings_are_sampled_from_the_declared_ranges(capsys):
     status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, "--random", "5", "--dry-run")
     assert status == 0 and "members     5 = 5 setting(s) x 1 seed(s)" in out, err

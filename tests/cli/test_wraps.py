@@ -19,7 +19,7 @@ def read(*words):
     return parser.finish(parser.split(["ppo", *words]))
 
 
-def test_wrappers_lie_around_each_other_in_the_order_of_the_line():
+def test_wrappers_are_nested_in_the_order_of_the_command_line():
     env = read("CartPole-v1", "--wrap", "FrameStack:n=2,layout=last", "--wrap=TimeLimit:max-steps=20").named["env"]
     assert type(env).__name__ == "TimeLimit" and env.max_steps == 20
     assert (env.env.n, env.env.layout, env.env.env.max_steps) == (2, "last", 500)
@@ -30,7 +30,7 @@ def test_flags_of_a_wrapped_environment_are_paths_through_it():
     assert line.env == ({"max_steps": None}, {"env.gravity": [9.0, 10.0]})
 
 
-def test_a_wrapper_takes_words_whole_lists_and_functions():
+def test_a_wrapper_field_takes_words_lists_and_functions():
     lava = read("MiniGrid-LavaGapS5-v0", "--wrap", "NoDeath:objects=lava,ball,death_cost=-2").named["env"]
     assert lava.objects == ("lava", "ball") and lava.death_cost == -2.0
     seeded = read("MiniGrid-Empty-5x5-v0", "--wrap", "Reseed:seeds=3,5,first=1").named["env"]
@@ -39,7 +39,7 @@ def test_a_wrapper_takes_words_whole_lists_and_functions():
     assert clipped.function is build(Described("function", "jax.numpy:tanh"))
 
 
-def test_a_wrapper_of_my_own_is_named_by_its_file(tmp_path):
+def test_a_user_wrapper_is_named_by_its_file(tmp_path):
     code = "from shoal import struct\nfrom shoal.core.wrappers.base import Wrapper\n\n"
     (tmp_path / "mine.py").write_text(f"{code}@struct\nclass Mine(Wrapper):\n    twist: float = 0.5\n")
     env = read("CartPole-v1", "--wrap", "mine.py:Mine:twist=2").named["env"]
@@ -49,7 +49,7 @@ def test_a_wrapper_of_my_own_is_named_by_its_file(tmp_path):
 WRAPS = ["--wrap", "FrameStack:n=2", "--wrap", "TimeLimit:max_steps=7"]
 
 
-def test_an_environment_is_rendered_in_its_wrappers(monkeypatch, capsys):
+def test_render_uses_the_wrappers(monkeypatch, capsys):
     calls = []
     monkeypatch.setattr("shoal.viz.videos.render", lambda env, **options: calls.append((env, options)) or [])
     assert say(capsys, "render", "CartPole-v1", *WRAPS, "--env.env.env.gravity", "20")[0] == 0
@@ -58,7 +58,7 @@ def test_an_environment_is_rendered_in_its_wrappers(monkeypatch, capsys):
     assert options["out"] == "CartPole-v1.gif" and not options["env_fields"]
 
 
-def test_an_environment_is_played_in_its_wrappers_with_the_keys_of_a_level():
+def test_play_uses_the_wrappers_and_the_keys_of_a_level():
     from shoal.cli.game import LEVEL_KEYS, Game
     from shoal.cli.play import _environment, play_parser
 
@@ -69,7 +69,7 @@ def test_an_environment_is_played_in_its_wrappers_with_the_keys_of_a_level():
     assert Game(env, 0).keys == LEVEL_KEYS
 
 
-def test_an_environment_is_measured_in_its_wrappers(monkeypatch, capsys):
+def test_the_throughput_benchmark_uses_the_wrappers(monkeypatch, capsys):
     calls = []
     monkeypatch.setattr("shoal.studies.throughput.measure", lambda *given: calls.append(given[:3]) or given_row)
     given_row = Throughput("FrameStack(CartPole-v1)", 4, "random", 1.0, 1.0, 0, 0.0)
@@ -98,7 +98,7 @@ def test_an_environment_is_measured_in_its_wrappers(monkeypatch, capsys):
         ("", "wrapper '' is not registered"),
     ],
 )
-def test_a_wrapper_that_cannot_be_is_answered_in_one_line(wrap, answer, capsys):
+def test_an_invalid_wrapper_gives_one_line(wrap, answer, capsys):
     words = ["train", "ppo", "CartPole-v1", "--wrap", wrap, "--wrap", "TimeLimit"]
     assert answer in refused(capsys, *words, "--dry-run")
 
@@ -111,7 +111,7 @@ def test_a_wrapper_that_cannot_be_is_answered_in_one_line(wrap, answer, capsys):
         ("--wrap FrameStack", "train needs an environment too"),
     ],
 )
-def test_what_does_not_go_with_a_wrapper_is_said(words, answer, capsys):
+def test_options_that_conflict_with_a_wrapper_are_refused(words, answer, capsys):
     assert answer in refused(capsys, "train", "ppo", *words.split(), "--dry-run")
 
 
@@ -120,7 +120,7 @@ def test_every_environment_of_a_suite_is_wrapped(capsys):
     assert status == 0 and "dry run: 5 runs" in out and out.count("environment FrameStack(") == 5, err
 
 
-def test_an_inner_field_that_shapes_the_program_is_one_run_each(capsys):
+def test_a_list_of_values_for_an_inner_static_field_makes_one_run_each(capsys):
     words = "--wrap FrameStack --env.n 2,3 --env.env.integrator euler,semi-implicit --env.env.gravity 5,6 --dry-run"
     status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *words.split())
     assert status == 0 and "dry run: 4 runs" in out and out.count("members     2 = 2 setting(s)") == 4, err
@@ -151,7 +151,7 @@ def test_a_wrapped_run_is_written_and_named(wrapped_run):
     assert [s["mean"] for s in summary["settings"]] == [8.0, 12.0]  # four steps of 2, and of 3
 
 
-def test_inner_fields_of_a_run_are_flags_where_it_is_evaluated(wrapped_run, capsys):
+def test_inner_fields_of_a_run_are_flags_of_eval(wrapped_run, capsys):
     words = ["eval", wrapped_run, "--episodes", "2", "--member", "0", "--sample", "--env.max-steps", "3"]
     _, out, _ = say(capsys, *words, BONUS, "5,6")
     rows = [line.split()[:5] for line in out.splitlines()[3:]]

@@ -59,7 +59,7 @@ class Line(Env):
         return np.zeros((4, 30, 3), np.uint8)
 
 
-def test_an_honest_environment_passes():
+def test_a_correct_environment_passes():
     check_env(Line())
     check_env(Line(max_steps=None), key=jax.random.key(7), steps=5)
 
@@ -310,7 +310,7 @@ def test_a_broken_environment_is_named_with_its_hook(broken, says):
         check_env(broken(), steps=16)
 
 
-def test_an_undecorated_class_is_told_to_be_a_struct():
+def test_an_undecorated_class_is_asked_to_be_a_struct():
     class Bare(Line):
         pass
 
@@ -318,7 +318,7 @@ def test_an_undecorated_class_is_told_to_be_a_struct():
         check_env(Bare())
 
 
-def test_something_else_is_no_environment():
+def test_a_value_that_is_no_environment_is_refused():
     with pytest.raises(CheckError, match="'CartPole-v1' is not an environment"):
         check_env("CartPole-v1")
 

@@ -14,7 +14,7 @@ from shoal.core.wrappers import TimeLimit, Trials
 KEY = jax.random.key(2)
 
 
-def test_advance_counts_before_the_dynamics_look():
+def test_advance_increments_the_clock_before_the_transition():
     state = Tally().init(KEY)
     for step in (1, 2, 3):
         state, _, _, _, info = Tally().advance(state, jnp.int32(0), jnp.int32(0))
@@ -36,7 +36,7 @@ def test_both_flags_may_be_true():
 
 
 @pytest.mark.parametrize("limit", [2**31, 0, -5, 2.5, float("inf"), float("nan"), np.array([7, 0])])
-def test_a_limit_that_is_no_number_of_steps_is_refused(limit):
+def test_an_invalid_time_limit_is_refused(limit):
     with pytest.raises(ValueError, match="Tally.max_steps=.* must be a whole number of steps from 1 to 2,147,483,647"):
         Tally(max_steps=limit)
 
@@ -104,7 +104,7 @@ def test_checking_the_action_adds_nothing_to_the_program():
     assert str(checked) == str(jax.make_jaxpr(unchecked)(jnp.int32(1)))
 
 
-def test_a_missing_picture_says_what_to_define():
+def test_the_error_of_a_missing_render_names_the_method_to_define():
     class Blind(Tally):
         render = Tally.__mro__[1].render
 
@@ -120,7 +120,7 @@ def test_hooks_that_are_missing_are_named():
         Unfinished()
 
 
-def test_an_episode_is_over_at_the_nearer_of_two_ends():
+def test_an_episode_ends_at_the_smaller_of_two_limits():
     freeway = make("MinAtar/Freeway-v1")
     assert [episode_limit(Tally(max_steps=n)) for n in (3, None, np.array([3, 7]))] == [3, None, 7]
     assert episode_limit(freeway) == 2501 and episode_limit(freeway.replace(time_limit=10)) == 11

@@ -11,11 +11,11 @@ def test_the_nearest_names_come_first_whatever_the_case():
     assert did_you_mean("zzz", ["CartPole-v1"]) == ""
 
 
-def test_initials_name_what_they_stand_for():
+def test_initials_suggest_the_full_name():
     assert did_you_mean("--lr", ["--root", "--learning-rate"]) == " Did you mean --learning-rate?"
 
 
-def test_names_far_behind_the_nearest_are_not_offered():
+def test_names_much_less_similar_than_the_nearest_are_not_suggested():
     assert did_you_mean("env.gravty", ["env.gravity", "env.tau", "env.integrator"]) == " Did you mean env.gravity?"
 
 
@@ -35,7 +35,7 @@ def test_an_unknown_field_has_the_nearest_names_or_all():
     assert said("mass") == "CartPole has no field 'mass'. Its fields are: gravity, tau."
 
 
-def test_a_name_in_other_letters_is_the_only_one_meant():
+def test_a_name_in_another_case_gives_one_suggestion():
     known = ["CartPole-v0", "CartPole-v1"]
     assert did_you_mean("cartpole_V1", known) == " Did you mean CartPole-v1?"
     assert did_you_mean("CartPole", known) == " Did you mean CartPole-v1 or CartPole-v0?"
@@ -52,7 +52,7 @@ def test_a_present_package_is_imported():
     assert need("json", "none", "This test") is json
 
 
-def test_a_package_that_is_there_but_broken_is_not_called_missing(tmp_path, monkeypatch):
+def test_an_import_error_inside_an_installed_package_is_not_reported_as_missing(tmp_path, monkeypatch):
     (tmp_path / "half_installed.py").write_text("import something_it_lacks\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="something_it_lacks"):

@@ -100,12 +100,12 @@ def test_jax_random_key_agrees_for_every_integer_dtype():
         np.testing.assert_array_equal(found, numpy_seed(int(seed)))
 
 
-def test_published_numbers_stay():
+def test_published_hash_values_do_not_change():
     """Written down when the hash was settled: a change here changes every result ever published."""
     assert jax.random.bits(make_key(0), (3,)).tolist() == [2748758286, 1483013700, 1254397363]
 
 
-def test_narrow_and_wide_draws_match_numpy_and_differ_from_each_other():
+def test_draws_of_every_width_match_numpy_and_differ_from_each_other():
     key, counters = make_key(4), np.arange(1000)
     data = np.asarray(jax.random.key_data(key))
     with jax.enable_x64(True):
@@ -119,7 +119,7 @@ def test_narrow_and_wide_draws_match_numpy_and_differ_from_each_other():
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2**17,)])
-def test_shapes_only_arrange_the_same_words(shape):
+def test_the_shape_only_rearranges_the_same_words(shape):
     np.testing.assert_array_equal(
         jax.random.bits(make_key(1), shape).ravel(), jax.random.bits(make_key(1), (2**17,))[: math.prod(shape)]
     )
@@ -137,7 +137,7 @@ def test_vmap_equals_loop_and_jit_equals_eager():
         np.testing.assert_array_equal(jax.jit(jax.vmap(draw))(keys), loop)
 
 
-def test_more_draws_than_counters_are_refused():
+def test_more_words_than_counters_are_refused():
     with pytest.raises(ValueError, match="split the key first"):
         jax.jit(lambda key: jax.random.bits(key, (2**33,), "uint8")).lower(make_key(0))
 
@@ -155,7 +155,7 @@ def test_more_draws_than_counters_are_refused():
     ],
     ids=["uniform", "normal", "gumbel", "exponential", "truncated_normal", "beta", "gamma"],
 )
-def test_continuous_draws_follow_their_law(draw, law):
+def test_continuous_samples_follow_their_distribution(draw, law):
     drawn = np.asarray(draw(make_key(11), (5000,)))
     assert stats.kstest(drawn, law.cdf).pvalue > 1e-4
 
@@ -171,7 +171,7 @@ def test_continuous_draws_follow_their_law(draw, law):
     ],
     ids=["randint", "categorical", "bernoulli", "choice", "permutation"],
 )
-def test_discrete_draws_follow_their_chances(draw, chances):
+def test_discrete_samples_follow_their_probabilities(draw, chances):
     counts = np.bincount(np.asarray(draw(make_key(12), (6000,))), minlength=len(chances))
     assert stats.chisquare(counts, 6000 * np.asarray(chances)).pvalue > 1e-4
 
@@ -275,7 +275,7 @@ def test_split_fold_in_and_bits_of_one_key_give_different_words():
     assert len(np.unique(every)) == len(every)  # 6,000 words: 0.004 repeats expected
 
 
-def test_words_of_one_key_repeat_as_often_as_chance_has_it():
+def test_words_of_one_key_repeat_as_often_as_expected_at_random():
     keys = jax.random.split(make_key(40), 1024)
     drawn = np.sort(jax.jit(jax.vmap(lambda k: jax.random.bits(k, (2**14,))))(keys), axis=1)
     repeats = int((drawn[:, 1:] == drawn[:, :-1]).sum())
@@ -304,7 +304,7 @@ def test_ten_million_keys_of_a_split_tree_are_distinct():
 
 
 @pytest.mark.long
-def test_collisions_of_shortened_keys_are_as_many_as_chance_has_it():
+def test_collisions_of_shortened_keys_are_as_many_as_expected_at_random():
     """24 + 16 bits of each of 2**23 sibling keys: 32 collisions expected for each of 8 parents."""
     found = 0
     for parent in jax.random.split(make_key(60), 8):

@@ -39,7 +39,7 @@ def test_make_builds_a_registered_name_with_its_preset_and_fields():
     assert make("CartPole-v0", max_steps=7).max_steps == 7
 
 
-def test_unknown_names_are_answered_with_the_nearest():
+def test_the_error_of_an_unknown_name_suggests_the_nearest():
     with pytest.raises(
         UnknownNameError, match="env 'CartPol-v1' is not registered. Did you mean CartPole-v1.*`shoal envs`"
     ):
@@ -48,7 +48,7 @@ def test_unknown_names_are_answered_with_the_nearest():
         AGENTS["nonsense-xyz"]
 
 
-def test_unknown_fields_are_answered_with_the_nearest():
+def test_the_error_of_an_unknown_field_suggests_the_nearest():
     with pytest.raises(TypeError, match="CartPole-v1 has no field 'gravty'. Did you mean gravity"):
         make("CartPole-v1", gravty=3.0)
 
@@ -67,7 +67,7 @@ def test_a_class_is_found_by_module_and_by_file(tmp_path):
     assert type(make(f"{file}:Heavy")) is type(heavy)
 
 
-def test_wrong_paths_say_what_to_write(tmp_path):
+def test_the_error_of_a_wrong_path_says_what_to_write(tmp_path):
     file = tmp_path / "my_env.py"
     file.write_text(USER_FILE)
     with pytest.raises(UnknownNameError, match="Did you mean Heavy"):
@@ -80,7 +80,7 @@ def test_wrong_paths_say_what_to_write(tmp_path):
         make("os.path:join")
 
 
-def test_a_file_that_fails_may_be_repaired_and_loaded_again(tmp_path):
+def test_a_file_that_failed_is_loaded_again_after_a_repair(tmp_path):
     file = tmp_path / "mended_env.py"
     file.write_text("raise OSError('broken')\n")
     with pytest.raises(ImportError, match="mended_env.py:1: OSError: broken"):
@@ -143,7 +143,7 @@ def test_an_alias_finds_a_name_and_is_not_listed():
         registry.register("Round-v1", aliases=("Flat-misc",))(CartPole)
 
 
-def test_names_that_differ_in_a_final_number_are_gathered():
+def test_names_that_differ_only_in_a_final_number_are_grouped():
     names = ["a/b/0", "a/b/1", "a/b/10", "a/b/2", "a/c/4", "Plain-v0", "x/y"]
     gathered = ranges(names)
     assert gathered == {

@@ -84,7 +84,7 @@ def test_discrete_holds_zero_to_n_minus_one():
     assert set(seen.tolist()) == {0, 1, 2}
 
 
-def test_multi_discrete_judges_each_entry():
+def test_multi_discrete_checks_each_entry():
     space = MultiDiscrete((2, 3))
     inside = [bool(space.contains(jnp.int32(jnp.asarray(x)))) for x in ([1, 2], [2, 0], [0, 3], [-1, 0])]
     assert inside == [True, False, False, False]
@@ -100,24 +100,24 @@ def test_wrong_shape_dtype_or_kind_is_outside():
         assert not bool(Discrete(3).contains(bad))
 
 
-def test_nan_is_nowhere():
+def test_no_space_contains_nan():
     assert not bool(Box(-INF, INF).contains(jnp.float32(jnp.nan)))
 
 
-def test_bounds_are_included():
+def test_a_box_contains_its_bounds():
     space = Box((-1.0, -INF), (1.0, 5.0), (2,))
     inside = [bool(space.contains(jnp.array(x))) for x in ([-1.0, 5.0], [1.0, -INF], [1.5, 0.0], [0.0, 5.5])]
     assert inside == [True, True, False, False]
 
 
-def test_a_widest_float_box_draws_finite_numbers():
+def test_samples_of_the_widest_float_box_are_finite():
     greatest = float(np.finfo(np.float32).max)
     drawn = np.asarray(draw(Box(-greatest, greatest), 100))
     assert np.isfinite(drawn).all()
     assert drawn.min() < -0.5 * greatest and drawn.max() > 0.5 * greatest
 
 
-def test_image_boxes_reach_both_ends():
+def test_samples_of_image_boxes_reach_both_bounds():
     drawn = draw(Box(0, 255, (4, 4, 3), np.uint8), 200)
     assert drawn.dtype == jnp.uint8
     assert len(np.unique(drawn)) == 256
@@ -130,12 +130,12 @@ def test_samples_are_uniform():
     np.testing.assert_allclose(drawn.std(), 2.309, atol=0.1)
 
 
-def test_one_sided_boxes_stay_on_their_side():
+def test_samples_of_one_sided_boxes_respect_the_bound():
     assert np.asarray(draw(Box(3.0, INF), 50)).min() >= 3.0
     assert np.asarray(draw(Box(-INF, 3.0), 50)).max() <= 3.0
 
 
-def test_integers_of_any_width_are_drawn():
+def test_integers_of_any_width_are_sampled():
     dtypes = [np.iinfo(dtype) for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)]
     spaces = [Box(whole.min, whole.max, (64,), whole.dtype) for whole in dtypes]
 
@@ -149,7 +149,7 @@ def test_integers_of_any_width_are_drawn():
         assert np.asarray(x).max() > 0.5 * whole.max
 
 
-def test_under_x64_the_declared_dtype_is_meant():
+def test_samples_have_the_declared_dtype_under_x64():
     space = Box(-1.0, 1.0, (2,), np.float64)
     assert space.sample(jax.random.key(0)).dtype == jnp.float32
     with jax.enable_x64(True):
@@ -176,7 +176,7 @@ def test_equal_spaces_are_one_key():
     assert len(set(different)) == len(different)
 
 
-def test_composites_need_exactly_their_parts():
+def test_composite_spaces_contain_only_values_with_exactly_their_parts():
     pair, named = Tuple((Discrete(2), Discrete(3))), Dict({"a": Discrete(2)})
     one, two = jnp.int32(1), jnp.int32(2)
     assert bool(pair.contains((one, two))) and not bool(pair.contains((two, one)))
@@ -219,7 +219,7 @@ def test_explain_says_what_is_wrong(space, x, says):
     assert says in explain(space, x, "action")
 
 
-def test_explain_looks_at_numbers_while_a_program_is_traced():
+def test_explain_checks_concrete_values_during_tracing():
     reasons = []
     jax.jit(lambda: reasons.append(explain(Discrete(3), np.int32(7))))()
     assert reasons == ["it=7 is out of bounds"]
@@ -243,7 +243,7 @@ def test_a_space_prints_as_it_is_written(space, text):
     assert repr(space) == text
 
 
-def test_spaces_are_alike_when_only_bounds_of_boxes_differ():
+def test_spaces_are_similar_when_only_bounds_of_boxes_differ():
     box = Box(0.0, 1.0, (2,))
     assert alike(box, Box(-3.0, 9.0, (2,))) and not alike(box, Box(0.0, 1.0, (3,)))
     assert not alike(Box(0, 1, (2,), np.uint8), box)
@@ -255,7 +255,7 @@ def test_spaces_are_alike_when_only_bounds_of_boxes_differ():
     assert alike(Tuple((box,)), Tuple((box,))) and not alike(Tuple((box,)), Tuple((box, box)))
 
 
-def test_bounds_of_real_numbers_alone_are_left_out():
+def test_similarity_ignores_bounds_of_float_boxes_only():
     image, count = Box(0, 255, (2, 2, 1), np.uint8), Discrete(4)
     free = Box(-np.inf, np.inf, (2,))
     space = Dict({"image": image, "more": Tuple((count, Box(0.0, 1.0, (2,))))})

@@ -57,7 +57,7 @@ def test_a_value_is_frozen():
         Settings().rate = 0.2
 
 
-def test_a_value_survives_the_pytree_round_trip():
+def test_a_struct_is_unchanged_by_flatten_and_unflatten():
     value = Settings(rate=0.3, width=16, offset=jnp.arange(3))
     leaves, structure = jax.tree.flatten(value)
     again = jax.tree.unflatten(structure, leaves)
@@ -92,7 +92,7 @@ def test_copies_and_pickles_are_equal_values():
         assert jax.tree.leaves(again) == jax.tree.leaves(value)
 
 
-def test_fields_know_what_they_are():
+def test_field_metadata_distinguishes_static_and_hyper_fields():
     assert list(hyper_fields(Bounded)) == ["rate", "high"]
     assert list(static_fields(Bounded())) == ["width"]
     rate = hyper_fields(Settings)["rate"].metadata
@@ -115,13 +115,13 @@ def test_a_range_includes_its_ends_and_takes_a_member_axis(good):
 
 
 @pytest.mark.parametrize("bad", ["0.1", [0.1, 0.2], (0.1,), {"rate": 0.1}])
-def test_something_that_is_no_number_is_refused(bad):
+def test_a_non_numeric_value_is_refused(bad):
     with pytest.raises(TypeError, match="Settings.rate=.*write a number, or for a population an array"):
         Settings(rate=bad)
 
 
 @pytest.mark.parametrize("bad", ["fast", [1.0], (1.0,)])
-def test_a_plain_number_that_is_none_is_refused_as_well(bad):
+def test_a_non_numeric_value_of_a_plain_field_is_refused(bad):
     world = make("CartPole-v1")
     object.__setattr__(world, "gravity", bad)  # what type checks, which run in tests alone, refuse
     with pytest.raises(TypeError, match="CartPole.gravity=.*write a number, or for a population an array"):
@@ -141,7 +141,7 @@ def test_a_switch_is_true_or_false(bad):
         world.__post_init__()
 
 
-def test_traced_numbers_are_not_looked_at():
+def test_traced_values_are_not_range_checked():
     assert float(jax.jit(lambda x: Settings(rate=x).rate * 2)(5.0)) == 10.0
     assert jax.vmap(lambda x: Settings().replace(rate=x).rate)(jnp.arange(3.0)).shape == (3,)
 
@@ -153,7 +153,7 @@ def test_a_static_field_must_be_hashable(bad):
 
 
 @pytest.mark.parametrize("bad", [8.0, True, "8", None])
-def test_a_static_whole_number_must_be_one(bad):
+def test_a_static_integer_field_must_be_an_integer(bad):
     with pytest.raises(TypeError, match=rf"Settings.width={bad!r} is a {type(bad).__name__}: write a whole number"):
         Settings(width=bad)
     assert Settings(width=np.int64(9)).width == 9
@@ -181,7 +181,7 @@ def test_an_unknown_keyword_is_a_type_error():
         Settings(rte=0.5)
 
 
-def test_subclasses_keep_the_checks_above_them():
+def test_subclasses_keep_the_checks_of_their_base_classes():
     for cls in (Bounded, Narrower):
         with pytest.raises(ValueError, match="low is above high"):
             cls(low=2.0, high=1.0)
@@ -216,7 +216,7 @@ def test_an_impossible_range_is_refused_where_it_is_declared(ranges, says):
         hyper(0.5, **ranges)
 
 
-def test_arrays_in_the_place_of_numbers_never_retrace():
+def test_arrays_instead_of_numbers_never_retrace():
     traces = []
 
     @jax.jit

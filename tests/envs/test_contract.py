@@ -67,7 +67,7 @@ def kinds(cls):
     return bases | spaces | {cls.__module__.split(".")[2]}
 
 
-def test_what_is_checked_quickly_is_of_every_kind():
+def test_the_quickly_checked_classes_cover_every_kind():
     every = {entry.cls for entry in ENVS.values()}
     quick = {cls for cls in every if cls.__name__ in QUICK}
     assert {cls.__name__ for cls in quick} == set(QUICK)
@@ -103,14 +103,14 @@ def test_states_and_observations_keep_their_shapes_in_float64(names, float64):
     check_shapes(to_arrays(make(names[0])))
 
 
-def test_a_family_is_not_forgotten_in_float64():
+def test_every_family_has_an_environment_in_the_float64_test():
     families = {ENVS[name].cls.__module__.split(".")[2] for name in ENVS}
     assert {ENVS[name].cls.__module__.split(".")[2] for name in ONE_OF_EACH_FAMILY} == families
 
 
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_builds_a_world_of_the_shapes_that_its_spaces_say(name):
+def test_every_name_builds_an_environment_whose_shapes_match_its_spaces(name):
     check_shapes(make(name))
 
 
@@ -134,7 +134,7 @@ def check_shapes(env):
         ("Doors-v0", "doors"),
     ],
 )
-def test_sizes_may_be_numbers_of_numpy(name, size):
+def test_sizes_may_be_numpy_integers(name, size):
     env = make(name)
     object.__setattr__(env, size, np.int64(getattr(env, size)))  # what type checks, which run in tests alone, refuse
     env.__post_init__()

@@ -51,7 +51,7 @@ def test_constant_reward_pays_one_and_ends():
     assert (reward == 1).all() and terminated.all() and not truncated.any()
 
 
-def test_observation_reward_pays_what_is_seen():
+def test_observation_reward_equals_the_observation():
     obs, reward, terminated, _ = play(make("Probe-ObservationReward-v0"), constant(jnp.int32(1)), 1)
     assert set(obs.ravel()) == {-1.0, 1.0} and terminated.all()
     np.testing.assert_array_equal(reward, obs[..., 0])
@@ -77,7 +77,7 @@ def test_matching_action_pays_for_the_action_that_matches():
     assert abs(play(env, constant(jnp.int32(1)), 1)[1].mean()) < 0.5  # 64 tosses: standard error 0.125
 
 
-def test_time_limit_probe_is_cut_off_and_its_twin_terminates():
+def test_the_time_limit_probe_truncates_and_the_termination_probe_terminates():
     obs, reward, terminated, truncated = play(make("Probe-TimeLimit-v0"), constant(jnp.int32(0)), 5)
     twin_obs, twin_reward, twin_terminated, twin_truncated = play(
         make("Probe-Termination-v0"), constant(jnp.int32(0)), 5
@@ -93,7 +93,7 @@ def test_time_limit_probe_is_cut_off_and_its_twin_terminates():
     assert (twin_reward == 1).all()
 
 
-def test_memory_probe_shows_its_cue_once_and_asks_for_it_after_the_delay():
+def test_the_memory_probe_shows_its_cue_once_and_rewards_it_after_the_delay():
     obs, reward, terminated, _ = play(make("Probe-Memory-v0"), constant(jnp.int32(1)), 3)
     cue = obs[0, :, 0]
     assert set(cue) == {-1.0, 1.0}
@@ -122,7 +122,7 @@ def test_continuous_matching_is_best_at_half_the_observation():
     assert (play(env, lambda obs, key: 0.0 * obs, 1)[1] == 0.75).all()
 
 
-def test_both_dials_must_be_right():
+def test_both_action_components_must_be_right():
     env = make("Probe-MultiDiscrete-v0")
 
     def dials(obs, key):
@@ -134,7 +134,7 @@ def test_both_dials_must_be_right():
     assert (play(env, lambda obs, key: dials(obs, key).at[1].set(1), 1)[1] == 0).all()
 
 
-def test_lamp_is_one_lit_pixel_and_its_half_is_the_answer():
+def test_the_image_probe_lights_one_pixel_and_its_half_is_the_right_action():
     env = make("Probe-Image-v0")
     obs, reward, *_ = play(env, lambda obs, key: (obs[:, 5:].max() > 0).astype(jnp.int32), 1)
     assert obs.dtype == np.uint8 and obs.shape[2:] == (10, 10, 1)
@@ -150,7 +150,7 @@ def test_a_counted_match_pays_one_and_a_mismatch_costs_one():
     assert (play(env, lambda obs, key: 1 - obs, 1)[1] == -1).all()
 
 
-def test_a_chain_is_walked_to_its_end_in_four_steps_and_held_by_its_left_border():
+def test_a_chain_takes_four_steps_to_its_end_and_stops_at_its_left_border():
     obs, reward, terminated, truncated = play(make("Probe-Chain-v0"), constant(jnp.int32(1)), 4)
     assert obs[:, 0].tolist() == [0, 1, 2, 3] and reward[:, 0].tolist() == [0, 0, 0, 1]
     assert terminated[:, 0].tolist() == [False, False, False, True] and not truncated.any()
@@ -158,7 +158,7 @@ def test_a_chain_is_walked_to_its_end_in_four_steps_and_held_by_its_left_border(
     assert (obs == 0).all() and (reward == 0).all() and not terminated.any()
 
 
-def test_a_counted_clock_shows_the_same_world():
+def test_the_counted_clock_probe_has_the_same_dynamics():
     counted, plain = (play(make(f"Probe-{kind}TimeLimit-v0"), constant(jnp.int32(0)), 5) for kind in ("Counted", ""))
     np.testing.assert_allclose(counted[0] / 5, plain[0][..., 0], atol=1e-6)
     for left, right in zip(counted[1:], plain[1:], strict=True):
@@ -168,7 +168,7 @@ def test_a_counted_clock_shows_the_same_world():
 @pytest.mark.parametrize(
     ("actions", "rewards"), [([1], [-1]), ([0, 2], [0, -2]), ([2], [5]), ([0, 0], [0, 5]), ([0, 1], [0, 5])]
 )
-def test_a_fork_pays_for_its_ways_and_for_what_is_forbidden(actions, rewards):
+def test_the_mask_probe_rewards_every_action_and_also_forbidden_ones(actions, rewards):
     env, key = make("Probe-Mask-v0"), make_key(0)
     obs, state = env.reset(key)
     masks = [[True, True, False], [False, False, True]]

@@ -36,7 +36,7 @@ def reference():
     return make_reference("MiniGrid-Empty-5x5-v0")
 
 
-def test_actions_are_minigrids(reference):
+def test_action_numbers_are_those_of_minigrid(reference):
     assert {name: i for i, name in enumerate(ACTIONS)} == {a.name: a.value for a in reference.actions}
 
 
@@ -75,7 +75,7 @@ def test_a_full_hand_picks_nothing_up_and_an_empty_one_drops_nothing():
 
 
 @pytest.mark.parametrize("front", ["goal", "lava", "floor", "door"])
-def test_nothing_is_dropped_on_what_only_can_be_walked_on(front):
+def test_an_object_is_dropped_on_empty_cells_only(front):
     front, key = jnp.asarray(cell(front)), jnp.asarray(cell("key"))
     assert interact(front, key, jnp.int32(DROP)) == (front, key)
 
@@ -90,7 +90,7 @@ def test_turning_and_heading_are_minigrids(reference, direction):
         assert int(turned(jnp.int32(direction), jnp.int32(action))) == reference.agent_dir
 
 
-def test_a_cell_outside_reads_as_told_and_is_not_written():
+def test_a_cell_outside_the_grid_reads_as_the_given_value_and_is_not_written():
     grid = jnp.arange(6, dtype=jnp.uint16).reshape(2, 3)
     for x in range(-2, 4):
         for y in range(-2, 5):

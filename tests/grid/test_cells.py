@@ -79,7 +79,7 @@ def test_traits_are_those_of_minigrids_object(code):
     assert bool(is_shut(ours)) == (theirs.type == "door" and not theirs.is_open)
 
 
-def test_an_agent_walks_on_and_sees_through_nothing_and_cannot_carry_it():
+def test_an_empty_cell_can_be_entered_and_seen_through_and_not_carried():
     nothing = jnp.asarray(EMPTY)
     assert is_walkable(nothing) and is_transparent(nothing) and not is_portable(nothing)
 
@@ -102,7 +102,7 @@ def test_a_box_keeps_object_and_color_of_what_it_holds():
     assert (object_of(box), color_of(box), state_of(box)) == (7, 5, 0)
 
 
-def test_paint_and_state_are_what_a_cell_is_made_with():
+def test_color_and_state_of_a_new_cell_are_those_given():
     for number, color in enumerate(COLORS):
         assert with_color(cell("ball"), np.int32(number)) == cell("ball", color)
     for number, state in enumerate(STATES):

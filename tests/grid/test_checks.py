@@ -30,11 +30,11 @@ class Room(Level):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("names", sorted(LEVELS, key=lambda case: case.id != "DoorKey"))  # which compiles quickly
-def test_levels_are_whole(names):
+def test_shoal_levels_pass(names):
     check_level(smallest(names), layouts=1)
 
 
-def test_a_thing_without_a_place_is_found_though_compiled_code_cannot_say_it():
+def test_an_object_without_a_free_cell_is_reported_although_compiled_code_cannot_raise():
     @struct
     class Full(Room):
         def init(self, key):
@@ -48,7 +48,7 @@ def test_a_thing_without_a_place_is_found_though_compiled_code_cannot_say_it():
 
 
 @pytest.mark.parametrize("thing", ["wall", "goal", "lava", "key", "door"])
-def test_an_agent_that_starts_where_it_may_not_is_found(thing):
+def test_an_agent_in_an_occupied_cell_is_reported(thing):
     @struct
     class Bad(Room):
         def init(self, key):
@@ -60,7 +60,7 @@ def test_an_agent_that_starts_where_it_may_not_is_found(thing):
         check_level(Bad())
 
 
-def test_another_shape_than_the_level_says_is_found():
+def test_a_grid_of_another_shape_than_the_level_declares_is_reported():
     @struct
     class Wide(Room):
         shape = property(lambda self: (5, 4))

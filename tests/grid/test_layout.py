@@ -61,7 +61,7 @@ def test_an_empty_mask_is_an_error_and_gives_the_first_cell_in_compiled_code():
     assert not x.any() and not y.any()
 
 
-def test_different_numbers_are_as_many_as_asked_for():
+def test_the_given_number_of_distinct_numbers_is_sampled():
     numbers = np.asarray(jax.jit(jax.vmap(lambda key: distinct(key, 6, 6)))(keys(500)))
     assert np.array_equal(np.sort(numbers, axis=1), np.tile(np.arange(6), (500, 1)))
     with pytest.raises(ValueError, match="count=7 different numbers among=6 do not exist"):
@@ -85,7 +85,7 @@ def test_a_full_grid_is_an_error_and_stays_as_it_is_in_compiled_code():
     np.testing.assert_array_equal(grid, full)
 
 
-def test_things_lie_apart_and_those_too_many_are_left_out():
+def test_objects_get_different_cells_and_those_that_do_not_fit_are_left_out():
     room, things = jnp.asarray(empty_room(6, 6)), jnp.full(5, cell("ball"))
     grids, x, y = jax.jit(jax.vmap(lambda key: place_each(key, room, things, apart=1)))(keys(200))
     assert (np.asarray(grids) == cell("ball")).sum((1, 2)).max() == 4  # one in each quarter, where that works out
@@ -102,7 +102,7 @@ def test_a_room_has_a_wall_around_it():
     assert room[1, 1] == EMPTY
 
 
-def test_walls_leave_the_grid_they_are_given_alone():
+def test_adding_walls_does_not_change_the_given_grid():
     grid = np.full((5, 5), EMPTY, np.uint16)
     inner = walled(grid, 1, 1, 3, 3)
     assert (grid == EMPTY).all() and (inner == WALL).sum() == 8 and inner[2, 2] == EMPTY
@@ -125,7 +125,7 @@ def draw_between(keys, low, high):
 
 
 @pytest.mark.parametrize("low, high", [(0, 1), (2, 5), (1, 19), (0, 256)])
-def test_numbers_between_bounds_are_uniform_and_keep_to_them(low, high):
+def test_numbers_between_bounds_are_uniform_and_within_them(low, high):
     numbers = np.asarray(draw_between(keys(), jnp.int32(low), jnp.int32(high)))
     assert numbers.min() >= low and numbers.max() < high
     assert high - low == 1 or chisquare(np.bincount(numbers - low, minlength=high - low)).pvalue > 1e-3

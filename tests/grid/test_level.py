@@ -31,7 +31,7 @@ def test_a_level_s_own_time_limit_follows_its_fields(name, changes, limit):
     assert make(name).replace(**changes).max_steps == make(name, **changes).max_steps == limit
 
 
-def test_a_time_limit_that_was_given_stays():
+def test_a_given_time_limit_is_kept():
     level = make("MiniGrid-Empty-5x5-v0", max_steps=30)
     assert level.replace(size=16).max_steps == 30
     assert level.replace(size=16, max_steps=7).max_steps == 7
@@ -39,7 +39,7 @@ def test_a_time_limit_that_was_given_stays():
     assert make("MiniGrid-Empty-5x5-v0").replace(size=16, max_steps=100).max_steps == 100
 
 
-def test_a_traced_time_limit_stays():
+def test_a_traced_time_limit_is_kept():
     level = make("MiniGrid-Empty-5x5-v0")
     limits = jax.jit(lambda level: level.replace(size=16).max_steps)(level.replace(max_steps=jnp.int32(100)))
     assert int(limits) == 100
@@ -47,7 +47,7 @@ def test_a_traced_time_limit_stays():
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("names", LEVELS)
-def test_no_mission_is_longer_than_a_level_says(names):
+def test_no_mission_is_longer_than_the_declared_length(names):
     level = smallest(names)
     missions = jax.jit(jax.vmap(level.mission))(layouts(level, 300))
     longest = max(len(decode(mission)) for mission in np.asarray(missions))

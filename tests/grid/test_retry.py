@@ -40,7 +40,7 @@ def by_hand(key, wanted):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [65, 1, 3, 64, 300])
-def test_side_by_side_is_one_after_another(size):
+def test_retry_under_vmap_equals_a_loop(size):
     keys, wanted = jax.random.split(make_key(0), size), jnp.arange(size, dtype=jnp.int32) % 6 + 1
     throw_alone = jax.jit(dice)
     alone = [throw_alone(k, w) for k, w in zip(keys, wanted, strict=True)]
@@ -55,7 +55,7 @@ def test_a_state_follows_from_its_key_alone():
         assert tuple(map(int, jax.jit(dice)(key, jnp.int32(3)))) == by_hand(key, 3)
 
 
-def test_lanes_may_share_their_start_or_their_key_and_be_nested():
+def test_retry_works_under_nested_vmap_and_with_a_shared_key():
     keys = jax.random.split(make_key(1), 12)
     flat = jax.jit(jax.vmap(lambda key: dice(key, jnp.int32(5))))(keys)
     nested = jax.jit(jax.vmap(jax.vmap(lambda key: dice(key, jnp.int32(5)))))(keys.reshape(3, 4))
@@ -65,7 +65,7 @@ def test_lanes_may_share_their_start_or_their_key_and_be_nested():
     assert [int(throws) for throws in shared[2]] == [by_hand(keys[0], wanted)[2] for wanted in range(1, 7)]
 
 
-def test_what_is_done_from_the_start_is_left_alone():
+def test_a_state_that_is_accepted_at_the_start_is_unchanged():
     def done(key):
         start, otherwise = jnp.int32(8), jnp.int32(0)
         return retry(key, jax.random.key_data, lambda *_: jnp.int32(7), lambda state: state < 9, start, otherwise)
@@ -74,7 +74,7 @@ def test_what_is_done_from_the_start_is_left_alone():
     assert jax.jit(jax.vmap(done))(jax.random.split(make_key(0), 3)).tolist() == [8, 8, 8]
 
 
-def test_who_takes_too_long_gets_the_other_state_alone_and_side_by_side():
+def test_beyond_the_limit_retry_returns_the_fallback_state_with_and_without_vmap():
     keys, wanted = jax.random.split(make_key(2), 200), jnp.arange(200, dtype=jnp.int32) % 6 + 1
     needed = [by_hand(k, w)[2] for k, w in zip(keys, wanted.tolist(), strict=True)]
     expected = [throws if throws <= 16 else -1 for throws in needed]
@@ -86,7 +86,7 @@ def test_who_takes_too_long_gets_the_other_state_alone_and_side_by_side():
     assert alone == expected[:40]
 
 
-def test_what_can_never_be_done_ends():
+def test_retry_stops_when_no_state_can_be_accepted():
     def never(key, wanted):
         return dice(key, wanted, limit=20)  # rounded up to 24, to the same number alone and side by side
 

@@ -83,7 +83,7 @@ def test_rooms_and_sides_may_be_random():
         ((1, 1), ABOVE, (slice(5, 8), 4)),
     ],
 )
-def test_a_wall_is_taken_away_but_for_its_ends(plan, room, side, gap):
+def test_removing_a_wall_keeps_its_end_cells(plan, room, side, gap):
     after = jax.jit(lambda plan: plan.without_wall(room, side))(plan)
     expected = np.array(plan.grid)
     expected[gap] = EMPTY
@@ -108,7 +108,7 @@ def test_things_keep_away_from_the_agent():
     }  # fmt: skip
 
 
-def test_where_no_cell_suits_is_an_error_and_leaves_the_plan_alone_in_compiled_code(plan):
+def test_no_suitable_cell_is_an_error_and_leaves_the_plan_unchanged_in_compiled_code(plan):
     full = plan.replace(grid=jnp.full_like(plan.grid, WALL))
     for call in (lambda p: p.with_thing(make_key(0), (0, 0), KEY), lambda p: p.with_agent(make_key(0), (0, 0))):
         with pytest.raises(ValueError, match="no cell of the mask is left"):
@@ -116,7 +116,7 @@ def test_where_no_cell_suits_is_an_error_and_leaves_the_plan_alone_in_compiled_c
         assert np.array_equal(jax.jit(call)(full).grid, full.grid)
 
 
-def test_rooms_that_locks_keep_apart_are_an_error(plan):
+def test_rooms_separated_by_locked_doors_are_an_error(plan):
     for room, side in (((0, 0), RIGHT), ((0, 1), RIGHT)):
         plan = plan.with_door(room, side, LOCKED_DOOR)
     connected = jax.jit(lambda plan: plan.connected(make_key(0)))
@@ -128,7 +128,7 @@ def test_rooms_that_locks_keep_apart_are_an_error(plan):
     assert connected(apart).is_open.sum() == 4  # all walls between the other four rooms
 
 
-def test_the_agent_never_starts_before_a_thing():
+def test_the_agent_never_starts_facing_an_object():
     def place(key):
         plan = ROOMS.plan(make_key(0))
         return plan.replace(grid=plan.grid.at[2, 2].set(KEY)).with_agent(key, (0, 0))
@@ -163,7 +163,7 @@ def hang_together(rooms, opened):
     return len(reached) == rooms.columns * rooms.rows
 
 
-def test_doors_open_in_random_order_until_all_rooms_hang_together():
+def test_doors_are_added_in_random_order_until_all_rooms_are_connected():
     # All orders of the seven walls of 2 x 3 rooms, each as likely: what is open when the rooms first hang together.
     rooms = Rooms(columns=2, rows=3, size=3)
     first, expected = functools.cache(lambda opened: hang_together(rooms, opened)), Counter()
@@ -189,7 +189,7 @@ def test_a_locked_room_gets_no_other_door():
     assert all(hang_together(ROOMS, map(tuple, np.argwhere(is_open).tolist())) for is_open in plans.is_open[:50])
 
 
-def test_rooms_that_hang_together_get_no_doors():
+def test_connected_rooms_get_no_more_doors():
     rooms = Rooms(columns=2, rows=1, size=4)
     open_rooms = jax.jit(lambda key: rooms.plan(key).without_wall((0, 0), RIGHT))(make_key(0))
     assert np.array_equal(jax.jit(open_rooms.connected)(make_key(1)).grid, open_rooms.grid)

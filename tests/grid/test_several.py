@@ -29,7 +29,7 @@ def test_every_choice_of_different_numbers_is_as_likely_as_any_other(count, amon
 
 
 @pytest.mark.parametrize("apart", [0, 1])
-def test_things_lie_apart_and_each_place_is_as_likely_as_any_other(apart):
+def test_objects_get_different_cells_each_equally_likely(apart):
     room = jnp.asarray(empty_room(6, 6))
     grids, x, y = many(lambda key: place_each(key, room, jnp.asarray(THINGS[:2]), apart), 12_000)
     n = np.arange(len(grids))
@@ -47,11 +47,11 @@ def test_things_lie_apart_and_each_place_is_as_likely_as_any_other(apart):
     assert chisquare(list(counts.values()), [12_000 * p for p in chances.values()]).pvalue > 1e-3
 
 
-def test_a_thing_that_finds_no_cell_is_left_out():
+def test_an_object_without_a_free_cell_is_left_out():
     grid, _, _ = place_each(make_key(0), jnp.asarray(empty_room(4, 4)), jnp.asarray(THINGS), apart=1)
     assert (np.asarray(grid) == THINGS[0]).sum() == 1 and (np.asarray(grid) == EMPTY).sum() == 3
 
 
-def test_the_words_of_a_cell_are_its_color_and_its_object():
+def test_a_cell_is_described_by_its_color_and_its_object():
     color, thing = look_words(jnp.asarray(THINGS[1]))
     assert thing == object_word(jnp.int32(6)) and color == look_words(jnp.asarray(cell("door", "blue")))[0]

@@ -37,7 +37,7 @@ def test_an_agent_points_where_it_faces():
         assert (tile[behind].tolist(), tile[ahead].tolist()) == ([255, 0, 0], [0, 0, 0])
 
 
-def test_what_a_box_holds_is_not_seen():
+def test_the_content_of_a_box_is_not_drawn():
     env = make("MiniGrid-Empty-5x5-v0")
     state = jax.jit(env.init)(make_key(0))
     pictures = [

@@ -17,7 +17,7 @@ THINGS += [cell(name, color) for name in ("key", "ball", "box") for color in ("r
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
-def test_light_goes_where_minigrids_goes(size):
+def test_visible_cells_are_those_of_minigrid(size):
     rng = np.random.default_rng(size)
     clear = rng.random((500, size, size)) < rng.uniform(0.2, 1, (500, 1, 1))
     clear[0], clear[1] = True, False
@@ -33,7 +33,7 @@ def test_light_goes_where_minigrids_goes(size):
 @pytest.mark.parametrize("see_through_walls", [False, True])
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_view_of_random_worlds_is_minigrids(size, see_through_walls):
+def test_views_of_random_grids_are_those_of_minigrid(size, see_through_walls):
     env = make_reference("MiniGrid-Empty-8x8-v0", agent_view_size=size)
     env.see_through_walls = see_through_walls
     env.width, env.height = 6, 9

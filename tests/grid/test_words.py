@@ -26,7 +26,7 @@ def test_the_vocabulary_is_that_of_minigrids_wrapper():
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_minigrids_missions_survive_the_way_there_and_back(env_id):
+def test_missions_of_minigrid_are_encoded_and_decoded_without_loss(env_id):
     reference = make_reference(env_id)
     wrapper = DictObservationSpaceWrapper(reference)
     for seed in range(5):
@@ -36,7 +36,7 @@ def test_minigrids_missions_survive_the_way_there_and_back(env_id):
         np.testing.assert_array_equal(encode(mission, 50), theirs + [0] * (50 - len(theirs)))
 
 
-def test_a_mission_says_what_the_state_says():
+def test_the_mission_describes_the_state():
     env = make("MiniGrid-DoorKey-5x5-v0")
     state = jax.jit(env.init)(make_key(0))
     assert env.mission_text(state) == "use the key to open the door and then get to the goal"
@@ -65,6 +65,6 @@ def test_an_unknown_word_is_named():
         encode("get the dragon")
 
 
-def test_too_few_or_too_many_words_for_a_template_are_refused():
+def test_a_wrong_number_of_words_for_a_template_is_refused():
     with pytest.raises(ValueError, match="zip"):
         fill("go to the {} door")

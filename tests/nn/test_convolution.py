@@ -35,7 +35,7 @@ def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding, monkey
 
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
-def test_the_platform_that_a_program_is_for_decides_how_it_convolves(padding):
+def test_the_target_platform_selects_the_convolution_algorithm(padding):
     images, kernel = jnp.zeros((2, 6, 5, 3)), jnp.zeros((3, 3, 3, 4))
     slopes = jax.jit(jax.grad(lambda *x: jnp.sum(convolve(*x, padding) ** 2), (0, 1))).trace(images, kernel)
     for platform, count in (("cpu", 0), ("cuda", 3), ("tpu", 3)):  # forward, and for each of two gradients
@@ -50,7 +50,7 @@ def test_weights_are_orthogonal_and_named_as_flaxs():
     assert not weights["bias"].any()
 
 
-def test_many_images_take_no_more_memory_for_patches_than_one_turn(monkeypatch):
+def test_patch_memory_is_bounded_for_many_images(monkeypatch):
     images, kernel = jnp.zeros((64, 10, 10, 4)), jnp.zeros((3, 3, 4, 1))
 
     def extra(patches):

@@ -51,7 +51,7 @@ def test_categorical_samples_have_its_probabilities():
     assert stats.chisquare(np.bincount(drawn, minlength=3), 30_000 * P).pvalue > 1e-3
 
 
-def test_masked_choices_are_never_drawn_and_add_no_entropy():
+def test_masked_actions_are_never_sampled_and_add_no_entropy():
     policy = Categorical(masked(jnp.asarray(LOGITS), jnp.asarray([True, True, False])))
     drawn = drawn_from(policy, noise_of(Discrete(3), make_key(0), (1000,)))
     assert set(drawn.tolist()) == {0, 1}
@@ -94,7 +94,7 @@ def test_heads_fit_their_spaces(space, size):
     assert bool(space.contains(jnp.clip(policy.mode(), -1, 1)))
 
 
-def test_unsupported_actions_are_refused_in_words():
+def test_unsupported_action_spaces_are_refused():
     with pytest.raises(ValueError, match="not supported: use Discrete, MultiDiscrete, or a Box of one axis"):
         head_size(Dict({"a": Discrete(2)}))
 
@@ -102,7 +102,7 @@ def test_unsupported_actions_are_refused_in_words():
 SKEWED = Box((-1.0, 10.0), (3.0, 10.5), (2,))
 
 
-def test_a_squashed_gaussian_has_the_density_of_what_it_draws():
+def test_the_log_density_of_a_squashed_gaussian_matches_its_samples():
     mean, log_std, noise = np.array([0.3, -1.0]), np.array([-0.2, 0.4]), np.array([[0.5, -1.5], [-2.0, 0.1]])
     policy = SquashedGaussian(*(jnp.asarray(np.broadcast_to(np.float32(x), (2, 2))) for x in (mean, log_std)), SKEWED)
     (action, log_prob), sample, mode = jax.jit(
@@ -146,7 +146,7 @@ def test_squashed_large_inputs_stay_finite_and_within_bounds(u):
     assert bool(Box(-0.1, 0.3, (1,)).contains(mode))
 
 
-def test_scales_of_a_box_go_both_ways():
+def test_scaling_to_and_from_a_box_are_inverse():
     unit = jnp.asarray([[-1.0, 1.0], [0.0, 0.5]])
     action = from_unit(SKEWED, unit)
     np.testing.assert_allclose(action, [[-1, 10.5], [1, 10.375]], rtol=1e-6)
@@ -164,7 +164,7 @@ def test_uniform_actions_cover_their_space_evenly(space):
         assert stats.kstest(column, stats.uniform(low, width).cdf).pvalue > 1e-3
 
 
-def test_uniform_actions_are_allowed_ones():
+def test_uniform_actions_respect_the_mask():
     mask = jnp.asarray([False, True, True, False])
     drawn = jax.jit(jax.vmap(lambda n: uniform_action(Discrete(4), n, mask)))(
         noise_of(Discrete(4), make_key(3), (2000,))

@@ -24,14 +24,14 @@ SPACES = [
 ]
 
 
-def test_choices_are_one_hot_and_parts_stand_side_by_side():
+def test_discrete_observations_are_one_hot_and_parts_are_concatenated():
     space = Dict({"b": Box(0, 1, (2,)), "a": Discrete(3)})
     got = flat_features(space, {"a": jnp.int32(1), "b": jnp.asarray([0.5, 0.25])})
     assert got.tolist() == [0, 1, 0, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("nvec, expected", [((2, 3), [0, 1, 0, 0, 1]), ((3, 3), [0, 1, 0, 0, 0, 1])])
-def test_several_choices_are_one_hot_side_by_side(nvec, expected):
+def test_multi_discrete_observations_are_concatenated_one_hot_vectors(nvec, expected):
     assert flat_features(MultiDiscrete(nvec), jnp.asarray([1, 2])).tolist() == expected
 
 
@@ -40,7 +40,7 @@ def test_uint8_images_are_scaled_and_flags_are_not():
     assert image_features(Box(0, 1, (1, 1, 1), np.bool_), jnp.ones((1, 1, 1), bool)).item() == 1.0
 
 
-def test_the_scale_of_uint8_is_its_bound_and_what_was_normalized_keeps_its_own():
+def test_uint8_is_divided_by_its_bound_and_normalized_inputs_are_not():
     assert flat_features(Box(0, 1, (2,), np.uint8), jnp.asarray([0, 1], jnp.uint8)).tolist() == [0, 1]
     assert flat_features(Box(0, 10, (2,), np.uint8), jnp.asarray([5, 10], jnp.uint8)).tolist() == [0.5, 1]
     normalized = jnp.asarray([-1.5, 2.0])

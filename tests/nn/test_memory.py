@@ -88,7 +88,7 @@ def test_no_gradient_flows_across_the_start_of_an_episode(memory):
 
 
 @pytest.mark.parametrize("memory", CELLS, ids=["gru", "lstm"])
-def test_every_gate_starts_orthogonal_and_the_memory_open(memory):
+def test_recurrent_weights_start_orthogonal_and_the_forget_gate_open(memory):
     weights = jax.jit(memory.init)(make_key(0), jnp.zeros((2, D)))
     gates = len(weights["input"]["bias"]) // H
     for kernel in np.split(np.asarray(weights["recurrent"]), gates, axis=1):
@@ -98,6 +98,6 @@ def test_every_gate_starts_orthogonal_and_the_memory_open(memory):
     assert np.split(np.asarray(weights["input"]["bias"]), gates)[1].tolist() == [1.0] * H
 
 
-def test_an_lstm_shows_its_hidden_part():
+def test_the_output_of_an_lstm_is_its_hidden_state():
     carry = LSTMCarry(jnp.zeros(H), jnp.ones(H))
     assert LSTM(H).output(carry) is carry.hidden

@@ -50,7 +50,7 @@ def test_fifteen_convolutions_as_published():
 
 
 @pytest.mark.parametrize("axes", [(), (5,), (2, 3)])
-def test_parts_are_read_beside_each_other(axes):
+def test_the_features_of_all_parts_are_concatenated(axes):
     net = PartsNet(MIXED, (8,))
     many = random_values(MIXED, axes)
     weights = random_weights(jax.eval_shape(net.init, make_key(1), many), deviation=0.02)
@@ -84,7 +84,7 @@ def test_a_picture_is_scaled_and_every_part_matters():
         (Box(0.0, 1.0, (4,)), MLP),
     ],
 )
-def test_pictures_get_convolutions(space, kind):
+def test_images_get_a_convolutional_torso(space, kind):
     assert isinstance(default_torso(space, (8,), "tanh"), kind)
 
 
@@ -116,7 +116,7 @@ def test_torsos_have_names():
 
 
 @pytest.mark.parametrize("pictures", ["cnn", pytest.param("impala", marks=pytest.mark.slow)])
-def test_policy_and_value_read_pictures_among_other_parts(pictures):
+def test_policy_and_value_networks_accept_images_among_other_parts(pictures):
     nets = ActorCritic(named_torso(pictures, MIXED, (8,), "tanh"), MIXED, Discrete(3))
     obs = random_values(MIXED, (4,))
     weights = random_weights(jax.eval_shape(nets.init, make_key(1), obs), deviation=0.02)

@@ -39,7 +39,7 @@ def convolved(cells, kernel, stride):
 @pytest.mark.parametrize(
     ("width", "height", "kernel", "stride"), [(7, 7, 3, 2), (5, 8, 3, 2), (2, 4, 3, 1), (6, 6, 2, 2)]
 )
-def test_looking_up_rows_is_a_convolution_of_one_hot_categories(width, height, kernel, stride):
+def test_row_lookup_equals_a_convolution_of_one_hot_categories(width, height, kernel, stride):
     rng = np.random.default_rng(0)
     sizes = (11, 6, 3)
     tiles = np.stack([rng.integers(0, n, (4, width, height)) for n in sizes], axis=-1).astype(np.uint8)
@@ -51,7 +51,7 @@ def test_looking_up_rows_is_a_convolution_of_one_hot_categories(width, height, k
     np.testing.assert_allclose(jax.jit(conv.apply)(weights, tiles), np.stack(expected), atol=1e-5)
 
 
-def test_looking_up_choices_is_a_dense_layer_of_one_hot_choices():
+def test_row_lookup_equals_a_dense_layer_of_one_hot_categories():
     choices = np.array([[0, 3, 1], [2, 0, 0]], np.uint8)
     layer = ChoiceDense((3, 4, 2), 5)
     weights = random_weights(jax.eval_shape(layer.init, make_key(0), choices))
@@ -59,7 +59,7 @@ def test_looking_up_choices_is_a_dense_layer_of_one_hot_choices():
     np.testing.assert_allclose(jax.jit(layer.apply)(weights, choices), expected, atol=1e-6)
 
 
-def test_words_share_a_row_that_holds_in_any_place():
+def test_words_share_an_embedding_at_every_position():
     layer = ChoiceDense((5, 5, 5), 4)
     weights = random_weights(jax.eval_shape(layer.init, make_key(0), np.zeros(3, np.uint8)))
     weights["params"]["kernel"] = jnp.zeros((15, 4))
@@ -117,7 +117,7 @@ def test_policy_and_value_read_tiles_under_any_leading_axes(shared):
         (Dict({"x": Box(0, 1, (3,)), "direction": Discrete(4)}), MLP),
     ],
 )
-def test_the_torso_follows_from_what_observations_hold(space, torso):
+def test_the_torso_is_chosen_from_the_observation_space(space, torso):
     assert type(default_torso(space, (8,), "tanh")) is torso
     assert has_tiles(space) == (torso is TileNet) and is_tiles(space) == (space == TILES)
 
@@ -127,7 +127,7 @@ def test_minigrid_is_read_with_the_fields_of_the_agent():
     assert isinstance(torso, TileNet) and (torso.hidden, torso.activation) == ((32, 16), "silu")
 
 
-def test_a_tile_net_without_layers_is_refused_in_words():
+def test_a_tile_net_without_layers_is_refused():
     for torso in (lambda: TileNet(TILES, ()), lambda: default_torso(TILES, (), "tanh")):
         with pytest.raises(ValueError, match=r"hidden=\(\) leaves no layer to read images of categories with"):
             torso()

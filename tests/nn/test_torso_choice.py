@@ -75,7 +75,7 @@ def test_many_frames_of_categories_are_still_categories():
 
 @pytest.mark.parametrize("layout", ["first", "last"])
 @pytest.mark.parametrize("name", ["MinAtar/Breakout-v1", "MiniGrid-DoorKey-5x5-v0"])
-def test_frames_on_an_axis_of_their_own_are_refused_with_what_works(name, layout):
+def test_frames_on_a_separate_axis_are_refused_with_a_remedy(name, layout):
     space = FrameStack(make(name), 4, layout).observation_space
     with pytest.raises(ValueError, match=r"an array of 4 axes.*FrameStack\(env, n\) without a layout.*torso='mlp'"):
         default_torso(space, (8,), "relu")

@@ -109,7 +109,7 @@ def test_candidates_that_share_positive_and_negative_weights_keep_the_positive_o
 
 
 @pytest.mark.parametrize("name", WEIGH_RANKS)
-def test_costs_that_tell_nothing_leave_the_spread_of_candidates(name):
+def test_uninformative_costs_keep_the_spread_of_candidates(name):
     """Over 200 generations in which candidates are good by chance: none, a tenth, half, or nine tenths of them."""
     evolution = Evolution.named(name, 16, 20)
 
@@ -165,7 +165,7 @@ def test_the_order_of_candidates_does_not_matter_and_flat_generations_move_the_m
 
 
 @pytest.mark.long
-def test_without_ties_the_state_is_evosaxs_own():
+def test_without_ties_the_state_equals_that_of_evosax():
     evolution, cost = Evolution.named("CMA_ES", 8, 5), COSTS + 0.01 * jnp.arange(8.0)
 
     @jax.jit
@@ -179,7 +179,7 @@ def test_without_ties_the_state_is_evosaxs_own():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *both())
 
 
-def test_candidates_come_in_mirrored_pairs_unless_told_otherwise():
+def test_candidates_are_mirrored_pairs_by_default():
     population, _ = one_step("ranks", [0.0] * 6)
     np.testing.assert_allclose(population[:3] + population[3:], [[2, 4, 6]] * 3, rtol=1e-6)
     plain = Evolution.named("Open_ES", 6, 3, antithetic=False)
@@ -199,17 +199,17 @@ def is_mirrored(name):
 
 
 @pytest.mark.parametrize("name", ["Open_ES", "PGPE", "CR_FM_NES", "SNES"])
-def test_strategies_that_mirror_their_candidates_are_known(name):
+def test_strategies_with_mirrored_candidates_are_listed(name):
     found, said = is_mirrored(name)
     assert found == said
 
 
 @pytest.mark.long
-def test_all_strategies_that_mirror_their_candidates_are_known():
+def test_all_strategies_with_mirrored_candidates_are_listed():
     assert [name for name in names() if len(set(is_mirrored(name))) > 1] == []
 
 
-def test_learning_rate_and_step_size_are_numbers_of_the_call():
+def test_learning_rate_and_step_size_are_traced_arguments():
     evolution = Evolution.named("Open_ES", 6, 3, optimizer="sgd")
     traces = []
 
@@ -269,7 +269,7 @@ NEVER_TRY_AGAIN = ["DifferentialEvolution", "MR15_GA", "HillClimbing", "Gradient
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRY_AGAIN + NEVER_TRY_AGAIN)
-def test_some_strategies_keep_a_candidate_that_was_lucky_once(name):
+def test_some_strategies_keep_a_candidate_whose_return_was_high_by_chance(name):
     evolution = Evolution.named(name, 8, 2)
 
     @jax.jit
@@ -304,11 +304,11 @@ def test_the_first_candidates_deviate_by_the_step_size(name):
 
 
 @pytest.mark.long
-def test_strategies_whose_step_size_is_no_deviation_are_known():
+def test_strategies_whose_step_size_is_not_a_deviation_are_listed():
     assert {n for n in names() if abs(first_deviation(n) - 0.1) > 0.006} == {"ASEBO", "GradientlessDescent"}
 
 
-def test_evosax_still_wants_what_is_given_to_it():
+def test_evosax_strategies_require_only_the_arguments_we_pass():
     algorithms = pytest.importorskip("evosax.algorithms").algorithms
     given = {"population_size", "solution"}
     for name in names():
@@ -316,11 +316,11 @@ def test_evosax_still_wants_what_is_given_to_it():
         assert {p.name for p in accepted if p.default is inspect.Parameter.empty} <= given, name
 
 
-def test_an_unknown_strategy_is_answered_with_the_nearest():
+def test_the_error_of_an_unknown_strategy_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean SNES"):
         Evolution.named("sness", 8, 3)
 
 
-def test_more_candidates_than_one_strategy_can_bear_are_refused():
+def test_more_candidates_than_a_strategy_supports_are_refused():
     with pytest.raises(ValueError, match="LM_MA_ES with population_size=16 needs at least 8 weights .* here are 4"):
         Evolution.named("LM_MA_ES", 16, 4)

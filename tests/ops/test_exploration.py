@@ -7,7 +7,7 @@ from shoal.core.keys import make_key
 from shoal.ops.exploration import epsilon_greedy, greedy, sample_uniforms
 
 
-def test_epsilon_is_the_share_of_uniform_choices():
+def test_epsilon_is_the_fraction_of_uniform_actions():
     dice = sample_uniforms(make_key(0), (40_000,), 4)
     q_values = jnp.broadcast_to(jnp.asarray([0.0, 3.0, 1.0, 2.0]), (40_000, 4))
     action = epsilon_greedy(q_values, 0.4, dice)

@@ -51,12 +51,12 @@ def test_adam_descends_over_all_weights_at_once():
     assert moments.count == 2
 
 
-def test_targets_move_by_a_share_of_the_way():
+def test_target_weights_move_by_the_given_fraction():
     followed = polyak_update({"a": jnp.asarray([0.0, 4.0])}, {"a": jnp.asarray([1.0, 2.0])}, 0.25)
     np.testing.assert_allclose(followed["a"], [0.25, 3.5])
 
 
-def test_targets_that_move_all_the_way_equal_the_weights():
+def test_target_weights_moved_by_the_fraction_1_equal_the_weights():
     old, new = (jax.random.normal(jax.random.key(seed), (1000,)) for seed in (0, 1))
     np.testing.assert_array_equal(polyak_update(100 * old, new, 1), new)
     np.testing.assert_array_equal(polyak_update(100 * old, new, jnp.float32(1)), new)

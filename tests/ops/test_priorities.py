@@ -17,7 +17,7 @@ def given(values):
 
 
 @pytest.mark.parametrize("size", [5, 37, 1000])
-def test_draws_are_in_proportion_and_zeros_never_drawn(size):
+def test_samples_are_proportional_to_priorities_and_zeros_are_never_sampled(size):
     random = np.random.default_rng(size)
     values = random.exponential(size=size) * (random.random(size) > 0.3)
     values[size // 4 : size // 2] = 0  # whole blocks of nothing
@@ -34,7 +34,7 @@ def test_draws_are_in_proportion_and_zeros_never_drawn(size):
 
 
 @pytest.mark.parametrize("used", [1, 4, 8])
-def test_a_few_of_many_draws_are_spread_over_all_samples(used):
+def test_the_used_samples_of_a_large_batch_are_stratified(used):
     draw = jax.jit(jax.vmap(lambda key: given(np.ones(64)).sample(key, 8, jnp.float32(used))[0]))
     index = np.asarray(draw(jax.random.split(make_key(0), 4_000)))[:, :used]
     counts = np.bincount(index.ravel(), minlength=64)
@@ -42,7 +42,7 @@ def test_a_few_of_many_draws_are_spread_over_all_samples(used):
     assert (index // (64 / used) == np.arange(used)).all()  # one from each of as many shares as are used
 
 
-def test_draws_that_are_not_used_change_no_priority():
+def test_unused_samples_change_no_priority():
     before = given([1.0, 1.0, 1.0, 1.0])
     index, used = jnp.asarray([2, 0, 2, 3]), jnp.asarray([True, True, False, False])
     after = before.learn(index, jnp.asarray([4.0, 0.5, 99.0, 99.0]), 1.0, used)
@@ -50,7 +50,7 @@ def test_draws_that_are_not_used_change_no_priority():
     np.testing.assert_allclose(after.largest, 4.0, rtol=1e-5)
 
 
-def test_what_was_not_used_keeps_its_priority_also_as_the_first():
+def test_an_unused_first_sample_keeps_its_priority():
     priorities = Priorities.zero(4).set(jnp.arange(4, dtype=jnp.int32), jnp.asarray([0.0, 1.0, 1.0, 1.0]))
     index, used = jnp.asarray([0, 1], jnp.int32), jnp.asarray([False, True])
     learned = priorities.learn(index, jnp.asarray([5.0, 2.0]), 1.0, used)
@@ -64,14 +64,14 @@ def test_block_sums_follow_every_change():
     assert changed.leaf.sum() == priorities.leaf.sum() - 4 + 7 - 50
 
 
-def test_learning_raises_errors_to_the_exponent_and_remembers_the_largest():
+def test_new_priorities_are_errors_to_the_exponent_and_the_maximum_is_kept():
     every = jnp.ones(2, bool)
     priorities = Priorities.zero(10).learn(jnp.asarray([1, 4]), jnp.asarray([-9.0, 0.25]), 0.5, every)
     np.testing.assert_allclose(priorities.leaf.ravel()[jnp.asarray([1, 4])], [3.0, 0.5], rtol=1e-3)
     np.testing.assert_allclose(priorities.largest, 3.0, rtol=1e-3)
 
 
-def test_a_single_positive_priority_is_always_drawn():
+def test_a_single_positive_priority_is_always_sampled():
     values = np.zeros(300)
     values[299] = 1e-7
     index, probability = given(values).sample(make_key(3), 64)

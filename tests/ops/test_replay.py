@@ -120,7 +120,7 @@ def test_every_usable_sample_is_taken_equally_often():
     assert stats.chisquare(counts[:19].ravel()).pvalue > 1e-3
 
 
-def test_a_late_member_sees_only_its_own_rows():
+def test_a_member_that_enters_late_samples_only_its_own_rows():
     _, replay, clock = filled(9)
     usable = replay.usable(jnp.int32(1))  # its second update, in a ring that others have filled
     index = replay.uniform(make_key(2), 1000, replay.newest(clock), usable)

@@ -35,26 +35,26 @@ def test_actions_that_are_not_allowed_are_never_chosen():
 
 
 @pytest.mark.parametrize("actions", range(1, 40))
-def test_the_largest_lot_is_the_last_action_and_0_the_first(actions):
+def test_the_largest_random_number_selects_the_last_action_and_0_the_first(actions):
     values = row(*[0] * actions)
     assert choose(values, jnp.bool_(False), LAST) == actions - 1
     assert choose(values, jnp.bool_(False), jnp.float32(0)) == 0
 
 
-def test_values_that_are_not_finite_choose_an_action_that_there_is():
+def test_non_finite_values_select_a_valid_action():
     assert 0 <= choose(row(np.nan, np.nan), jnp.bool_(False), jnp.float32(0.5)) <= 1
 
 
-def test_means_leave_out_what_is_not_allowed():
+def test_means_ignore_forbidden_actions():
     values = allowed(row(3, 7, 5), jnp.asarray([True, False, True]))
     assert (best_of(values), mean_of(values)) == (5, 4)
 
 
-def test_the_mean_where_best_is_of_the_other_row():
+def test_mean_where_best_averages_the_other_row():
     assert mean_where_best(row(2, 1, 2), row(10, 100, 30)) == 20
 
 
-def test_picking_changing_and_adding():
+def test_reading_setting_and_adding_entries():
     values = row(1, 2, 3)
     assert [pick(values, jnp.int32(a)) for a in range(3)] == [1, 2, 3]
     assert with_change(values, jnp.int32(1), jnp.float32(9)) == [1, 9, 3]

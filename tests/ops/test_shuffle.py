@@ -21,7 +21,7 @@ def test_every_row_appears_once(permute, n):
 
 
 @pytest.mark.parametrize("n", [500, 625, 78_125, 6 * 78_125, 32 * 65_535])
-def test_every_row_of_a_size_that_is_hardly_a_power_of_two_appears_once(n):
+def test_every_row_appears_once_for_sizes_with_few_factors_of_two(n):
     for seed in range(3, 6):
         np.testing.assert_array_equal(np.sort(arithmetic_permutation(make_key(seed), n)), np.arange(n))
 
@@ -47,7 +47,7 @@ def test_arithmetic_shuffle_mixes_minibatches(n):
 
 
 @pytest.mark.parametrize("n", [500, 512, 625, 640, 720, 1440])
-def test_every_single_shuffle_parts_neighbors(n):
+def test_every_shuffle_separates_neighbors(n):
     # Not only on average over shuffles: one affine map would leave nearly all of them together, or nearly none.
     places = np.asarray(jax.vmap(lambda k: arithmetic_permutation(k, n))(jax.random.split(make_key(3), 200)))
     quarter = np.argsort(places, axis=1) // (n // 4)

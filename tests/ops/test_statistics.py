@@ -31,7 +31,7 @@ def test_iqm_agrees_with_scipy(count):
     np.testing.assert_allclose(iqm(x.T, axis=0), iqm(x), rtol=0)
 
 
-def test_iqm_of_nobody_is_an_error():
+def test_iqm_of_no_members_is_an_error():
     with pytest.raises(ValueError, match="at least one member"):
         iqm([])
 
@@ -59,7 +59,7 @@ def test_bootstrap_agrees_with_scipy():
     assert bootstrap_interval(x, iqm) == bootstrap_interval(x[::-1], iqm)
 
 
-def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says():
+def test_bootstrap_intervals_have_about_their_nominal_coverage():
     rows = np.random.default_rng(2).standard_normal((400, 30))
     covered = [low <= 0 <= high for low, high in (bootstrap_interval(row, np.mean, resamples=500) for row in rows)]
     assert 0.89 < np.mean(covered) < 0.97  # percentile bootstrap of 30: a little under 0.95
@@ -103,6 +103,6 @@ def test_probability_of_improvement_counts_pairs_and_halves_ties():
         (lambda: bootstrap_interval([1.0], resamples=0), "resamples=0 gives no bootstrap sample"),
     ],
 )
-def test_misuse_is_refused_in_the_users_words(call, message):
+def test_invalid_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -25,7 +25,7 @@ def test_parts_of_tuples_and_dicts_are_digits():
     assert index_of(space, obs) == 2 * 40 + 3 * 10 + 4 * 2 + 1
 
 
-def test_numbers_are_not_counted():
+def test_float_spaces_have_no_table_index():
     assert choices(Box(0, 1, (1,))) is None
     assert choices(Tuple((Discrete(3), Box(0, 1, (1,))))) is None
 
@@ -39,7 +39,7 @@ def test_members_read_and_write_their_own_tables():
     np.testing.assert_array_equal(jax.vmap(write)(tables, places, values), expected)
 
 
-def test_one_table_and_one_place_may_be_shared():
+def test_a_table_or_an_index_may_be_shared_under_vmap():
     table, places = jnp.arange(4, dtype=jnp.float32), jnp.asarray([2, 1])
     np.testing.assert_array_equal(jax.vmap(read, (None, 0))(table, places), [2, 1])
     written = jax.vmap(write, (None, 0, None))(table, places, jnp.float32(9))
@@ -48,7 +48,7 @@ def test_one_table_and_one_place_may_be_shared():
     np.testing.assert_array_equal(jax.vmap(read, (0, None))(both, jnp.int32(3)), [3, 13])
 
 
-def test_alone_as_among_others():
+def test_reading_and_writing_work_without_vmap():
     table = jnp.arange(4, dtype=jnp.float32)
     assert read(table, jnp.int32(3)) == 3
     np.testing.assert_array_equal(write(table, jnp.int32(1), jnp.float32(9)), [0, 9, 2, 3])

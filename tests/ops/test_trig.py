@@ -38,7 +38,7 @@ def test_the_derivative_of_sine_is_cosine():
     np.testing.assert_allclose(slope, np.cos(np.asarray(angle, np.float64)), atol=1e-6)
 
 
-def test_no_number_has_no_sine():
+def test_the_sine_of_nan_is_nan():
     assert np.isnan(np.asarray(sincos(jnp.array([np.nan, np.inf], jnp.float32)))).all()
 
 

@@ -24,7 +24,7 @@ def test_the_chain_has_the_values_that_its_page_states():
     np.testing.assert_allclose(q[:, 0], 0.9 * value[[0, 0, 1, 2]], atol=1e-8)
 
 
-def test_chance_is_weighed():
+def test_transition_probabilities_weight_the_outcomes():
     # One state: with odds 1/4 it ends with 8, else it stays with 0. Q = 1/4 * 8 + 3/4 * 0.5 * Q = 2 / (1 - 3/8) = 3.2.
     model = Dynamics(
         *(np.array([[x]]) for x in ([0.25, 0.75], [0, 0], [8.0, 0.0], [True, False])),
@@ -44,14 +44,14 @@ def test_exploration_costs_what_the_mean_action_costs():
     np.testing.assert_allclose(value_iteration(model, 0.5, epsilon=0.2), [[0.45, 0.45], [1, 0]], atol=1e-8)
 
 
-def test_values_without_end_are_refused():
+def test_value_iteration_that_does_not_converge_is_refused():
     model = Dynamics(*(np.array([[[x]]]) for x in (1.0, 0, 1.0, False)))
     with pytest.raises(ValueError, match="still change after 100 sweeps with discount=1: take a smaller one"):
         value_iteration(model, 1, most_sweeps=100)
 
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "CliffWalkingSlippery-v1"])
-def test_a_world_that_is_tried_out_is_the_one_that_it_states(name):
+def test_sampled_transitions_equal_the_declared_model(name):
     env = make(name)
     size = env.observation_space.n
     states = jax.vmap(lambda index: TabularState(jnp.int32(0), index))(jnp.arange(size).astype(env.outcomes.dtype))
@@ -62,7 +62,7 @@ def test_a_world_that_is_tried_out_is_the_one_that_it_states(name):
         np.testing.assert_allclose(getattr(tried, part), getattr(stated, part), rtol=1e-6, err_msg=part)
 
 
-def test_frozen_lake_is_worth_what_its_model_says():
+def test_simulated_returns_of_frozen_lake_equal_the_value_of_its_model():
     # A greedy policy's success by simulation equals its value without discount (none needed: every walk ends).
     env = make("FrozenLake-v1", is_slippery=False)
     q = value_iteration(env.model(), 0.5)

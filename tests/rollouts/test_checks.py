@@ -75,7 +75,7 @@ class Known(Struct):
     q_values: Float[Array, "A"]
 
 
-def test_an_honest_agent_passes():
+def test_a_correct_agent_passes():
     check_agent(Bandit(), Fork(), key=make_key(7))
 
 
@@ -320,7 +320,7 @@ def test_forbidden_actions_are_noticed():
         check_agent(IgnoresTheMask(), Fork(), updates=4)
 
 
-def test_other_numbers_need_not_matter_before_it_learns():
+def test_hyperparameters_need_no_effect_before_learning_starts():
     @struct
     class Waits(IgnoresItsNumbers):
         learns_from = property(lambda self: 100)
@@ -328,7 +328,7 @@ def test_other_numbers_need_not_matter_before_it_learns():
     check_agent(Waits(), MatchingAction(), updates=4)
 
 
-def test_an_undecorated_class_is_told_to_be_a_struct():
+def test_an_undecorated_class_is_asked_to_be_a_struct():
     class Bare(Bandit):
         pass
 
@@ -336,14 +336,14 @@ def test_an_undecorated_class_is_told_to_be_a_struct():
         check_agent(Bare(), MatchingAction())
 
 
-def test_something_else_is_no_agent():
+def test_a_value_that_is_no_agent_is_refused():
     with pytest.raises(CheckError, match="'ppo' is not an agent"):
         check_agent("ppo", MatchingAction())
     with pytest.raises(ValueError, match="updates=2 are too few"):
         check_agent(Bandit(), MatchingAction(), updates=2)
 
 
-def test_a_pair_that_cannot_work_is_refused_in_the_words_of_bind():
+def test_an_invalid_pair_is_refused_with_the_message_of_bind():
     with pytest.raises(Unsuited, match="a bandit needs Discrete actions"):
         check_agent(Bandit(), ContinuousAction())
 

@@ -38,7 +38,7 @@ def test_every_environment_plays_one_episode():
     assert len(set(result.episode_length.tolist())) > 3
 
 
-def test_the_horizon_ends_what_does_not_end():
+def test_the_horizon_cuts_episodes_that_do_not_end():
     agent, state, env = setup("Probe-TimeLimit-v0", max_steps=None)
     result = jax.jit(lambda key: evaluate(agent, state, env, key, episodes=4, horizon=7))(make_key(0))
     assert not result.finished.any() and result.episode_length.tolist() == [7] * 4

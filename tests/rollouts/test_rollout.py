@@ -105,13 +105,13 @@ def test_termination_at_the_time_limit_is_termination():
     assert trajectory.final_slot[4:].max() == 0  # nothing was kept for it
 
 
-def test_final_slots_are_enough_and_not_more():
+def test_the_number_of_final_observation_slots_is_exact():
     assert final_slots(Counter(max_steps=None), 128) == 0
     assert [final_slots(Counter(max_steps=m), 128) for m in (1, 4, 127, 128, 500)] == [128, 32, 2, 1, 1]
     assert final_slots(Counter(max_steps=np.array([500, 64])), 128) == 2
 
 
-def test_the_bank_is_sized_by_whatever_ends_episodes_soonest():
+def test_the_reset_bank_is_sized_by_the_shortest_time_limit():
     def bank(env):
         return Rollout.for_env(env, 4, 128).bank_size
 
@@ -138,7 +138,7 @@ def test_episode_statistics_equal_a_loop_over_the_records():
     assert (episodes.return_min, episodes.return_max) == (min(returns), max(returns))
 
 
-def test_episodes_go_on_from_one_rollout_to_the_next():
+def test_episodes_continue_in_the_next_rollout():
     env = Counter(max_steps=6)
     rollout = Rollout.for_env(env, 2, 4)
     policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
@@ -165,7 +165,7 @@ def test_the_bank_counts_states_used_twice():
     assert len(set(np.asarray(reused.obs[1:, 0]).tolist())) == 4
 
 
-def test_what_is_carried_over_survives_the_reset():
+def test_carry_over_keeps_state_across_the_reset():
     _, after, _, _ = play(Counter(), np.ones((5, 2)))
     assert after.state.lives.tolist() == [5, 5] and after.state.time.tolist() == [0, 0]
 
@@ -220,7 +220,7 @@ def test_a_larger_bank_begins_with_the_states_of_a_smaller_one(prng):
     ("reset", "bank_size", "says"),
     [("bank", -1, "must not be negative"), ("exact", 4, "reset='exact', which has no bank")],
 )
-def test_banks_that_make_no_sense_are_refused(reset, bank_size, says):
+def test_invalid_bank_sizes_are_refused(reset, bank_size, says):
     with pytest.raises(ValueError, match=says):
         Rollout.for_env(Counter(), 2, 8, reset, bank_size)
 
@@ -251,7 +251,7 @@ def test_a_random_policy_hardly_ever_empties_the_bank(names):
     assert episodes.resets_reused.sum() < 0.01 * episodes.count.sum()
 
 
-def test_agents_that_differ_in_numbers_share_a_program():
+def test_agents_that_differ_only_in_hyperparameters_share_a_program():
     env = make("CartPole-v1")
     one, other = (PPO(learning_rate=rate).bind(env) for rate in (1e-3, 1e-2))  # which hold a rollout each
     assert jax.tree.structure(one) == jax.tree.structure(other)

@@ -16,7 +16,7 @@ from shoal.training.stopping import Stopped
         ({"jax_compilation_cache_dir": None, "jax_enable_compilation_cache": False}, True, None),
     ],
 )
-def test_training_keeps_compiled_programs_unless_told_otherwise(settings, cache, expected, tmp_path, monkeypatch):
+def test_training_caches_compiled_programs_by_default(settings, cache, expected, tmp_path, monkeypatch):
 
     from shoal.studies import runs
 

@@ -31,7 +31,7 @@ def test_random_actions_reach_every_action():
 
 
 @pytest.mark.parametrize(("policy", "sizes"), [("random", [1, 4]), ("mlp", [4])])
-def test_it_measures_what_was_asked(policy, sizes, tmp_path, monkeypatch):
+def test_the_measurement_uses_the_given_arguments(policy, sizes, tmp_path, monkeypatch):
     monkeypatch.setattr(PPO, "init", jax.jit(PPO.init))  # otherwise each of its operations is a program
     rows = list(throughput(["Pendulum-v1"], policy=policy, sizes=sizes, seconds=0.0))
     assert [(r.env, r.num_envs, r.policy) for r in rows] == [("Pendulum-v1", size, policy) for size in sizes]

@@ -38,7 +38,7 @@ def bar_of(line):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_line_fits_and_the_first_says_how_far_the_run_is(display, width):
+def test_every_line_fits_and_the_first_shows_the_progress(display, width):
     lines = display.lines(width)
     assert max(map(len, lines)) <= width
     assert f"45%  225k of 500k{' steps' if width > 40 else ''}  1:01 left" in lines[0]
@@ -48,7 +48,7 @@ def test_every_line_fits_and_the_first_says_how_far_the_run_is(display, width):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("seconds", [None, 5.0, 36_000.0, 360_000.0])
 @pytest.mark.parametrize("updates", [0, 999, 1_000])
-def test_the_bar_has_room_whatever_stands_beside_it(width, seconds, updates):
+def test_the_bar_keeps_its_minimum_width(width, seconds, updates):
     record = RECORD._replace(updates=updates, line={"env_steps": 123_456_000_000}, seconds_left=seconds)
     line = progress_line("*", LONG, record, width)
     assert len(line) <= width and bar_of(line) >= LEAST_BAR and "…" not in line
@@ -70,7 +70,7 @@ def test_wide_characters_count_as_two_columns(width):
         assert len(Text(line).wrap(shown, width)) == 1
 
 
-def test_all_that_is_known_is_shown_on_a_wide_terminal(display):
+def test_a_wide_terminal_shows_all_values(display):
     progress, state, *ranked = display.lines(120)
     assert progress.count("━") == 18 and progress.count("─") == 22  # 45 % of 40
     assert "return 21.5 (20 to 23)  evaluation 30.25 (9 to 41)" in state and "1.23M steps/s" in state and "CPU" in state
@@ -111,7 +111,7 @@ def test_a_sparkline_spans_its_values(values, bars):
     assert sparkline(values) == bars
 
 
-def test_what_does_not_fit_is_left_out_from_the_end():
+def test_values_that_do_not_fit_are_dropped_from_the_end():
     assert fitted(["first", "", "second", "third"], 15) == "first  second"
     assert fitted(["a long text"], 6) == "a lon…"
     assert fitted(["長い名前"], 6) == "長い …"  # the third character would need two columns

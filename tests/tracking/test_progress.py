@@ -13,7 +13,7 @@ OPENED = Opened("ppo", "CartPole-v1", members=2, steps=128, updates=4, notes=NOT
 LINE = {"env_steps": 64, "train_return": {"mean": 21.5, "p05": 20.0, "p95": 23.0}}
 
 
-def test_lines_say_what_runs_and_how_well():
+def test_log_lines_name_the_run_and_its_returns():
     stream = io.StringIO()
     sink = PlainLines(stream)
     for event in (OPENED, Compiled(1.25), Recorded(2, LINE, 12_345.0, 61.0), Closed()):
@@ -25,7 +25,7 @@ def test_lines_say_what_runs_and_how_well():
     ]
 
 
-def test_a_run_without_a_fixed_end_says_neither_share_nor_time_left():
+def test_a_run_without_a_fixed_end_shows_neither_percentage_nor_time_left():
     stream = io.StringIO()
     sink = PlainLines(stream)
     sink.receive(OPENED._replace(updates=None))
@@ -37,13 +37,13 @@ def test_files_and_pipes_get_lines():
     assert isinstance(progress_sink(io.StringIO()), PlainLines)
 
 
-def test_a_record_in_which_nothing_ended_says_so():
+def test_a_record_without_finished_episodes_says_so():
     assert returns({"env_steps": 1}) == "no episode ended"
     assert returns({"eval_return": {"mean": 5.0, "p05": 5.0, "p95": 5.0}}) == "evaluation 5"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1:01"), (7445, "2:04:05")])
-def test_durations_read_like_a_clock(seconds, text):
+def test_durations_are_formatted_as_hours_minutes_seconds(seconds, text):
     assert duration(seconds) == text
 
 

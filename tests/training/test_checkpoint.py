@@ -16,7 +16,7 @@ def saved(tmp_path):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_is_read_without_the_others(part, saved):
+def test_one_part_is_loaded_without_the_others(part, saved):
     (other,) = set(PARTS) - {part}
     checkpoint.file_of(saved, other).unlink()
     (name,) = PARTS[part]

@@ -43,7 +43,7 @@ def run_in(folder):
     return Run(make_plan(RunSpec(agent="ppo", env="CartPole-v1", fields=fields, steps=16)), RunFolder(folder))
 
 
-def test_a_folder_is_of_one_process_until_it_is_killed(tmp_path):
+def test_a_folder_is_locked_by_one_process_until_it_ends(tmp_path):
     with another_process_in(tmp_path) as process:
         with (
             pytest.raises(FileExistsError, match=f"written by another run .process {process.pid} on "),
@@ -57,12 +57,12 @@ def test_a_folder_is_of_one_process_until_it_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_no_run_trains_where_another_does(resume, tmp_path):
+def test_two_runs_cannot_train_in_one_folder(resume, tmp_path):
     with another_process_in(tmp_path), pytest.raises(FileExistsError, match="written by another run"):
         run_in(tmp_path).train(resume=resume)
 
 
-def test_a_folder_that_was_filled_since_it_was_made_is_not_written_over(tmp_path):
+def test_a_folder_filled_after_its_creation_is_not_overwritten(tmp_path):
     folder = RunFolder(tmp_path)
     folder.create()
     folder.write_json("spec.json", {})
@@ -70,14 +70,14 @@ def test_a_folder_that_was_filled_since_it_was_made_is_not_written_over(tmp_path
         run_in(tmp_path).train()
 
 
-def test_runs_that_start_together_get_folders_of_their_own(tmp_path):
+def test_runs_started_at_the_same_time_get_different_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         paths = list(pool.map(lambda _: new_path(tmp_path / "runs", "ppo-CartPole-v1"), range(16)))
     names = {"ppo-CartPole-v1", *(f"ppo-CartPole-v1-{n}" for n in range(2, 17))}
     assert {path.name for path in paths} == names == {path.name for path in (tmp_path / "runs").iterdir()}
 
 
-def test_a_root_that_is_a_file_is_said_in_words(tmp_path):
+def test_a_root_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "runs").touch()
     with pytest.raises(PermissionError, match=r"cannot be written: .*\. Choose another --root"):
         new_path(tmp_path / "runs", "a")

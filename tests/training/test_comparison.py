@@ -47,7 +47,7 @@ def test_members_without_a_score_are_counted_and_left_out(result, tmp_path, caps
         shoal.compare(result.folder, other)
 
 
-def test_what_a_reader_must_know_of_the_runs_is_noted(result, tmp_path, capsys):
+def test_unfinished_runs_and_different_environments_are_noted(result, tmp_path, capsys):
     assert shoal.compare(result.folder, result.folder)["notes"] == []
     other = shutil.copytree(result.folder, tmp_path / "other")
     (other / "summary.json").unlink()
@@ -72,7 +72,7 @@ def test_the_headline_of_a_sweep_is_that_of_its_best_setting(result):
     assert f"{value}" in result.headline() and path in result.headline() and "4 members" in result.headline()
 
 
-def test_one_pair_proves_nothing(tmp_path):
+def test_one_pair_has_no_interval(tmp_path):
     options = {"fields": FIELDS, **OPTIONS, "seeds": 1, "seed": 3}
     folders = [shoal.train("ppo", "CartPole-v1", folder=tmp_path / x, **options, **SILENT).folder for x in "ab"]
     found = shoal.compare(*folders)

@@ -171,7 +171,7 @@ ACCIDENTS = {
 
 
 @pytest.mark.parametrize("accident", ACCIDENTS)
-def test_an_accident_to_any_file_is_answered_in_one_line(accident, run, tmp_path):
+def test_damage_to_any_file_gives_one_line(accident, run, tmp_path):
     for number, name in enumerate(READ_BY):
         folder, at = copy_of(run, tmp_path / str(number))
         ACCIDENTS[accident](at(name))
@@ -183,7 +183,7 @@ def test_an_accident_to_any_file_is_answered_in_one_line(accident, run, tmp_path
 @pytest.mark.sampled(6)  # two files for each accident
 @pytest.mark.parametrize("name", [*REPLACED, *REPORTED, f"{NEWEST}/policies.npz"])
 @pytest.mark.parametrize("accident", ["half", "a pipe", "a folder"])
-def test_a_run_that_goes_on_after_an_accident_says_so(accident, name, run, tmp_path):
+def test_a_run_that_resumes_after_damage_says_so(accident, name, run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     ACCIDENTS[accident](at(name))
     refusal("resume", folder)  # which asserts that a run says why it goes on from elsewhere
@@ -216,7 +216,7 @@ JSON_READERS = {
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", JSON_READERS)
-def test_json_of_another_shape_is_answered_in_one_line(name, every, run, tmp_path):
+def test_json_of_another_structure_gives_one_line(name, every, run, tmp_path):
     """`every`: one in so many of the values is tried, of changing names and types."""
     folder, at = copy_of(run, tmp_path / "run")
     whole = at(name).read_text()
@@ -250,7 +250,7 @@ def test_json_of_another_shape_is_answered_in_one_line(name, every, run, tmp_pat
     ],
     ids=str,
 )
-def test_another_spec_is_answered_in_one_line(change, run, tmp_path):
+def test_another_spec_gives_one_line(change, run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     at("spec.json").write_text(json.dumps({**json.loads(at("spec.json").read_text()), **change}))
     assert refusal("load", folder)
@@ -352,14 +352,14 @@ def test_damaged_curves_are_refused(damage, run, tmp_path):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", FOR_RUNS_THAT_GO_ON)
-def test_a_run_does_not_go_on_from_other_curves(damage, run, tmp_path):
+def test_a_run_does_not_resume_from_other_curves(damage, run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     FOR_RUNS_THAT_GO_ON[damage](at("curves.npz"))
     with pytest.raises(DamagedError, match="curves.npz .*records are not those that its run's checkpoint was made aft"):
         resume(folder)
 
 
-def test_a_run_that_was_stopped_between_its_curves_and_its_checkpoint_goes_on(run, tmp_path):
+def test_a_run_stopped_between_writing_curves_and_checkpoint_resumes(run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     shutil.rmtree(checkpoint.newest(folder / "checkpoints"))
     with pytest.raises(Trained):
@@ -386,7 +386,7 @@ def test_arrays_of_a_checkpoint_are_checked_even_where_the_hash_is_right(damage,
 # What happens to checkpoints.
 
 
-def test_a_linked_manifest_is_not_gone_on_from(run, tmp_path):
+def test_a_run_does_not_resume_from_a_symlinked_manifest(run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     for manifest in (folder / "checkpoints").glob("step-*/manifest.json"):
         shutil.move(manifest, manifest.with_name("there.json"))
@@ -397,7 +397,7 @@ def test_a_linked_manifest_is_not_gone_on_from(run, tmp_path):
 
 
 @pytest.mark.parametrize("newest_is_lost", [False, True])
-def test_what_a_stop_left_among_the_checkpoints_is_removed(newest_is_lost, run, tmp_path):
+def test_incomplete_checkpoints_of_a_stopped_run_are_removed(newest_is_lost, run, tmp_path):
     folder, _ = copy_of(run, tmp_path / "run")
     there = folder / "checkpoints"
     before = sorted(path.name for path in there.iterdir())
@@ -411,7 +411,7 @@ def test_what_a_stop_left_among_the_checkpoints_is_removed(newest_is_lost, run, 
     assert sorted(path.name for path in there.iterdir()) == before
 
 
-def test_the_best_policies_come_back_where_a_stop_left_them_retired(run, tmp_path):
+def test_retired_best_policies_of_a_stopped_run_are_restored(run, tmp_path):
     folder, _ = copy_of(run, tmp_path / "run")
     best = folder / "checkpoints" / "best"
     best.rename(best.with_name("best.retired"))
@@ -420,7 +420,7 @@ def test_the_best_policies_come_back_where_a_stop_left_them_retired(run, tmp_pat
     assert best.is_dir() and not best.with_name("best.retired").exists()
 
 
-def test_the_next_save_removes_what_is_left_too(tmp_path):
+def test_the_next_save_removes_incomplete_checkpoints(tmp_path):
     for n in range(4):
         checkpoint.save(tmp_path / f"step-{n}", {"policies": {"x": np.zeros(2)}}, "", {})
     for left in ("step-0.retired", "step-9.partial"):

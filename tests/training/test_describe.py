@@ -80,7 +80,7 @@ def test_a_choice_is_written_by_its_name():
         (np.int64(3), 3),
     ],
 )
-def test_parts_are_read_back(value, said):
+def test_values_of_every_kind_are_read_back(value, said):
     data, made = through_a_file(value)
     assert made == value and (data[next(iter(data))] if isinstance(data, dict) else data) == said
 
@@ -92,7 +92,7 @@ def test_an_array_keeps_its_bits_and_dtype():
         assert made.dtype == value.dtype
 
 
-def test_what_cannot_be_imported_is_named_and_kept():
+def test_values_that_cannot_be_imported_are_reported_and_kept_in_memory():
     def closure(reward):
         return reward
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_imported_is_named_and_kept():
     assert describe(big).kind == "only_in_python" and describe(jax.random.key(0)).kind == "only_in_python"
 
 
-def test_a_class_of_a_users_file_goes_by_its_path(tmp_path):
+def test_a_class_of_a_user_file_is_described_by_its_path(tmp_path):
     file = tmp_path / "my_net.py"
     file.write_text("import flax.linen as nn\nclass Net(nn.Module):\n    width: int = 3\n")
     value = import_file(file).Net(width=5)
@@ -114,7 +114,7 @@ def test_a_class_of_a_users_file_goes_by_its_path(tmp_path):
     assert said == {"class": f"{file}:Net", "fields": {"width": 5}} and made == value
 
 
-def test_a_module_that_lies_loose_is_a_users_file(tmp_path, monkeypatch):
+def test_a_module_outside_a_package_is_a_user_file(tmp_path, monkeypatch):
     (tmp_path / "loose_module.py").write_text("def twice(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
     import loose_module  # type: ignore[import-not-found]  # was just written
@@ -141,13 +141,13 @@ def test_a_module_that_lies_loose_is_a_users_file(tmp_path, monkeypatch):
         ({"env": "evil.py:Evil"}, "'evil.py:Evil' is no registered env"),
     ],
 )
-def test_nothing_else_is_built(data, answer):
+def test_a_description_builds_no_other_classes_or_functions(data, answer):
     with pytest.raises((ValueError, TypeError), match=answer):
         build(from_json(data))
 
 
 @pytest.mark.parametrize("data", [{}, {"fields": {}}, {"class": 3}, {"class": "x", "fields": [1]}])
-def test_what_describes_nothing_is_refused(data):
+def test_data_that_is_no_description_is_refused(data):
     with pytest.raises(ValueError, match="describes no value"):
         from_json(data)
 

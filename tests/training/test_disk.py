@@ -58,7 +58,7 @@ def test_a_manifest_is_json(tmp_path):
         checkpoint.save(tmp_path / "step-1", {"policies": {"x": np.zeros(2)}}, "spec", {"best": -np.inf})
 
 
-def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkeypatch):
+def test_a_checkpoint_held_open_by_a_reader_does_not_end_training(tmp_path, monkeypatch):
     for n in range(3):
         checkpoint.save(tmp_path / f"step-{n}", {"policies": {"x": np.zeros(2)}}, "spec", {})
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_that_a_reader_holds_open_ends_no_training(tmp_path, monkey
     assert [path.name for path in checkpoint.saved(tmp_path)] == ["step-2", "step-1"]
 
 
-def test_a_full_disk_is_said_in_words_and_leaves_what_was_there(monkeypatch, tmp_path):
+def test_a_full_disk_is_reported_and_existing_files_are_kept(monkeypatch, tmp_path):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -123,7 +123,7 @@ def write_recording(path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "write"), [("a.png", write_figure), ("a.gif", write_animation), ("a.npz", write_recording)]
 )
-def test_what_is_drawn_or_recorded_on_a_full_disk_leaves_what_was_there(name, write, monkeypatch, tmp_path):
+def test_figures_and_recordings_on_a_full_disk_keep_existing_files(name, write, monkeypatch, tmp_path):
     there = tmp_path / name
     there.write_bytes(b"before")
     with monkeypatch.context() as full, pytest.raises(OSError, match="could not be written: No space left") as error:

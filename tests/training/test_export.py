@@ -59,7 +59,7 @@ def test_an_exported_policy_is_the_member_it_came_from(run, member, which, tmp_p
 
 
 @pytest.mark.parametrize("which", ["last", "best"])
-def test_a_policy_is_loaded_without_the_learners(run, which, tmp_path):
+def test_a_policy_is_loaded_without_the_agent_states(run, which, tmp_path):
     copy = shutil.copytree(run.folder, tmp_path / "run")
     for learners in copy.rglob("learners.npz"):
         learners.unlink()
@@ -74,7 +74,7 @@ def test_a_policy_is_loaded_without_the_learners(run, which, tmp_path):
         np.testing.assert_array_equal(policies[kernel], learners[f"state/{kernel}"])
 
 
-def test_half_the_room_is_enough_to_act_as_before(run, tmp_path):
+def test_half_precision_halves_the_size_and_keeps_almost_all_actions(run, tmp_path):
     whole, half = (export(run.folder, tmp_path / str(half), 3, half=half) for half in (False, True))
     sizes = []
     for path in (whole, half):
@@ -98,14 +98,14 @@ def test_statistics_of_observations_keep_their_precision(tmp_path):
         np.testing.assert_array_equal(mine, given)
 
 
-def test_a_run_does_not_go_on_from_half_precision(run, tmp_path):
+def test_a_run_does_not_resume_from_half_precision(run, tmp_path):
     path = export(run.folder, tmp_path / "policy", half=True)
     folder, (_, policies) = RunFolder(path), load_policies(path)
     with pytest.raises(CheckpointError, match="is float16.* there, float32.* here"):
         checkpoint.restore(folder.policy, "policies", policies.weights, folder.spec_hash)
 
 
-def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypatch):
+def test_values_out_of_the_range_of_half_precision_stay_float32(run, tmp_path, monkeypatch):
     plan, known = load_policies(run.folder)
     known.weights = jax.tree.map(lambda x: x * 0 + 1e6, known.weights)
     monkeypatch.setattr(
@@ -115,13 +115,13 @@ def test_what_half_precision_cannot_hold_stays_as_it_is(run, tmp_path, monkeypat
     assert all((x == 1e6).all() for x in jax.tree.leaves(policies.weights))
 
 
-def test_what_is_exported_names_no_folder_of_the_machine(run, tmp_path):
+def test_an_exported_policy_contains_no_local_paths(run, tmp_path):
     path = export(run.folder, tmp_path / "policy")
     argv = json.loads((path / "provenance.json").read_text())["argv"]
     assert "/" not in argv[0]
 
 
-def test_a_folder_with_a_run_is_not_written_over(run, tmp_path):
+def test_a_folder_with_a_run_is_not_overwritten_by_an_export(run, tmp_path):
     export(run.folder, tmp_path / "policy")
     with pytest.raises(FileExistsError, match="policy already holds an exported policy: choose another --out"):
         export(run.folder, tmp_path / "policy")
@@ -140,7 +140,7 @@ def test_an_exported_policy_is_not_resumed_and_stays_as_it_was(run, tmp_path):
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
-def test_a_run_that_is_not_finished_leaves_nothing_behind(run, tmp_path):
+def test_exporting_an_unfinished_run_leaves_no_files(run, tmp_path):
     shutil.copytree(run.folder, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     with pytest.raises(FileNotFoundError, match="run is not finished: finish it with `shoal train --resume"):
@@ -168,14 +168,14 @@ def test_a_damaged_policy_is_refused(run, tmp_path):
         shoal.load(path)
 
 
-def test_the_zoo_answers_with_the_nearest_name():
+def test_an_unknown_zoo_policy_suggests_the_nearest_name():
     with pytest.raises(ValueError, match=r"the zoo has no 'ppo/CartPole-v2'. Did you mean ppo/CartPole-v1"):
         locate("zoo:ppo/CartPole-v2")
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", zoo())
-def test_every_policy_of_the_zoo_plays_as_well_as_it_says(name):
+def test_every_zoo_policy_reaches_its_recorded_return(name):
     policy = shoal.load(f"zoo:{name}")
     said = RunFolder(f"zoo:{name}").read_json("summary.json")["checked"]
     returns = np.asarray(shoal.evaluate(policy, episodes=100, seed=2).episode_return)

@@ -40,7 +40,7 @@ def test_a_member_acts_as_the_policy_that_it_begins_with(name):
         assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(fresh), jax.tree.leaves(begun), strict=True))
 
 
-def test_an_agent_whose_state_holds_no_policy_says_so():
+def test_an_agent_whose_state_holds_no_policy_is_refused():
     env = shoal.make("CartPole-v1")
     agent = AGENTS["es"].build().bind(env)
     state = jax.eval_shape(lambda: agent.init(make_key(0), env))
@@ -84,7 +84,7 @@ def test_policies_that_do_not_fit_are_refused(given, answer):
         make_job("ppo", "CartPole-v1", **given).plan()
 
 
-def test_a_run_that_is_another_by_now_is_refused():
+def test_a_run_that_changed_since_is_refused():
     job = make_job("ppo", "CartPole-v1", init=CARTPOLE)
     job.spec.init["spec"] = "0"
     with pytest.raises(ValueError, match="is another run by now"):

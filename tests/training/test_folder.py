@@ -35,7 +35,7 @@ def test_a_package_that_was_never_installed_is_recorded_as_unknown(never_install
     assert shoal.__version__ == "unknown"
 
 
-def test_numbers_of_numpy_and_infinity_are_read_back():
+def test_numpy_numbers_and_infinity_are_read_back():
     fields, sweep = {"learning_rate": np.float32(0.5)}, {"clip": [np.float32(0.25), np.float32(np.inf)]}
     spec = spec_for("ppo", "CartPole-v1", fields=fields, sweep=sweep, env_fields={"x_threshold": -np.inf})
     read = RunSpec.from_json(json.loads(json.dumps(spec.to_json(), allow_nan=False)))
@@ -43,7 +43,7 @@ def test_numbers_of_numpy_and_infinity_are_read_back():
     assert read.sweep == {"clip": [0.25, np.inf]} and differences(spec, read) == opaque_fields(spec) == []
 
 
-def test_numbers_of_jax_are_read_back_too():
+def test_jax_numbers_are_read_back():
     fields = {"learning_rate": jnp.float32(0.5), "clip": np.asarray(0.25)}
     sweep = {"gae_lambda": jnp.asarray([0.5, 0.75]), "discount": [jnp.float32(0.5), 0.75]}
     spec = spec_for("ppo", "CartPole-v1", fields=fields, sweep=sweep)
@@ -64,12 +64,12 @@ def counting(steps):
 
 
 @pytest.mark.parametrize("steps", [10_000, 1e4, np.int64(10_000), jnp.float32(1e4)])
-def test_a_count_may_be_any_kind_of_whole_number(steps):
+def test_a_count_may_be_any_integer_type(steps):
     assert counting(steps).steps == 10_000 and type(counting(steps).steps) is int
 
 
 @pytest.mark.parametrize("steps", [2.5, "many", True, float("nan"), float("inf"), [3]])
-def test_what_is_no_whole_number_is_no_count(steps):
+def test_a_value_that_is_not_an_integer_is_refused_as_a_count(steps):
     with pytest.raises(ValueError, match=r"steps=.* must be a whole number"):
         counting(steps)
 
@@ -87,7 +87,7 @@ def test_one_or_two_members_have_no_interval_and_three_have():
     assert (three["iqm_low"], three["iqm_high"]) == (3.0, 5.0)
 
 
-def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
+def test_provenance_changes_since_the_first_start_are_named(tmp_path):
     here = provenance(1, 1, jax.local_devices())
     folder = RunFolder(tmp_path)
     folder.write_json("provenance.json", here)
@@ -109,6 +109,6 @@ def test_a_run_says_what_was_otherwise_where_it_began(tmp_path):
     ]
 
 
-def test_runs_are_named_after_what_they_are():
+def test_run_names_are_made_of_agent_and_environment():
     assert run_name("/home/u/my_agent.py:MyAgent", "classic") == "MyAgent-classic"
     assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"

@@ -93,7 +93,7 @@ def test_a_wrapped_run_is_named_and_loaded_without_its_values(case, wrapped):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_wrapped_run_is_evaluated_in_another_inner_world(case, wrapped):
+def test_a_wrapped_run_is_evaluated_in_another_inner_environment(case, wrapped):
     options = {"episodes": 2, "max_steps": 8, "env_fields": case.elsewhere}
     many = shoal.evaluate(wrapped.folder, **options)
     alone = shoal.evaluate(shoal.load(wrapped.folder, 1), **options)
@@ -117,7 +117,7 @@ def test_a_wrapped_run_is_exported_and_loaded(case, wrapped, tmp_path):
     assert getattr(made.env, case.own) == getattr(case.env, case.own)
 
 
-def test_a_run_that_goes_on_equals_a_longer_one(tmp_path):
+def test_an_extended_run_equals_a_longer_run(tmp_path):
     """Where no schedule depends on its length: same weights, curves and scores."""
     agent, listener = QTable(num_steps=64, horizon=384), Listener()
     short = shoal.train(agent, "CliffWalking-v1", folder=tmp_path / "a", **{**OPTIONS, "evaluations": 4}, **SILENT)
@@ -169,14 +169,14 @@ def test_resuming_refuses_what_is_for_a_new_run(given, result):
         shoal.train(resume=result.folder, **given)
 
 
-def test_resuming_compares_seeds_and_knows_aliases(result, monkeypatch):
+def test_resuming_compares_seeds_and_accepts_aliases(result, monkeypatch):
     with pytest.raises(ValueError, match=r"cannot be resumed with changes \(seeds: 2 -> 1\)"):
         shoal.train(resume=result.folder, seeds=1)
     monkeypatch.setitem(ENVS._aliases, "Pole", "CartPole-v1")
     assert shoal.train(env="Pole", resume=result.folder, **SILENT).spec.env == "CartPole-v1"
 
 
-def test_a_run_is_resumed_with_exactly_what_it_was_given(tmp_path):
+def test_resuming_uses_exactly_the_values_of_the_original_run(tmp_path):
     agent = PPO(network=MLP((8,), "relu"), num_steps=16)
     beside = {"fields": {"num_envs": 4}, "sweep": {"learning_rate": [1e-3, 1e-4]}}
     made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "r", **beside, **OPTIONS, **SILENT)
@@ -193,7 +193,7 @@ def test_a_finished_folder_is_not_overwritten(result):
         shoal.train("ppo", "CartPole-v1", folder=result.folder, fields=FIELDS, **OPTIONS, **SILENT)
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_compiling(tmp_path):
+def test_an_unwritable_folder_is_reported_before_compilation(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(PermissionError, match="cannot be written"):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "file" / "run", fields=FIELDS, **OPTIONS, **SILENT)
@@ -205,6 +205,6 @@ def test_a_mistake_leaves_no_folder(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_one_place_is_enough(tmp_path):
+def test_a_folder_together_with_a_name_or_root_is_refused(tmp_path):
     with pytest.raises(ValueError, match="already is the path of the run: leave name and root out"):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "x", name="y", fields=FIELDS, **OPTIONS, **SILENT)

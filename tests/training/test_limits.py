@@ -61,21 +61,21 @@ MACHINES = {  # files, bytes, processors
 
 
 @pytest.mark.parametrize(("files", "memory", "processors"), MACHINES.values(), ids=MACHINES)
-def test_limits_of_a_job_are_read_wherever_they_stand(files, memory, processors, tmp_path):
+def test_limits_of_a_control_group_are_read_at_every_level(files, memory, processors, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert memory_limit(tmp_path) == memory and processor_limit(tmp_path) == processors
 
 
-def test_a_run_takes_no_more_than_its_job_may(monkeypatch):
+def test_a_run_uses_no_more_than_the_limits_of_its_control_group(monkeypatch):
     monkeypatch.setattr(host, "memory_limit", lambda: 10**9)
     monkeypatch.setattr(host, "processor_limit", lambda: 0.5)
     assert host.host_bytes() == 10**9 and host.usable_cores() == 1
     assert plan.available_bytes() == 8 * 10**8
 
 
-def test_every_accelerator_holds_members_of_its_own(monkeypatch):
+def test_waves_fit_whole_members_on_each_accelerator(monkeypatch):
     def waves(devices):
         monkeypatch.setattr(plan, "accelerators", lambda asked: devices)
         return [w.stop - w.start for w in make_plan(RunSpec(agent="ppo", env="CartPole-v1", seeds=5)).waves]

@@ -70,7 +70,7 @@ def spoil(directory):
     (directory / "policies.npz").write_bytes(b"no arrays")
 
 
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(result, tmp_path):
+def test_a_stopped_run_resumes_bit_for_bit(result, tmp_path):
     again = {"seeds": 2, "sweep": {"learning_rate": [1e-3, 1e-2]}, "fields": FIELDS, "preset": None, **OPTIONS}
     user = Interrupt(after=2)
     with pytest.raises(Stopped, match="--resume"):
@@ -134,7 +134,7 @@ def test_a_resumed_run_keeps_the_same_policy_of_a_member_that_never_scored(tmp_p
     ("damage", "said"),
     [(flip_a_bit, "does not match the hash in its manifest"), (drop_a_record, "curves.npz has 3 records, and its run")],
 )
-def test_a_damaged_run_goes_on_from_the_checkpoint_before_it_and_says_so(damage, said, result, tmp_path):
+def test_a_damaged_run_resumes_from_the_previous_checkpoint_and_says_so(damage, said, result, tmp_path):
     copy, listener = tmp_path / "copy", Listener()
     shutil.copytree(result.folder, copy)
     damage(copy)
@@ -161,7 +161,7 @@ def test_best_policies_that_are_lost_do_not_end_a_run(damage, result, tmp_path):
     assert shoal.load(copy, which="best") is not None
 
 
-def test_a_run_without_an_undamaged_checkpoint_is_refused_in_words(result, tmp_path):
+def test_a_run_without_an_undamaged_checkpoint_is_refused(result, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(result.folder, copy)
     drop_a_record(copy, kept=2)
@@ -169,7 +169,7 @@ def test_a_run_without_an_undamaged_checkpoint_is_refused_in_words(result, tmp_p
         shoal.train(resume=copy, **SILENT)
 
 
-def test_a_run_that_is_resumed_in_a_changed_world_says_so(tmp_path, monkeypatch):
+def test_a_run_resumed_with_a_changed_environment_says_so(tmp_path, monkeypatch):
     made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "r", **OPTIONS, **SILENT)
     assert json.loads((made.folder / "provenance.json").read_text())["env_revision"] == 1
     assert checkpoint.read_about(checkpoint.newest(made.folder / "checkpoints"))["env_revision"] == 1

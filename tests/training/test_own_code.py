@@ -56,7 +56,7 @@ def test_a_file_is_checked_once_for_each_content(checked, file, monkeypatch):
     assert checked == ["MyEnv", "MyEnv"]
 
 
-def test_files_that_the_file_imports_belong_to_its_content(checked, tmp_path, monkeypatch):
+def test_a_change_in_an_imported_file_repeats_the_check(checked, tmp_path, monkeypatch):
     for name, code in (
         ("importer", f"import importer_physics\n{MY_ENV}"),
         (
@@ -95,7 +95,7 @@ def test_without_a_cache_another_process_checks_again(checked, file, monkeypatch
     assert checked == ["MyEnv", "MyEnv"]
 
 
-def test_what_failed_is_not_remembered(checked, file, monkeypatch):
+def test_a_failed_check_is_not_cached(checked, file, monkeypatch):
     def fail(env):
         checked.append("fails")
         raise CheckError("wrong")
@@ -107,13 +107,13 @@ def test_what_failed_is_not_remembered(checked, file, monkeypatch):
     assert checked == ["fails", "fails"]
 
 
-def test_inside_a_wrapper_what_is_the_users_own_is_checked(checked, file):
+def test_a_user_environment_inside_a_wrapper_is_checked(checked, file):
     check_own(FrameStack(make(f"{file}:MyEnv"), n=2))
     check_own(TransformReward(make("CartPole-v1"), function=halved))
     assert checked == ["MyEnv", "TransformReward"]
 
 
-def test_the_folder_is_that_of_compiled_programs(tmp_path, monkeypatch):
+def test_check_results_are_cached_beside_the_compiled_programs(tmp_path, monkeypatch):
     settings = {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": True}
     monkeypatch.setattr(own_code, "jax", SimpleNamespace(config=SimpleNamespace(values=settings)))
     assert own_code._folder() == tmp_path / "checked"
@@ -121,7 +121,7 @@ def test_the_folder_is_that_of_compiled_programs(tmp_path, monkeypatch):
     assert own_code._folder() is None
 
 
-def test_train_checks_unless_told_not_to(tmp_path, file):
+def test_train_checks_user_environments_by_default(tmp_path, file):
     file.write_text(MY_ENV.replace("bonus: Number = 1.0", "bonus = 1.0"))
     env = ENVS[f"{file}:MyEnv"].build()
     options = {"fields": FIELDS, "preset": None, "folder": tmp_path / "run", **OPTIONS, **SILENT}

@@ -22,7 +22,7 @@ SPEC = {
 }
 
 
-def test_a_system_that_does_not_say_its_memory_is_planned_for_all_the_same(monkeypatch):
+def test_memory_is_assumed_where_the_system_does_not_report_it(monkeypatch):
     monkeypatch.delattr(os, "sysconf")
     assert available_bytes() == int(0.8 * 8 * 2**30)
 
@@ -77,7 +77,7 @@ def test_a_sweep_over_what_an_action_space_follows_from_is_refused():
     assert members(make("CartPole-v1"), x_threshold=[2.4, 5.0]) == 4
 
 
-def test_time_limits_of_a_sweep_are_all_respected():
+def test_rollout_sizes_hold_for_all_time_limits_of_a_sweep():
     plan = make_plan(RunSpec(**SPEC, env_sweep={"max_steps": [500, 8]}))
     assert plan.agent.rollout.final_slots == 2 and plan.batched().env.max_steps.tolist() == [500, 8]
 
@@ -95,6 +95,6 @@ def test_more_updates_than_32_bits_count_are_refused():
         make_plan(RunSpec(**{**SPEC, "steps": 2**36, "fields": {"num_envs": 4, "num_steps": 8}}))
 
 
-def test_what_changes_nothing_is_refused_wherever_it_stands_in_a_sweep():
+def test_fields_without_effect_are_refused_anywhere_in_a_sweep():
     with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are discrete"):
         make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))

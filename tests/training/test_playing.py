@@ -23,7 +23,7 @@ def test_evaluation_of_a_run_covers_every_member(result):
     np.testing.assert_array_equal(done.episode_return[2], alone.episode_return)
 
 
-def test_evaluation_in_another_world_changes_it(result):
+def test_evaluation_in_another_environment_changes_the_return(result):
     heavy = shoal.evaluate(result.policy(0), episodes=3, env_fields={"force_mag": 0.0, "max_steps": 7})
     assert heavy.episode_length.max() <= 7
     with pytest.raises(ValueError, match="episodes=0 must be at least 1"):
@@ -32,7 +32,7 @@ def test_evaluation_in_another_world_changes_it(result):
         shoal.evaluate(result.policy(0), "Pendulum-v1")
 
 
-def test_a_population_meets_a_world_of_another_shape_or_time_limit(result):
+def test_a_population_is_evaluated_with_another_shape_or_time_limit(result):
     for fields in ({"integrator": "semi-implicit", "force_mag": 30}, {"max_steps": 7}):
         many = shoal.evaluate(result.folder, episodes=3, env_fields=fields)
         alone = shoal.evaluate(result.policy(2), episodes=3, env_fields=fields)
@@ -44,7 +44,7 @@ def test_a_population_meets_a_world_of_another_shape_or_time_limit(result):
     )
 
 
-def test_a_world_with_other_observations_or_actions_is_refused():
+def test_an_environment_with_other_observations_or_actions_is_refused():
     lake = shoal.make("FrozenLake-v1")
     policy = Policy(RandomPolicy(lake.action_space), None, lake)
     assert shoal.evaluate(policy, env_fields={"is_slippery": False}, episodes=2).episode_return.shape == (2,)
@@ -54,7 +54,7 @@ def test_a_world_with_other_observations_or_actions_is_refused():
 
 
 @pytest.mark.parametrize(("num_envs", "lead"), [(None, (6,)), (3, (6, 3))])
-def test_a_rollout_returns_what_was_asked_for(num_envs, lead, result):
+def test_a_rollout_returns_the_requested_parts(num_envs, lead, result):
     out = shoal.rollout(result.policy(0), num_steps=6, num_envs=num_envs, keep=["obs", "reward"])
     assert set(out) == {"obs", "reward", "episodes"}
     assert out["obs"].shape == (*lead, 4) and out["reward"].shape == lead
@@ -65,7 +65,7 @@ def test_a_rollout_of_a_population_leads_with_members(result):
     assert out["action"].shape == (4, 6, 3)
 
 
-def test_a_rollout_takes_functions_and_chance():
+def test_a_rollout_accepts_functions_and_random_actions():
     out = shoal.rollout(lambda obs, key: jnp.int32(1), "CartPole-v1", num_steps=30, keep=["action", "terminated"])
     assert (out["action"] == 1).all() and int(out["episodes"].count) == int(out["terminated"].sum()) > 0
     assert set(np.asarray(shoal.rollout("random", "CartPole-v1", num_steps=30, keep=["action"])["action"])) == {0, 1}

@@ -25,13 +25,13 @@ def test_a_list_of_settings_is_planned():
     assert plan.member_names()[3] == "learning_rate=0.0001 env.gravity=10 seed=1"
 
 
-def test_every_member_may_have_its_own_value():
+def test_every_member_may_have_its_own_hyperparameter_value():
     plan = make_job("ppo", "CartPole-v1", members={"clip": np.linspace(0.1, 0.3, 5)}, preset=None).plan()
     assert plan.members == 5 and plan.roster.seed_index.tolist() == [0] * 5
     np.testing.assert_array_equal(plan.batched().agent.clip, np.float32(np.linspace(0.1, 0.3, 5)))
 
 
-def test_random_settings_are_drawn_from_declared_ranges_and_written_down():
+def test_random_settings_are_sampled_from_declared_ranges_and_recorded():
     spec = make_job("ppo", "CartPole-v1", random=200, fields={"clip": 0.1}).spec
     assert "clip" not in spec.points and "log_std_init" not in spec.points  # given; nothing where actions are discrete
     for path, values in spec.points.items():
@@ -43,7 +43,7 @@ def test_random_settings_are_drawn_from_declared_ranges_and_written_down():
     assert make_job("ppo", "CartPole-v1", random=200, seed=1).spec.points["learning_rate"] != rates.tolist()
 
 
-def test_one_more_hyperparameter_does_not_change_the_draws_of_others():
+def test_one_more_hyperparameter_does_not_change_the_samples_of_others():
     one = from_samples(3, PAIR, 0, ["clip"])
     both = from_samples(4, PAIR, 0, {"clip": None, "env.gravity": (5, 15)})
     assert both["clip"][:3] == one["clip"] and all(5 <= g <= 15 for g in both["env.gravity"])
@@ -55,7 +55,7 @@ def test_choices_are_equally_likely():
     assert counts[0].tolist() == [0.1, 0.2, 0.4] and abs(counts[1] - 1000).max() < 100  # four standard deviations
 
 
-def test_a_value_keeps_what_it_says():
+def test_a_field_given_in_the_agent_is_not_sampled():
     spec = make_job(PPO(clip=0.3), "CartPole-v1", random=2).spec
     assert "clip" not in spec.points and spec.fields["clip"] == 0.3 and "learning_rate" in spec.points
 
@@ -83,6 +83,6 @@ def test_a_value_keeps_what_it_says():
         ({"random": 2, "search": ["num_envs"]}, "num_envs shapes the program"),
     ],
 )
-def test_what_is_no_setting_is_refused(given, answer):
+def test_invalid_settings_are_refused(given, answer):
     with pytest.raises((ValueError, TypeError), match=answer):
         make_plan(make_job("ppo", "CartPole-v1", preset=None, **given).spec)

@@ -49,7 +49,7 @@ def test_an_observation_that_does_not_fit_is_refused(result):
         fit_observation(Box(0, 255, (2,), np.uint8), np.zeros(2))
 
 
-def test_what_only_python_holds_is_asked_for_again(tmp_path):
+def test_values_that_no_file_can_hold_must_be_given_again(tmp_path):
     agent = PPO(**FIELDS, surrogate=lambda ratio, advantage, clip: ratio * advantage)
     made = shoal.train(agent, "CartPole-v1", folder=tmp_path / "own", **OPTIONS, **SILENT)
     assert made.policy()(np.zeros(4)).shape == ()

@@ -121,7 +121,7 @@ def test_a_member_of_a_block_does_not_depend_on_how_many_members_fill_it(train, 
 @pytest.mark.parametrize(
     ("spec", "seeds"), [(TABLE, 5), pytest.param(SPEC, 17, marks=pytest.mark.slow)], ids=["table", "network"]
 )
-def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(spec, seeds, train):
+def test_accelerators_run_all_members_in_one_call_sharded_over_a_mesh(spec, seeds, train):
     _, alone, _ = train(**spec, seeds=3, devices=1)
     plan, members, _ = train(**spec, seeds=seeds, on_mesh=True)
     assert plan.placement.mesh.size == 4 and plan.placement.padded == -(-seeds // 4) * 4 > seeds
@@ -136,7 +136,7 @@ def test_accelerators_run_everyone_in_one_call_sharded_over_a_mesh(spec, seeds, 
 @pytest.mark.optimized
 @pytest.mark.sampled
 @pytest.mark.parametrize(("agent", "seeds"), [("sarsa", 40), ("q-learning", 3), ("q-learning", 70), ("double-q", 40)])
-def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
+def test_tabular_members_in_blocks_are_bitwise_equal_to_single_members(agent, seeds, train):
     table = {**TABLE, "agent": agent, "steps": 60 * 32}
     plan, members, curves = train(**table, seeds=seeds, devices=1)
     assert plan.placement.block == (seeds if seeds >= SMALLEST_BLOCK else 1)
@@ -148,7 +148,7 @@ def test_tables_in_blocks_have_the_bits_of_tables_alone(agent, seeds, train):
     assert_same(in_waves, members, seeds)
 
 
-def test_seeds_and_generators_change_everything(train):
+def test_another_seed_or_generator_gives_other_results(train):
     _, alone, _ = train(**TABLE, seeds=1, devices=1)
     for changes in ({"seed": 1}, {"prng": "threefry2x32"}):
         _, members, _ = train(**TABLE, seeds=1, devices=1, **changes)

@@ -89,12 +89,12 @@ def test_a_buffer_keeps_what_an_undone_update_wrote():
     assert member.state.visited.sum == 22.0 and member.state.age == 0
 
 
-def test_fields_declared_so_span_the_run_where_they_are_zero():
+def test_horizon_fields_of_zero_are_set_to_the_length_of_the_run():
     agent: Any = make_plan(RunSpec(agent="steep", env="CartPole-v1", steps=33, seeds=2), agent=Steep()).agent
     assert (agent.warm_up, agent.cool_down, agent.other) == (34.0, 5.0, 0.0)
 
 
-def test_a_member_that_rests_counts_nothing_more():
+def test_a_stopped_member_counts_no_further_episodes():
     _, metrics = train(22.0, 5)
     assert metrics.episodes.count == 0 and metrics.episodes.return_sum == 0
     member, metrics = train(0.0, 5)
@@ -109,7 +109,7 @@ def _descent(updates):
     return np.array(weights)
 
 
-def test_agents_that_are_bound_alike_share_a_program():
+def test_agents_with_equal_static_fields_share_a_program():
     bound = [shoal.PPO(**FIELDS).bind(shoal.make("CartPole-v1")) for _ in range(2)]
     assert jax.tree.structure(bound[0]) == jax.tree.structure(bound[1])
     assert jax.tree.structure(shoal.PPO(**{**FIELDS, "num_steps": 8}).bind(shoal.make("CartPole-v1"))) != (

@@ -57,7 +57,7 @@ def write_records(folder, count):
     return fingerprints
 
 
-def test_lines_are_written_anew_from_the_curves(tmp_path):
+def test_log_lines_are_rewritten_from_the_curves(tmp_path):
     folder, lines = RunFolder(tmp_path), tmp_path / "metrics.jsonl"
     fingerprints = write_records(folder, 3)
     before = lines.read_text().splitlines()
@@ -67,7 +67,7 @@ def test_lines_are_written_anew_from_the_curves(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"half of something"])
-def test_curves_that_cannot_be_read_are_said_in_words(content, tmp_path):
+def test_unreadable_curves_are_reported(content, tmp_path):
     curves = tmp_path / "curves.npz"
     if content is not None:
         curves.write_bytes(content)
@@ -81,7 +81,7 @@ def test_fewer_records_than_the_checkpoint_are_refused(tmp_path):
         Records.load(RunFolder(tmp_path), 2, 3, fingerprints[-1])
 
 
-def test_one_rule_for_what_a_member_scored():
+def test_the_score_of_a_member_is_its_last_or_best_finite_evaluation():
     nan = np.nan
     returns = np.array([[1.0, 5.0, nan], [nan, nan, nan], [2.0, nan, nan], [nan, nan, nan]])
     np.testing.assert_array_equal(member_scores({"eval_return": returns}), [2.0, nan, nan])  # not the last record

@@ -27,12 +27,12 @@ def test_curves_have_a_row_for_each_record(result):
     assert result.summary["members"] == 4
 
 
-def test_the_representation_says_what_and_where(result):
+def test_the_repr_shows_the_run_and_its_settings(result):
     assert "ppo on CartPole-v1: mean return" in repr(result)
     assert "learning_rate = 0.001" in result._repr_html_()
 
 
-def test_a_frame_is_long_or_says_what_to_install(result):
+def test_a_data_frame_is_long_or_names_the_package_to_install(result):
     pandas = pytest.importorskip("pandas", reason="the message is tested in core")
     frame = result.to_frame()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == 16
@@ -53,7 +53,7 @@ def test_an_unknown_member_is_refused(result):
         result.policy("worst")
 
 
-def test_members_and_weights_are_named_or_refused(result):
+def test_unknown_members_and_weights_are_refused(result):
     with pytest.raises(ValueError, match="which='final' is unknown. Choose 'last' or 'best'"):
         shoal.load(result.folder, which="final")
     with pytest.raises(ValueError, match="member='worst' is unknown. Give a number, or 'best'"):
@@ -61,7 +61,7 @@ def test_members_and_weights_are_named_or_refused(result):
     assert result.policy(np.int64(1)).name == result.policy(1).name
 
 
-def test_the_best_of_members_that_nobody_evaluated_is_not_known(tmp_path):
+def test_without_evaluations_there_is_no_best_member(tmp_path):
     options = {"fields": FIELDS, **OPTIONS, "evaluations": 0, "seeds": 2}
     made = shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", **options, **SILENT)
     with pytest.raises(ValueError, match="has not been evaluated, so no member is the best yet: give a number"):

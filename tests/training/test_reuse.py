@@ -16,7 +16,7 @@ def warning(episodes, reused, env=TAXI, bank_size=2, num_steps=128):
     return reuse_warning(np.asarray(episodes), np.asarray(reused), 10, rollout, env)
 
 
-def test_a_record_with_many_reused_states_says_what_bank_would_do():
+def test_a_record_with_many_reused_states_names_a_sufficient_bank():
     # The second member ends 360 episodes in 10 updates of 4 environments: 9 each, and 9 + 3 * sqrt(9) + 1 = 19.
     said = warning([100, 360], [5, 270])
     assert said.startswith("75% of the episodes began in a state that another one of the same update had begun in")
@@ -25,7 +25,7 @@ def test_a_record_with_many_reused_states_says_what_bank_would_do():
 
 
 @pytest.mark.parametrize("counts", [([100], [10]), ([0], [0]), ([100, 100], [0, 0])])
-def test_a_few_reused_states_are_no_news(counts):
+def test_a_few_reused_states_give_no_warning(counts):
     assert warning(*counts) is None
 
 
@@ -33,7 +33,7 @@ def test_a_bank_is_never_larger_than_the_steps_of_an_update():
     assert "bank_size=10 samples" in warning([360], [300], num_steps=10)
 
 
-def test_where_all_episodes_begin_alike_there_is_nothing_to_reuse():
+def test_a_fixed_first_state_gives_no_warning():
     assert warning([360], [300], env=make("CliffWalking-v1")) is None
 
 

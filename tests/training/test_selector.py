@@ -130,7 +130,7 @@ def test_a_member_that_enters_late_equals_one_that_was_there_from_the_start(wher
 
 
 @PLACES
-def test_a_copy_begins_as_its_original_and_goes_its_own_way(where, train):
+def test_a_copy_begins_with_the_original_state_and_then_differs(where, train):
     _, before = train(**where, steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
     made, at_once = train(Scripted(script=((0, 0, 2, 3, 1),), ends=1), **where)
     assert_same(at_once, before, [0, 2, 3], [0, 2, 3])
@@ -145,7 +145,7 @@ def test_a_copy_begins_as_its_original_and_goes_its_own_way(where, train):
 
 
 @PLACES
-def test_an_idle_slot_is_not_trained_until_somebody_begins_in_it(where, train):
+def test_an_idle_slot_is_not_trained_until_a_member_begins_in_it(where, train):
     made, found = train(Scripted(script=((0, REST, 2, 3, REST), SAME)), **where)
     assert found["state/age"].tolist() == [6, 2, 6, 6, 2]
     assert found["alive"].tolist() == [True, False, True, True, False]
@@ -261,7 +261,7 @@ class TakeTheBest(Selector):
 """
 
 
-def test_a_user_s_selector_is_kept_in_the_spec_and_goes_on(tmp_path, monkeypatch):
+def test_a_user_selector_is_kept_in_the_spec_and_resumes(tmp_path, monkeypatch):
     (tmp_path / "of_a_user.py").write_text(OF_A_USER)
     monkeypatch.syspath_prepend(tmp_path)
     from of_a_user import TakeTheBest  # type: ignore[import-not-found]  # written above
@@ -302,7 +302,7 @@ def test_a_selector_that_no_file_can_hold_is_refused(tmp_path):
         ((0, 1, 2), {"learning_rate": np.ones(2)}, "learning_rate must have a value for each of 3 slots"),
     ],
 )
-def test_a_turnover_that_cannot_be_is_refused(source, changes, message):
+def test_an_invalid_turnover_is_refused(source, changes, message):
     plan = make_plan(RunSpec(**SPEC, seeds=3), selector=Scripted())
     roster = plan.roster._replace(occupant=np.asarray([0, 1, -1]))
     standing = Standing(0, 2, roster, np.zeros(3), np.zeros(3), np.ones(3, bool))

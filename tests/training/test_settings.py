@@ -28,7 +28,7 @@ PLAIN = Setting(PPO(), CartPole())
 NESTED = Setting(PPO(network=MLP((8,), "relu")), TimeLimit(FrameStack(CartPole(gravity=5.0), 3), 50))
 
 
-def test_agent_and_environment_are_told_apart():
+def test_paths_of_agent_and_environment_are_distinguished():
     values = {"learning_rate": 1e-3, "env.gravity": 5.0, "env.env.length": 0.5}
     assert split(values) == ({"learning_rate": 1e-3}, {"gravity": 5.0, "env.length": 0.5})
     assert join(*split(values)) == values
@@ -88,13 +88,13 @@ def test_a_value_is_found_by_its_path():
         ("gravity", "PPO has no field 'gravity'"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_answered_with_near_ones(path, answer):
+def test_the_error_of_an_unknown_path_suggests_near_ones(path, answer):
     for look in (lambda: get(NESTED, path), lambda: apply(NESTED, {path: 1}), lambda: is_static(NESTED, path)):
         with pytest.raises(TypeError, match=re.escape(answer)):
             look()
 
 
-def test_what_shapes_the_program_is_told_from_what_is_traced():
+def test_static_and_traced_fields_are_distinguished():
     found = hyperparameters(NESTED)
     traced, fixed = ([path for path in found if found[path].static == static] for static in (False, True))
     assert {"learning_rate", "clip", "env.max_steps", "env.env.env.gravity"} <= set(traced)
@@ -118,12 +118,12 @@ def test_numbers_inside_a_static_field_are_static():
     assert found["inside.low"].static and is_static(held, "inside.low") and not found["env.gravity"].static
 
 
-def test_declared_search_ranges_are_at_hand():
+def test_hyperparameters_carry_their_declared_search_range():
     found = hyperparameters(PLAIN)
     assert found["learning_rate"].search == (1e-5, 1e-2, True) and found["env.gravity"].search is None
 
 
-def test_a_population_leads_with_members_in_every_leaf():
+def test_every_leaf_of_a_population_has_a_leading_member_axis():
     rate, gravity = np.asarray([1e-3, 1e-4, 1e-5]), [1, 2.5, 3]
     made = populate(PLAIN, {"learning_rate": rate, "env.gravity": np.asarray(gravity)}, 3)
     for leaf in jax.tree.leaves(made):
@@ -137,7 +137,7 @@ def test_a_population_leads_with_members_in_every_leaf():
         assert mine == np.float32(theirs)
 
 
-def test_a_population_takes_trees_and_refuses_other_lengths():
+def test_a_population_accepts_pytrees_and_refuses_other_lengths():
     value = Interval(low=np.asarray([0.0, 0.5]))
     made = populate(PLAIN, {"env.length": np.asarray([0.25, 0.5])}, 2)
     assert made.env.length.shape == (2,)

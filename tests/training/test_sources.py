@@ -39,7 +39,7 @@ def folder(tmp_path):
     return made
 
 
-def test_a_file_that_is_what_it_was_is_used_and_kept(folder):
+def test_an_unchanged_user_file_is_used_and_copied(folder):
     assert (folder.path / "source" / "mine.py").read_text() == WORLD
     job = job_to_resume(folder.path, None, None, {})
     assert job.spec.env == f"{folder.path.parent / 'mine.py'}:Mine" and job.spec.env_fields["wind"] == 0.5
@@ -47,7 +47,7 @@ def test_a_file_that_is_what_it_was_is_used_and_kept(folder):
 
 
 @pytest.mark.parametrize("change", ["moved", "changed"])
-def test_a_file_that_moved_or_changed_is_asked_for(change, folder, capsys):
+def test_a_moved_or_changed_user_file_must_be_given_again(change, folder, capsys):
     file = folder.path.parent / "mine.py"
     if change == "moved":
         file.unlink()
@@ -64,7 +64,7 @@ def test_a_file_that_moved_or_changed_is_asked_for(change, folder, capsys):
     assert job.plan().env.wind == 0.5
 
 
-def test_a_run_begins_with_policies_without_running_the_code_of_theirs(folder):
+def test_starting_from_policies_does_not_run_the_code_of_their_run(folder):
     agent = AGENTS["ppo"].build().bind(shoal.make("CartPole-v1"))
     shapes = jax.eval_shape(lambda: agent.policy_state(agent.init(make_key(0), shoal.make("CartPole-v1"))))
     policies = jax.tree.map(lambda x: np.full((1, *x.shape), 0.5, x.dtype), shapes)
@@ -84,7 +84,7 @@ def test_a_copy_that_was_changed_is_never_run(folder):
 
 
 @pytest.mark.parametrize("place", ["run/source/mine.py", "elsewhere.py"])
-def test_a_folder_cannot_have_its_own_code_run(place, folder):
+def test_code_named_by_a_foreign_folder_is_never_run(place, folder):
     """Someone else's folder may name any file and its hash."""
     spec = json.loads((folder.path / "spec.json").read_text())
     (old,) = spec["sources"]
@@ -100,7 +100,7 @@ def test_a_folder_cannot_have_its_own_code_run(place, folder):
         job_to_resume(folder.path, None, None, {})
 
 
-def test_a_value_stands_in_for_its_file(folder):
+def test_a_given_value_replaces_its_missing_file(folder):
     env = template(job_to_resume(folder.path, None, None, {}).spec).env
     (folder.path.parent / "mine.py").unlink()
     assert job_to_resume(folder.path, None, env, {}).env is env

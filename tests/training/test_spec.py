@@ -89,7 +89,7 @@ def test_points_are_settings_of_their_own():
         RunSpec("ppo", "CartPole-v1", points={"learning_rate": [1, 2], "clip": [1]})
 
 
-def test_a_lambda_stays_in_python():
+def test_a_lambda_is_not_written_to_a_file():
     env = FrameStack(TransformReward(shoal.make("CartPole-v1"), lambda reward: 2 * reward), 2)
     spec = spec_for("ppo", env)
     assert opaque_fields(spec) == ["env.env.function"] and opaque_fields(read_back(spec)) == opaque_fields(spec)

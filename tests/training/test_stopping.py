@@ -22,7 +22,7 @@ def _handlers():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_asks_once_and_a_second_sigterm_changes_nothing(number):
+def test_a_signal_requests_a_stop_and_a_second_sigterm_changes_nothing(number):
     said = []
     with stop_requests(said.append) as request:
         assert not request.is_set()
@@ -35,7 +35,7 @@ def test_a_signal_asks_once_and_a_second_sigterm_changes_nothing(number):
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_another_ctrl_c_does_what_it_did_before(first):
+def test_a_second_ctrl_c_calls_the_previous_handler(first):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt), stop_requests(lambda text: None):
         os.kill(os.getpid(), first)
@@ -50,7 +50,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
     assert not request.is_set()
 
 
-def test_outside_the_main_thread_nothing_is_noticed():
+def test_outside_the_main_thread_no_handler_is_installed():
     def work():
         with stop_requests(lambda text: None) as request:
             found.append((request.is_set(), signal.getsignal(signal.SIGINT) is handler))
@@ -62,5 +62,5 @@ def test_outside_the_main_thread_nothing_is_noticed():
     assert found == [(False, True)]
 
 
-def test_who_asked_is_kept():
+def test_a_stopped_exception_keeps_its_signal():
     assert Stopped("text", signal.SIGTERM).signal == 15 and Stopped().signal == signal.SIGINT

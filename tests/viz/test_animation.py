@@ -100,7 +100,7 @@ def test_two_hundred_frames_make_a_small_file(tmp_path):
     assert len(read(path)[0]) == 200
 
 
-def test_a_long_episode_is_thinned_out_but_keeps_both_ends(tmp_path):
+def test_frames_of_a_long_episode_are_dropped_except_the_first_and_last(tmp_path):
     frames, _, _ = read(animate(Dot(), moving_dot(500), path=tmp_path / "dot.gif", max_frames=50))
     assert len(frames) == 50
     centers = [np.nonzero(frame[CAPTION_HEIGHT:, :, 0] < 128)[1].mean() + 0.5 for frame in (frames[0], frames[-1])]
@@ -115,7 +115,7 @@ def test_a_list_of_states_draws_the_same_as_a_state_with_a_time_axis(tmp_path):
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_the_caption_tells_step_and_return(tmp_path):
+def test_the_caption_shows_step_and_return(tmp_path):
     def caption(**how):
         frames, _, _ = read(animate(Dot(), moving_dot(2), path=tmp_path / "dot.gif", **how))
         assert frames[0].shape == (100 + CAPTION_HEIGHT, 200, 3)
@@ -186,7 +186,7 @@ def test_a_video_shows_all_steps_and_a_gif_120(tmp_path):
     assert len(read(animate(Dot(), states, returns, tmp_path / "dot.gif", size=60))[0]) == 120
 
 
-def test_the_message_of_a_failed_encoder_is_told(tmp_path, monkeypatch):
+def test_the_message_of_a_failed_encoder_is_shown(tmp_path, monkeypatch):
     pytest.importorskip("imageio_ffmpeg")
     monkeypatch.setattr("shoal.viz.mp4.ENCODING", ["-c:v", "no-such-codec", "-f", "mp4"])
     with pytest.raises(RuntimeError, match="ffmpeg could not write the video: .*no-such-codec"):
@@ -194,7 +194,7 @@ def test_the_message_of_a_failed_encoder_is_told(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_the_extra_a_video_says_what_to_install(tmp_path, monkeypatch):
+def test_without_the_extra_a_video_names_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ImportError, match=r"pip install 'shoal\[video\]'"):
         animate(Dot(), moving_dot(2), path=tmp_path / "x.mp4")
@@ -221,7 +221,7 @@ def test_without_the_extra_a_video_says_what_to_install(tmp_path, monkeypatch):
         (lambda at: animate(Dot(), moving_dot(3), path=at, max_frames=0), "max_frames=0"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(tmp_path, call, message):
+def test_states_that_cannot_be_rendered_are_refused(tmp_path, call, message):
     with pytest.raises(ValueError, match=message):
         call(tmp_path / "x.gif")
     assert not list(tmp_path.iterdir())

@@ -90,7 +90,7 @@ def test_the_line_is_the_interquartile_mean_over_steps_or_time(tmp_path, drawn):
     assert drawn().get_xlabel() == "seconds since the start, compilation included"
 
 
-def test_a_learner_that_never_played_has_a_line_of_its_evaluations(tmp_path, drawn):
+def test_a_run_without_training_episodes_shows_its_evaluations(tmp_path, drawn):
     folder = write_run(tmp_path / "run")
     change_curves(folder, train_return=lambda value: value.fill(np.nan))
     text = plot_run(folder, tmp_path / "out.svg").read_text()
@@ -107,13 +107,13 @@ def test_each_setting_of_a_sweep_has_its_line(tmp_path, drawn):
         assert words in text
 
 
-def test_of_many_settings_the_best_are_drawn_and_the_figure_says_so(tmp_path, drawn):
+def test_only_the_best_of_many_settings_are_drawn_and_the_figure_says_so(tmp_path, drawn):
     text = plot_run(write_run(tmp_path / "run", {"gamma": list(range(9))}), tmp_path / "out.svg").read_text()
     assert "best 8 of 9" in text
     assert [line.get_label() for line in drawn().lines] == [f"gamma {i}" for i in range(1, 9)]  # setting 0 ends lowest
 
 
-def test_runs_are_told_apart_by_name_and_share_a_target(tmp_path):
+def test_runs_are_distinguished_by_name_and_share_a_target(tmp_path):
     folders = [write_run(tmp_path / "small"), write_run(tmp_path / "large", seeds=9)]
     text = plot_runs(folders, tmp_path / "both.svg", target=475).read_text()
     for words in ("small", "large", "IQM of 4 to 9 seeds", "target 475"):
@@ -128,7 +128,7 @@ def test_missing_records_and_stopped_members_are_left_out(tmp_path, drawn):
     assert path.read_bytes().startswith(b"%PDF")
 
 
-def test_a_sweep_over_two_hyperparameters_is_a_map(tmp_path, drawn):
+def test_a_sweep_over_two_hyperparameters_is_a_heatmap(tmp_path, drawn):
     folder = write_run(tmp_path / "run", {"learning_rate": [1e-3, 3e-4, 1e-4], "gae_lambda": [0.9, 0.95]})
     assert plot_sweep(folder).name == "sweep.png"
     cells = {tuple(map(int, text.get_position())): text.get_text() for text in drawn().texts[:6]}
@@ -160,7 +160,7 @@ def test_drawing_does_not_import_pyplot(tmp_path):
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_what_cannot_be_drawn_is_refused(tmp_path):
+def test_invalid_figures_are_refused(tmp_path):
     run = write_run(tmp_path / "run")
     with pytest.raises(ValueError, match=r"end it in .png, .svg or .pdf"):
         plot_run(run, tmp_path / "out.jpeg")
@@ -176,7 +176,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
         learning_curves([Curve("", np.arange(2), np.full((2, 3), np.nan))], tmp_path / "out.png")
 
 
-def test_any_metric_is_drawn_and_an_unknown_one_is_answered_with_all_names(tmp_path, drawn):
+def test_any_metric_is_drawn_and_the_error_of_an_unknown_one_lists_all_names(tmp_path, drawn):
     folder = write_run(tmp_path / "run")
     assert plot_run(folder, metric="value_loss", log=True).name == "value_loss.png"
     (line,) = drawn().lines
@@ -252,7 +252,7 @@ def test_stopped_members_and_settings_without_a_value_are_counted_in_the_figure(
     assert "1 without any value" in plot_run(folder, tmp_path / "b.svg").read_text()
 
 
-def test_runs_of_the_same_name_are_told_apart_by_their_parents(tmp_path, drawn):
+def test_runs_of_the_same_name_are_distinguished_by_their_parent_folders(tmp_path, drawn):
     plot_runs([write_run(tmp_path / "a" / "ppo"), write_run(tmp_path / "b" / "ppo")], tmp_path / "out.png")
     assert [line.get_label() for line in drawn().lines if not line.get_label().startswith("_")] == ["a/ppo", "b/ppo"]
 

@@ -41,14 +41,14 @@ def test_pictures_are_made_of_three_members(tmp_path):
     assert files == {"learning_curves.png", "best.gif", "median.gif", "worst.gif"}
 
 
-def test_a_world_without_a_picture_still_gets_its_curve(tmp_path):
+def test_an_environment_without_render_still_gets_its_curve(tmp_path):
     listener = Listener()
     made = shoal.train(PPO(**FIELDS), Poisoned(), folder=tmp_path / "p", progress=False, sinks=[listener], **OPTIONS)
     assert (made.folder / "figures" / "learning_curves.png").is_file() and not (made.folder / "videos").exists()
     assert [text for text in listener.heard if text.startswith("no videos: ") and "has no picture" in text]
 
 
-def test_a_picture_that_fails_does_not_fail_the_run(tmp_path):
+def test_a_failing_figure_does_not_fail_the_run(tmp_path):
     listener = Listener()
     options = {"folder": tmp_path / "p", "progress": False, "sinks": [listener], "check": False}
     made = shoal.train(PPO(**FIELDS), Smudged(), **options, **OPTIONS)
@@ -94,14 +94,14 @@ def test_pictures_need_no_evaluation_and_a_finished_run_draws_them_again(evaluat
     assert video.read_bytes() == first
 
 
-def test_an_environment_without_traced_fields_is_filmed(tmp_path):
+def test_render_handles_environments_without_traced_fields(tmp_path):
     env = shoal.make("bsuite/catch/0")
     assert not jax.tree.leaves(env)
     (path,) = shoal.render(env, max_steps=2, out=tmp_path / "catch.gif")
     assert path.read_bytes()[:3] == b"GIF"
 
 
-def test_render_films_a_policy_and_an_environment_by_value(result, tmp_path):
+def test_render_accepts_a_policy_and_an_environment_as_values(result, tmp_path):
     (path,) = shoal.render(result.policy(0), max_steps=3, out=tmp_path / "policy.gif")
     (other,) = shoal.render(shoal.make("CartPole-v1", gravity=20.0), max_steps=3, out=tmp_path / "env.gif")
     assert path.read_bytes()[:3] == other.read_bytes()[:3] == b"GIF"

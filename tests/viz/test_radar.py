@@ -32,7 +32,7 @@ def test_the_polygon_has_the_scores_for_radii_and_never_collapses(tmp_path, monk
         assert min(picture.size) > 600
 
 
-def test_what_cannot_be_drawn_is_refused(tmp_path):
+def test_invalid_figures_are_refused(tmp_path):
     with pytest.raises(ValueError, match="at least three tags"):
         radar({}, tmp_path / "radar.png")
     with pytest.raises(ValueError, match="known format"):

@@ -79,7 +79,7 @@ def test_vectors_on_the_last_axis_are_those_on_the_first_moved():
     assert last.observation_space.shape == (4, 3) and first.observation_space.shape == (3, 4)
 
 
-def test_frames_show_what_survives_an_episode():
+def test_frames_show_state_carried_over_between_episodes():
     env = FrameStack(ShowsEpisodes(Tally()), 2)
     ended, *_ = env.advance(env.init(KEY), jnp.int32(0), NOISES[0])
     assert env.carry_over(ended, env.init(KEY)).frames.tolist() == [1, 1]
@@ -91,7 +91,7 @@ def test_frame_stack_refuses_impossible_settings(wrong):
         FrameStack(Tally(), **wrong)
 
 
-def test_channels_choices_and_columns_of_frames_lie_side_by_side_oldest_first():
+def test_frames_are_concatenated_oldest_first_for_every_kind_of_observation():
     env = FrameStack(Clock(), 2)
     _, (parts, number, matrix), *_ = play(env, (0, 0, 0), [None] * 3, KEY)[-1]
     assert parts["image"].shape == (3, 4, 4) and parts["image"][2, 1].tolist() == [2, 6, 3, 5]
@@ -136,7 +136,7 @@ def test_frames_on_the_first_axis_are_those_of_gymnasium():
     ],
     ids=["twice", "inside", "randomized", "flat", "of flat", "trials", "of trials"],
 )
-def test_what_is_observed_lies_in_the_space(env):
+def test_stacked_observations_are_in_the_space(env):
     obs, state = jax.jit(env.reset)(KEY)
     assert explain(env.observation_space, obs) is None
     step = jax.jit(env.step)
@@ -145,7 +145,7 @@ def test_what_is_observed_lies_in_the_space(env):
         assert explain(env.observation_space, obs) is None
 
 
-def test_frames_of_frames_keep_the_contract():
+def test_a_frame_stack_of_a_frame_stack_keeps_the_contract():
     check_env(FrameStack(FrameStack(Clock(), 2), 3), steps=12)
 
 
@@ -167,13 +167,13 @@ def test_stacking_twice_is_stacking_once_where_frames_join_an_axis():
     assert twice[1] == once[1] == MultiDiscrete((9,) * 6)
 
 
-def test_masks_are_those_inside():
+def test_action_masks_are_those_of_the_inner_environment():
     env = FrameStack(Tally(), 3)
     state, *_ = env.advance(env.init(KEY), jnp.int32(2), NOISES[0])
     assert env.action_mask(state).tolist() == [True, True, False]
 
 
-def test_a_space_refuses_frames_that_are_not_side_by_side():
+def test_a_frame_count_that_does_not_divide_the_last_axis_is_refused():
     for shape, frames in (((2, 2, 4), 3), ((), 2), ((4,), 0)):
         with pytest.raises(ValueError, match=f"frames={frames} does not divide the last axis"):
             Box(0, 1, shape, frames=frames)

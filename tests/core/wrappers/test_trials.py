@@ -135,7 +135,7 @@ def test_a_trial_by_hand():
     assert int(seen[1][5]["height"]) == int(states[0].inner.origin) + 3  # of the step itself, not of what follows
 
 
-def test_a_trial_of_walks_that_all_take_their_time_ends_at_its_limit_by_termination():
+def test_a_trial_whose_episodes_all_time_out_terminates_at_its_limit():
     env = Trials(Stairs(), episodes=2)
     assert env.max_steps == 10 and env.reset_every == 2 * Stairs.reset_every
     seen = walk(env, (0,) * 10)
@@ -143,14 +143,14 @@ def test_a_trial_of_walks_that_all_take_their_time_ends_at_its_limit_by_terminat
     assert Trials(Stairs(max_steps=None)).max_steps is None
 
 
-def test_the_limit_of_an_episode_is_that_of_the_world_given_whatever_task_is_drawn():
+def test_the_episode_limit_is_that_of_the_base_environment_for_every_task():
     env = Trials(Stairs(max_steps=3), two_or_four, 2)  # tasks that have a limit of 5
     seen = walk(env, (0,) * 6)
     assert [flags for _, _, *flags, _, _ in seen] == [[False, False]] * 5 + [[True, True]]
     assert [bool(observation["done"]) for observation, *_ in seen][:3] == [False, False, True]
 
 
-def test_the_task_stays_for_all_episodes_and_changes_with_the_trial():
+def test_a_task_lasts_for_all_episodes_of_one_trial():
     env = TRIALS["stairs"]
     tasks = []
     for seed in range(8):
@@ -177,7 +177,7 @@ def rollout(env, steps, num_envs=16):
         return worlds, *jax.jit(lambda w: plan.collect(env, w, act, keys, make_key(2)))(worlds)
 
 
-def test_arms_stay_over_the_episodes_of_a_bandit_and_are_drawn_anew_in_a_rollout():
+def test_bandit_arms_stay_within_a_trial_and_are_sampled_again_in_the_next():
     env = TRIALS["bandit"]
     worlds, after, seen, _ = rollout(env, 13)
     # Three episodes of four pulls, so every trial takes twelve steps; its end is its thirteenth observation's start.
@@ -224,14 +224,14 @@ def test_four_rooms_has_one_goal_for_each_trial():
     assert seen.obs["done"].sum() > 4
 
 
-def test_noise_of_one_task_is_drawn_ahead_and_that_of_a_drawn_one_as_a_key():
+def test_noise_is_sampled_in_advance_for_a_fixed_task_and_is_a_key_for_sampled_tasks():
     assert Trials(Stairs()).noise(KEY) is None and TRIALS["stairs"].noise(KEY) is None
     arms = BernoulliBandit(probabilities=jnp.zeros(2))
     assert float(Trials(arms).noise(KEY)) == float(arms.noise(KEY))
     assert TRIALS["bandit"].noise(KEY) is KEY
 
 
-def test_every_member_can_have_a_task_of_its_own():
+def test_every_member_can_have_its_own_task():
     ends = jax.jit(jax.vmap(lambda steps: _ends(Trials(Stairs(steps=steps)))))(jnp.array([2, 3]))
     assert ends.tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
 
@@ -283,7 +283,7 @@ def test_actions_are_shown_one_hot_or_as_numbers_within_bounds():
         Trials(Pair())
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match="not episodes=0"):
         Trials(Stairs(), episodes=0)
     with pytest.raises(ValueError, match=r"Trials\(env.env, env.sample\)"):

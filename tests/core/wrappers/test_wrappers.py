@@ -110,7 +110,7 @@ def test_clocks_agree_through_many_wrappers():
 
 
 @pytest.mark.parametrize("name", ["time limit", "frame stack", "sticky", "clip", "randomize"])
-def test_mask_picture_and_what_survives_are_forwarded(name):
+def test_mask_render_and_carry_over_are_forwarded(name):
     env = WRAPPED[name]
     ended = init(env, KEY)
     ended, *_ = advance(env, ended, jnp.int32(2), noise(env, KEY))
@@ -121,7 +121,7 @@ def test_mask_picture_and_what_survives_are_forwarded(name):
     assert int(after.time) == 0
 
 
-def test_limit_revision_and_resets_come_from_inside():
+def test_limit_revision_and_resets_are_those_of_the_inner_environment():
     assert Wrapper(Tally(max_steps=9)).max_steps == 9
     assert FrameStack(Tally(max_steps=None)).max_steps is None
     assert StickyActions(TimeLimit(Tally(), 4)).max_steps == 4
@@ -147,7 +147,7 @@ def test_time_limit_truncates_at_its_own_number_without_recompiling():
     assert truncations(TimeLimit(Tally(max_steps=2))).tolist() == [False] * 5
 
 
-def test_a_sticky_action_repeats_the_executed_one_but_never_at_the_start():
+def test_a_sticky_action_repeats_the_executed_action_but_not_in_the_first_step():
     chances = (0.1, 0.1, 0.9, 0.1)
     noises = [(jnp.float32(chance), jnp.int32(0)) for chance in chances]
     seen = play(StickyActions(Tally(), 0.5), (1, 2, 0, 2), noises, KEY)
@@ -155,7 +155,7 @@ def test_a_sticky_action_repeats_the_executed_one_but_never_at_the_start():
     assert [int(state.inner.last) for state, *_ in seen[1:]] == [1, 1, 0, 0]
 
 
-def test_actions_stick_as_often_as_asked():
+def test_actions_repeat_with_the_given_probability():
     env = StickyActions(Tally(max_steps=None), 0.25)
     state, *_ = advance(env, init(env, KEY), jnp.int32(0), noise(env, KEY))
 
@@ -167,7 +167,7 @@ def test_actions_stick_as_often_as_asked():
     assert abs(float((last == 0).mean()) - 0.25) < 0.027
 
 
-def test_sticky_noise_decides_apart_from_the_inner_noise():
+def test_sticky_action_noise_is_independent_of_the_inner_noise():
     env = StickyActions(Tally())
     chance, bit = jax.jit(jax.vmap(env.noise))(jax.random.split(KEY, 4000))
     assert abs(np.corrcoef(chance, bit)[0, 1]) < 0.06
@@ -209,7 +209,7 @@ def test_rewards_are_clipped_scaled_and_passed_through():
     np.testing.assert_allclose(got["function"], bare**2)
 
 
-def test_randomize_keeps_one_environment_an_episode_and_draws_another_for_the_next():
+def test_randomize_samples_one_environment_for_each_episode():
     env = Randomize(Tally(), some_tally)
     keys = jax.random.split(KEY, 32)
     states = jax.jit(jax.vmap(env.init))(keys)
@@ -240,6 +240,6 @@ def test_randomize_refuses_another_kind_of_environment():
 
 
 @pytest.mark.parametrize("low, high", [(1.0, -1.0), (float("nan"), 1.0), (np.array([0.0, 2.0]), 1.0)])
-def test_rewards_are_not_clipped_between_bounds_the_wrong_way_round(low, high):
+def test_reversed_reward_bounds_are_refused(low, high):
     with pytest.raises(ValueError, match="ClipReward needs low=.* to be at most high=1|ClipReward needs low=1.0"):
         ClipReward(Tally(), low, high)

@@ -55,12 +55,12 @@ from shoal.rollouts.rollout import Rollout
         (lambda: RewardNoise(env="bsuite/cach/0"), "Did you mean bsuite/catch/0"),
     ],
 )
-def test_a_setting_that_cannot_work_is_refused_in_words(build, words):
+def test_invalid_values_are_refused(build, words):
     with pytest.raises(ValueError, match=words):
         build()
 
 
-def test_a_wrapper_around_a_world_without_counters_is_refused():
+def test_a_wrapper_around_an_environment_without_counters_is_refused():
     with pytest.raises(TypeError, match="which CartPole does not have"):
         RewardNoise(env="CartPole-v1")
 
@@ -85,7 +85,7 @@ def test_a_board_follows_its_seed_and_is_a_leaf():
 
 
 @pytest.mark.parametrize("build", [SimpleBandit, lambda **seed: DeepSea(size=6, **seed)])
-def test_worlds_of_many_mapping_seeds_are_stepped_as_one(build):
+def test_environments_of_many_mapping_seeds_are_stepped_as_one_batch(build):
     worlds = build(mapping_seed=np.arange(4))
     axes = jax.tree.map(lambda leaf: 0 if np.ndim(leaf) else None, worlds)
 
@@ -118,7 +118,7 @@ def test_lengths_are_traced_so_that_a_sweep_is_one_program():
 # What gymnax gets wrong.
 
 
-def test_arms_stay_what_they_are_over_resets_and_regret_adds_up():
+def test_arms_survive_resets_and_regret_accumulates():
     env = make("SimpleBandit-bsuite")
     _, seen = counted(env, 12, lambda obs: jnp.zeros(1, jnp.int32))
     assert len(set(seen.reward[:, 0].tolist())) == 1 and seen.terminated.all()
@@ -137,7 +137,7 @@ def test_counters_survive_automatic_resets():
         assert int(getattr(worlds.state, counter)[0]) == lost > 2, name
 
 
-def test_a_memory_shows_its_bits_within_the_space_and_asks_one_step_before_the_answer():
+def test_a_memory_chain_shows_bits_in_its_space_and_the_query_one_step_before_the_end():
     env = MemoryChain(memory_length=3, num_bits=4)
     state = init(env, make_key(1)).replace(query=jnp.int32(2))
     bits = 2 * np.asarray(state.context, float) - 1
@@ -167,7 +167,7 @@ def counted(env, steps, act):
 # Pictures of digits.
 
 
-def test_mnist_without_files_says_what_to_give(monkeypatch, tmp_path):
+def test_the_error_of_missing_mnist_files_names_the_argument(monkeypatch, tmp_path):
     monkeypatch.delenv("SHOAL_MNIST", raising=False)
     env = make("bsuite/mnist_noise/3")  # building and listing need no files
     assert env.observation_space.shape == (28, 28)
@@ -200,7 +200,7 @@ def test_files_without_gz_are_read_too(tmp_path):
     np.testing.assert_array_equal(MNISTBandit(str(tmp_path)).data()[0], images)
 
 
-def test_digits_are_the_same_for_everyone_and_can_be_told_apart():
+def test_digit_images_are_reproducible_and_distinguishable():
     images, labels = draw_digits(600)
     assert images.shape == (600, SIDE, SIDE) and images.dtype == np.uint8 and np.bincount(labels).tolist() == [60] * 10
     np.testing.assert_array_equal(draw_digits(40)[0], images[:40])
@@ -210,7 +210,7 @@ def test_digits_are_the_same_for_everyone_and_can_be_told_apart():
     assert len(np.unique(flat, axis=0)) == 600
 
 
-def test_a_digit_pays_its_own_name_only():
+def test_only_the_label_of_the_digit_is_rewarded():
     env = DigitsBandit(count=20)
     state = init(env, make_key(4))
     label = int(env.data()[1][int(state.picture)])
@@ -229,7 +229,7 @@ def pixels_of(picture, color):
     return int((picture == np.array(color, np.uint8)).all(axis=-1).sum())
 
 
-def test_pictures_show_what_the_state_says():
+def test_pictures_show_the_state():
     from shoal.envs.bsuite import catch, deep_sea, umbrella_chain
 
     env = Catch()

@@ -46,7 +46,7 @@ def test_every_observation_of_an_episode_lies_in_the_observation_space(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_in_float64_still_observes_and_pays_in_float32(name):
+def test_a_step_in_float64_returns_float32_observations_and_rewards(name):
     with jax.enable_x64(True):
         env = make(name)
         action = env.action_space.sample(make_key(2))
@@ -68,7 +68,7 @@ def test_constants_as_arrays_give_the_same_step_as_constants_as_numbers(name):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_population_of_worlds_is_stepped_at_once(name):
+def test_a_population_of_environments_is_stepped_in_one_batch(name):
     gravity = "g" if name == "Pendulum-v1" else "gravity"
     env = make(name)
     worlds = jax.vmap(lambda g: env.replace(**{gravity: g}))(jnp.array([1.0, 1.5]) * getattr(env, gravity))
@@ -104,7 +104,7 @@ def test_a_traced_bound_leaves_the_space_open():
 
 
 @pytest.mark.parametrize("cls", [CartPole, Acrobot, MountainCar, MountainCarContinuous])
-def test_reset_bounds_the_wrong_way_round_are_refused(cls):
+def test_reversed_reset_bounds_are_refused(cls):
     with pytest.raises(ValueError, match="reset_low=1.0 is above reset_high=0.0"):
         cls(reset_low=1.0, reset_high=0.0)
 
@@ -116,7 +116,7 @@ def test_an_unknown_kind_of_dynamics_is_refused():
         Acrobot(equations="paper")
 
 
-def test_acrobot_draws_noise_only_when_asked_to():
+def test_acrobot_samples_noise_only_with_torque_noise():
     assert noise(Acrobot(), make_key(0)) is None
     drawn = jax.jit(jax.vmap(Acrobot(torque_noise_max=0.5).noise))(jax.random.split(make_key(0), 1000))
     assert float(jnp.abs(drawn).max()) <= 0.5 and float(drawn.min()) < -0.45 and float(drawn.max()) > 0.45

@@ -31,7 +31,7 @@ def grid(env, state):
     return np.asarray(observe(env, state)).reshape(env.rows, env.columns)
 
 
-def test_gaps_are_where_the_articles_have_them():
+def test_gaps_are_at_the_published_positions():
     assert Doors().gaps == (0, 5, 10) and DoorsImitation().gaps == (4, 9, 14)
     for env, wall in ((Doors(), 2), (DoorsImitation(), -1)):
         seen = grid(env, init(env, make_key(0)))
@@ -40,7 +40,7 @@ def test_gaps_are_where_the_articles_have_them():
 
 
 @pytest.mark.parametrize("columns, doors", [(15, 1), (15, 4), (16, 5), (7, 7), (1, 1)])
-def test_there_are_as_many_gaps_as_asked_for(columns, doors):
+def test_the_number_of_gaps_is_configurable(columns, doors):
     for env in (Doors(columns=columns, doors=doors), DoorsImitation(columns=columns, doors=doors)):
         assert len(set(env.gaps)) == doors and 0 <= min(env.gaps) <= max(env.gaps) < columns
 
@@ -67,14 +67,14 @@ def test_the_hidden_goal_mirrors_the_start():
     np.testing.assert_array_equal(goal, 14 - np.asarray(state.column))
 
 
-def test_a_blocked_move_pays_nothing():
+def test_a_blocked_move_has_reward_zero():
     env = Doors()
     below_the_wall = DoorsState(jnp.int32(0), jnp.uint8(8), jnp.uint8(2), jnp.uint8(2))
     state, rewards = walk(env, below_the_wall, UP, UP)
     assert rewards == [0.0, 0.0] and state.row == 8
 
 
-def test_a_goal_is_hidden_by_who_stands_on_it():
+def test_the_agent_hides_a_goal_it_stands_on():
     env = Doors()
     state, reward, terminated, *_ = advance(
         env, DoorsState(jnp.int32(0), jnp.uint8(1), jnp.uint8(3), jnp.uint8(3)), jnp.int32(UP), None
@@ -88,7 +88,7 @@ def at_start(column):
     return env, state.replace(column=jnp.uint8(column), start_column=jnp.uint8(column))
 
 
-def test_at_first_the_mark_hides_the_agent():
+def test_in_the_first_observation_the_mark_hides_the_agent():
     env, state = at_start(3)
     seen = grid(env, state)
     assert seen[14, 3] == 2 and 1 not in seen
@@ -113,7 +113,7 @@ def test_a_mark_that_was_not_left_at_once_vanishes(first):
     assert grid(env, state)[14, 3] == 1 and 2 not in grid(env, state)
 
 
-def test_an_imitators_episode_goes_on_at_the_goal_and_is_cut_after_32_steps():
+def test_an_episode_of_doors_imitation_continues_at_the_goal_and_truncates_after_32_steps():
     env, state = at_start(9)  # straight up through a gap, then four cells to the left
     flags = []
     for action in [UP] * 14 + [LEFT] * 4 + [STAY] * 14:
@@ -134,13 +134,13 @@ def test_an_imitators_episode_goes_on_at_the_goal_and_is_cut_after_32_steps():
         ({"max_steps": 0}, "max_steps=0 is not a valid time limit"),
     ],
 )
-def test_what_cannot_be_is_refused(cls, fields, words):
+def test_invalid_arguments_are_refused(cls, fields, words):
     with pytest.raises(ValueError, match=words):
         cls(**fields)
 
 
 @pytest.mark.parametrize("name", ["Doors-v0", "DoorsImitation-v0"])
-def test_the_picture_shows_who_walks(name):
+def test_the_picture_shows_the_agent(name):
     env = make(name)
     state = init(env, make_key(0))
     moved, _ = walk(env, state, UP)

@@ -48,7 +48,7 @@ def test_an_index_counts_the_cells_row_by_row(columns, dtype):
         assert seen == row * columns + column and seen.dtype == dtype
 
 
-def test_worlds_of_a_population_have_goals_of_their_own():
+def test_members_of_a_population_have_their_own_goals():
     def arrives(goal_column):
         env = GridWorld(rows=1, columns=9, goal_column=goal_column)
         state = GridWorldState(jnp.int32(0), jnp.uint8(0), jnp.uint8(5))
@@ -74,12 +74,12 @@ def test_worlds_of_a_population_have_goals_of_their_own():
         ({"observation": "pixels"}, "Choose 'position' or 'index'"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         GridWorld(**fields)
 
 
-def test_the_picture_shows_the_goal_and_who_walks():
+def test_the_picture_shows_the_goal_and_the_agent():
     env = GridWorld()
     near, far = (
         env.render(GridWorldState(jnp.int32(0), jnp.uint8(row), jnp.uint8(column))) for row, column in ((0, 1), (7, 11))

@@ -33,7 +33,7 @@ def pulls(env, state, arms, noises):
     return state, seen
 
 
-def test_a_bernoulli_arm_pays_where_the_noise_is_below_its_probability():
+def test_a_bernoulli_arm_pays_when_the_noise_is_below_its_probability():
     env = BernoulliBandit(num_arms=3, probabilities=(0.0, 0.25, 1.0), max_steps=4)
     state, seen = pulls(env, init(env, KEYS[0]), (1, 1, 2, 0), (0.24, 0.25, 0.999, 0.0))
     assert [reward for reward, *_ in seen] == [1, 0, 1, 0]  # gymnax pays in integers
@@ -43,7 +43,7 @@ def test_a_bernoulli_arm_pays_where_the_noise_is_below_its_probability():
     assert state.pulls.tolist() == [1, 2, 1]
 
 
-def test_gaussian_arms_pay_their_mean_and_noise_and_the_first_nothing():
+def test_gaussian_arms_pay_mean_plus_noise_and_the_first_arm_pays_zero():
     env = GaussianBandit(num_arms=3, means=(0.5, -2.0), deviation=0.25, max_steps=10)
     _, seen = pulls(env, init(env, KEYS[0]), (0, 1, 2), (3.0, 2.0, -1.0))
     assert [reward for reward, *_ in seen] == [0.0, 1.0, -2.25]
@@ -51,7 +51,7 @@ def test_gaussian_arms_pay_their_mean_and_noise_and_the_first_nothing():
 
 
 @pytest.mark.parametrize("env", BANDITS, ids=lambda env: f"{type(env).__name__}-{env.num_arms}")
-def test_an_episode_starts_with_nothing_and_every_observation_is_in_its_space(env):
+def test_the_first_observation_is_zero_and_all_observations_are_in_the_space(env):
     state = init(env, KEYS[0])
     expected = [0.0, 1.0, *[0.0] * (env.num_arms - 1), -1.0]
     assert observe(env, state).tolist() == expected
@@ -65,14 +65,14 @@ def test_an_episode_starts_with_nothing_and_every_observation_is_in_its_space(en
     assert jax.jit(lambda *given: jax.lax.scan(pull, state, given)[1])(jnp.arange(101), KEYS[:101]).all()
 
 
-def test_time_follows_the_limit():
+def test_observed_time_is_scaled_by_the_time_limit():
     env = GaussianBandit(max_steps=40)  # in gymnax 100 steps are the unit whatever the limit is
     state = init(env, KEYS[0])
     assert [float(observe(env, state.replace(time=jnp.int32(t)))[-1]) for t in (0, 20, 40)] == [-1, 0, 1]
 
 
 @pytest.mark.parametrize("arms", [2, 5])
-def test_one_arm_is_good_and_any_arm_may_be(arms):
+def test_one_arm_is_good_and_it_is_uniformly_sampled(arms):
     means = means_of(BernoulliBandit(num_arms=arms, reward_prob=0.2))
     np.testing.assert_allclose(np.sort(means, 1), [[0.2] * (arms - 1) + [0.8]] * len(means), rtol=1e-6)
     assert stats.chisquare(np.bincount(means.argmax(1), minlength=arms)).pvalue > 1e-3
@@ -84,7 +84,7 @@ def test_independent_arms_are_uniform():
     assert np.abs(np.corrcoef(means.T) - np.eye(3)).max() < 0.03
 
 
-def test_uncertain_arms_have_the_prior_asked_for():
+def test_uncertain_arms_have_the_given_prior():
     means = means_of(GaussianBandit(num_arms=3, prior_mean=0.5, prior_deviation=2.0))
     assert (means[:, 0] == 0).all()
     assert min(stats.kstest(means[:, i], stats.norm(0.5, 2).cdf).pvalue for i in (1, 2)) > 1e-3
@@ -100,7 +100,7 @@ def some_arms(key):
     return BernoulliBandit(num_arms=4, probabilities=jax.random.uniform(key, (4,), maxval=0.5))
 
 
-def test_arms_can_be_drawn_for_every_episode():
+def test_arms_can_be_sampled_for_every_episode():
     env = Randomize(BernoulliBandit(num_arms=4, probabilities=jnp.zeros(4)), some_arms)
     states = jax.jit(jax.vmap(env.init))(KEYS[:100])
     np.testing.assert_array_equal(states.inner.means, states.env.probabilities)
@@ -108,7 +108,7 @@ def test_arms_can_be_drawn_for_every_episode():
 
 
 @pytest.mark.parametrize("cls", [BernoulliBandit, GaussianBandit])
-def test_every_member_can_have_arms_of_its_own_without_recompiling(cls):
+def test_every_member_can_have_its_own_arms_without_recompilation(cls):
     field, arms = ("probabilities", 2) if cls is BernoulliBandit else ("means", 1)
     traces = []
 
@@ -142,7 +142,7 @@ def test_every_member_can_have_arms_of_its_own_without_recompiling(cls):
         (GaussianBandit, {"prior_deviation": math.inf}, "prior_deviation=inf is out of range"),
     ],
 )
-def test_what_cannot_be_is_refused(cls, fields, words):
+def test_invalid_arguments_are_refused(cls, fields, words):
     with pytest.raises(ValueError, match=words):
         cls(**fields)
 

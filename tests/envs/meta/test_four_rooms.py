@@ -54,7 +54,7 @@ def test_random_starts_and_goals_are_any_two_different_cells():
     assert is_uniform(start, OPEN) and is_uniform(goal, OPEN)
 
 
-def test_moves_go_astray_as_often_as_asked():
+def test_moves_slip_with_the_given_probability():
     env = FourRooms(fail_prob=0.3)
     state = init(env, KEYS[0]).replace(row=jnp.int32(2), column=jnp.int32(3))
     after = jax.jit(jax.vmap(lambda key: advance(env, state, jnp.int32(1), noise(env, key))[0]))(KEYS)
@@ -62,7 +62,7 @@ def test_moves_go_astray_as_often_as_asked():
     np.testing.assert_allclose(shares, [0.7, 0.1, 0.1, 0.1], atol=0.013)  # four standard errors of 0.7
 
 
-def test_whether_a_move_goes_astray_says_nothing_about_where():
+def test_the_slip_is_independent_of_its_direction():
     chance, stray = jax.jit(jax.vmap(FourRooms().noise))(KEYS)
     assert chance.min() >= 0 and chance.max() < 1
     table = np.histogram2d(np.asarray(chance), np.asarray(stray), (10, np.arange(5) - 0.5))[0]
@@ -99,7 +99,7 @@ def goal_in_the_southwest(key):
     return FourRooms(goal_row=jax.random.randint(key, (), 8, 12), goal_column=jnp.int32(2))
 
 
-def test_another_goal_can_be_drawn_for_every_episode():
+def test_a_new_goal_can_be_sampled_for_every_episode():
     env = Randomize(FourRooms(), goal_in_the_southwest)
     states = jax.jit(jax.vmap(env.init))(KEYS[:500])
     assert set(states.inner.goal_row.tolist()) == {8, 9, 10, 11} and set(states.inner.goal_column.tolist()) == {2}
@@ -107,7 +107,7 @@ def test_another_goal_can_be_drawn_for_every_episode():
     np.testing.assert_array_equal(obs[:, 2], states.env.goal_row)
 
 
-def test_every_member_can_have_a_goal_of_its_own_without_recompiling():
+def test_every_member_can_have_its_own_goal_without_recompilation():
     traces = []
 
     @jax.jit
@@ -141,7 +141,7 @@ def test_every_member_can_have_a_goal_of_its_own_without_recompiling():
         ({"observation": "pixels"}, "Choose 'vector' or 'image'"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         FourRooms(**fields)
 

@@ -89,7 +89,7 @@ def near_goal(key):
     return MetaMaze(goal_row=4, goal_column=jax.random.choice(key, jnp.array([5, 7])))
 
 
-def test_goals_can_be_given_and_drawn():
+def test_goals_can_be_given_or_sampled():
     assert int(init(MetaMaze(goal_row=4, goal_column=3), KEYS[0]).goal_column) == 3
     env = Randomize(MetaMaze(goal_row=4, goal_column=5), near_goal)
     assert set(states_of(env, KEYS[:100]).inner.goal_column.tolist()) == {5, 7}
@@ -114,7 +114,7 @@ def test_goals_can_be_given_and_drawn():
         ({"goal_row": np.array([1, 2]), "goal_column": np.array([1, 2])}, r"goal \(2, 2\) .* is a pillar"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         MetaMaze(**fields)
 

@@ -26,7 +26,7 @@ def move(env, state, x, y):
     return advance(env, state, jnp.asarray([x, y], jnp.float32), noise(env, KEYS[1]))
 
 
-def test_the_move_that_reaches_the_goal_is_paid_and_the_one_that_leaves_it_is_not():
+def test_the_move_that_reaches_the_goal_is_rewarded_and_the_move_that_leaves_it_is_not():
     env = PointRobot()  # gymnax looks at where the point was
     state, reward, terminated, *_ = move(env, start(env, (0.0, 0.75), (0.0, 1.0)), 0.0, 0.1)
     assert float(reward) == 1 and reward.dtype == np.float32 and not terminated
@@ -34,7 +34,7 @@ def test_the_move_that_reaches_the_goal_is_paid_and_the_one_that_leaves_it_is_no
     assert float(reward) == 0
 
 
-def test_the_last_step_of_an_episode_is_paid_too():
+def test_the_last_step_of_an_episode_is_rewarded_too():
     env = PointRobot(max_steps=1)
     _, reward, _, truncated, _ = move(env, start(env, (0.0, 0.75), (0.0, 1.0)), 0.0, 0.1)
     assert float(reward) == 1 and truncated
@@ -46,14 +46,14 @@ def test_dense_rewards_are_distances():
     np.testing.assert_allclose(reward, -math.hypot(0.6, 0.4), rtol=1e-6)
 
 
-def test_actions_are_clipped_in_the_world_and_in_what_is_seen():
+def test_actions_are_clipped_in_the_dynamics_and_in_the_observation():
     env = PointRobot()  # gymnax shows them as they were
     state, *_ = move(env, start(env, (0.0, 0.0), (0.0, 1.0)), 5.0, -0.05)
     np.testing.assert_allclose(observe(env, state), [0.1, -0.05, 0, 0.1, -0.05, -0.9], rtol=1e-5)
     assert env.observation_space.contains(observe(env, state))
 
 
-def test_a_point_stays_at_the_goal_unless_it_is_to_respawn():
+def test_a_point_stays_at_the_goal_without_respawn():
     for env, stays in ((PointRobot(), True), (PointRobot(respawn=True, start="half-disc"), False)):
         state, reward, *_ = move(env, start(env, (0.0, 1.0), (0.0, 1.0)), 0.1, 0.0)
         assert float(reward) == 1
@@ -91,7 +91,7 @@ def eastern_goal(key):
     return PointRobot(goal_x=1.0, goal_y=jax.random.uniform(key))
 
 
-def test_goals_can_be_given_and_drawn():
+def test_goals_can_be_given_or_sampled():
     env = Randomize(PointRobot(goal_x=1.0, goal_y=0.0), eastern_goal)
     states = jax.vmap(env.init)(KEYS[:50])
     assert (states.inner.goal[:, 0] == 1).all() and len(set(states.inner.goal[:, 1].tolist())) == 50
@@ -110,7 +110,7 @@ def test_goals_can_be_given_and_drawn():
         ({"max_force": 0.0}, "max_force=0.0 moves nothing"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         PointRobot(**fields)
 

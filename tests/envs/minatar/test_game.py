@@ -83,13 +83,13 @@ def test_an_action_sticks_as_often_as_asked_for():
         assert np.array_equal(np.asarray(after.paddle == 3), np.asarray(after.last_action == LEFT))
 
 
-def test_the_first_action_ever_may_stick_to_doing_nothing():
+def test_the_very_first_action_may_be_replaced_by_no_operation():
     env = make("MinAtar/Breakout-v1", sticky_action_prob=1.0)
     after, *_ = advance(env, init(env, make_key(0)), jnp.int32(1), noise(env, make_key(0)))
     assert after.paddle == 4 and after.last_action == 0
 
 
-def test_the_last_action_outlives_the_game():
+def test_the_last_action_is_kept_across_episodes():
     # As MinAtar's Environment never clears it; gymnax's wrapper does on an explicit reset.
     env = make("MinAtar/Breakout-v1")
     ended = init(env, make_key(0)).replace(last_action=jnp.int32(LEFT), paddle=jnp.int32(0))
@@ -99,7 +99,7 @@ def test_the_last_action_outlives_the_game():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("game", GAMES)
-def test_many_boards_are_observed_as_each_alone(game):
+def test_boards_observed_in_a_batch_equal_each_observed_alone(game):
     env = make(f"MinAtar/{game}-v1")
     states, trajectory = some_states(env)
     together = jax.jit(jax.vmap(env.observe))(states)
@@ -114,7 +114,7 @@ def test_many_boards_are_observed_as_each_alone(game):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_ramping_is_a_number_that_never_recompiles(game):
+def test_ramping_changes_without_recompilation(game):
     traced = []
 
     @jax.jit
@@ -130,7 +130,7 @@ def test_ramping_is_a_number_that_never_recompiles(game):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("game", ["Breakout", "Asterix", "Seaquest", "SpaceInvaders"])
-def test_a_time_limit_truncates_only_when_asked_for(game):
+def test_a_time_limit_truncates_only_where_it_is_set(game):
     state = init(make(f"MinAtar/{game}-v1"), make_key(0)).replace(time=jnp.int32(2499))
     for limit, truncated in ((None, False), (2500, True)):
         env = make(f"MinAtar/{game}-v1", max_steps=limit)
@@ -162,7 +162,7 @@ def test_the_picture_shows_every_channel_in_its_color(game):
 
 
 @pytest.mark.parametrize("field, value", [("sticky_action_prob", 1.5), ("sticky_action_prob", -0.1), ("max_steps", 0)])
-def test_settings_that_make_no_sense_are_refused(field, value):
+def test_invalid_values_are_refused(field, value):
     with pytest.raises(ValueError, match=field):
         make("MinAtar/Asterix-v1", **{field: value})
 
@@ -177,7 +177,7 @@ def test_intervals_are_at_least_one_step(game, field):
     assert getattr(make(f"MinAtar/{game}-v1", **{field: 2}), field) == 2
 
 
-def test_eight_numbers_in_a_word():
+def test_operations_on_eight_4_bit_numbers_in_one_word():
     numbers = np.array([0, 9, 4, 15, 7, 4, 1, 10])
     word = jnp.uint32(sum(int(n) << 4 * i for i, n in enumerate(numbers)))
     for value in (0, 4, 9, 15):

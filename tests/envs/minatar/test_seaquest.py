@@ -115,7 +115,7 @@ def test_a_submarine_that_swims_into_a_shot_still_fires():
     assert after.enemies.bullets == 1 and where_equal(after.enemies.bullet_x, 2) & 1  # fired in column 3, moved once
 
 
-def test_of_two_divers_the_newer_takes_the_last_place_on_board():
+def test_the_newer_of_two_divers_takes_the_last_free_place_on_board():
     here = Diver(jnp.int32(5), jnp.int32(4), jnp.bool_(True))
     state = start(y=4, x=5, crew=5, oxygen=100).replace(divers=(here, here.replace(goes_right=jnp.bool_(False))))
     state, *_ = step(state, NOTHING)
@@ -123,7 +123,7 @@ def test_of_two_divers_the_newer_takes_the_last_place_on_board():
 
 
 @pytest.mark.parametrize("noise, sub", [(0, True), (0xFFFFFF00, False)])
-def test_a_row_is_one_way(noise, sub):
+def test_enemies_in_one_row_move_in_one_direction(noise, sub):
     right = step(start(y=0, spawn_timer=0), NOTHING, noise | 1)[0]
     assert bool(right.enemies.subs & 1) == sub and bool(right.enemies.fish & 1) != sub
     other = step(right.replace(spawn_timer=jnp.int32(0)), NOTHING, noise)[0]
@@ -132,7 +132,7 @@ def test_a_row_is_one_way(noise, sub):
     assert (same.enemies.subs | same.enemies.fish).item().bit_count() == 2
 
 
-def test_numbers_kept_bit_by_bit():
+def test_operations_on_bit_sliced_numbers():
     rng = np.random.default_rng(0)
     words, expected = zeros(4), []
     for number in rng.integers(0, 15, SLOTS).tolist():
@@ -148,7 +148,7 @@ def test_numbers_kept_bit_by_bit():
         assert int(oldest(jnp.uint32(things))) == (1 << things.bit_length() >> 1)
 
 
-def test_left_and_right_are_seen_where_they_face():
+def test_the_submarine_is_observed_facing_left_or_right():
     for action, front, back in ((LEFT, 4, 5), (RIGHT, 6, 5)):
         state = step(start(y=3, x=5), action)[0]
         seen = [np.argwhere(observe(ENV, state)[:, :, layer]).tolist() for layer in (0, 1)]

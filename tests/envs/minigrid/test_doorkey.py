@@ -60,7 +60,7 @@ def test_an_unlocked_door_closes_and_opens_without_the_key(env):
     assert dropped.grid[2, 2] == cell("door", "yellow", "open")
 
 
-def test_a_key_is_in_one_place_only(env):
+def test_a_key_is_either_on_the_grid_or_in_the_hand(env):
     # Picked up, it leaves the grid; dropped, it leaves the hand; nothing is dropped onto something.
     start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
     held = steps(env, start, "pickup").state

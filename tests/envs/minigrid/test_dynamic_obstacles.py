@@ -88,14 +88,14 @@ def test_turning_towards_a_ball_does_no_harm():
     assert not any(played.reward) and not any(played.terminated)
 
 
-def test_the_agent_enters_a_cell_that_a_ball_just_left_and_pays():
+def test_entering_a_cell_that_a_ball_just_left_is_penalized():
     # The one ball has to leave (4, 4), so the agent in front of it always gets there.
     env = DynamicObstacles(size=8, num_obstacles=1)
     played = steps(env, world(8, [(4, 4)], 3, 4, 0), "forward")
     assert (int(played.state.x), int(played.state.y)) == (4, 4) and played.terminated == [True]
 
 
-def test_a_ball_that_arrives_in_front_blocks_the_way_for_free():
+def test_a_ball_that_moves_in_front_of_the_agent_blocks_it_without_penalty():
     env = DynamicObstacles(size=8, num_obstacles=1)
     start = world(8, [(5, 4)], 3, 4, 0)
     outcomes = {}
@@ -112,7 +112,7 @@ def test_the_goal_is_reached_as_in_any_level():
     assert played.terminated == [True] and played.reward[0] == pytest.approx(1 - 0.9 * 10 / 100, abs=1e-6)
 
 
-def test_other_actions_than_three_turn_left_in_compiled_code_and_are_errors_outside():
+def test_actions_above_2_turn_left_in_compiled_code_and_are_errors_outside():
     env = make("MiniGrid-Dynamic-Obstacles-5x5-v0")
     assert env.action_space.n == 3
     for action in ("pickup", "drop", "toggle", "done"):

@@ -81,7 +81,7 @@ def test_the_view_may_have_another_size():
 
 
 @pytest.mark.parametrize("name", ["Empty-5x5", "DoorKey-5x5", "GoToDoor-5x5", "MemoryS7"])
-def test_an_action_outside_does_nothing_but_let_time_pass_in_compiled_code(name):
+def test_an_action_outside_the_space_only_advances_time_in_compiled_code(name):
     env = make(f"MiniGrid-{name}-v0")
     advance, start = jax.jit(env.advance), first_state(env)
     # Facing every way from where it starts, with an empty hand and a full one.
@@ -95,13 +95,13 @@ def test_an_action_outside_does_nothing_but_let_time_pass_in_compiled_code(name)
 
 
 @pytest.mark.parametrize("action", [7, -1])
-def test_an_action_outside_is_an_error_where_it_can_be_seen(action):
+def test_a_concrete_action_outside_the_space_is_an_error(action):
     env = make("MiniGrid-Empty-5x5-v0")
     with pytest.raises(ValueError, match="out of bounds"):
         env.step(make_key(0), first_state(env), jnp.int32(action))
 
 
-def test_an_unknown_level_is_answered_with_the_nearest_names():
+def test_the_error_of_an_unknown_level_suggests_the_nearest_names():
     with pytest.raises(UnknownNameError, match="MiniGrid-Empty-8x8-v0"):
         make("MiniGrid-Empty-8x8-v1")
 
@@ -127,7 +127,7 @@ def test_impossible_sizes_are_refused(fields, reason):
 
 
 @pytest.mark.parametrize("fields", [{"size": 5.0}, {"view_size": 7.0}])
-def test_sizes_that_are_no_whole_numbers_are_refused(fields):
+def test_sizes_that_are_not_integers_are_refused(fields):
     with pytest.raises(TypeError, match="write a whole number|Expected type: <class 'int'>"):  # which check is first
         make("MiniGrid-Empty-5x5-v0", **fields)
 

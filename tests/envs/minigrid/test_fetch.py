@@ -33,7 +33,7 @@ def test_a_twin_of_what_the_mission_names_counts():
     assert play(Fetch(size=5), state, "left left pickup")[1] > 0
 
 
-def test_what_stays_on_the_floor_decides_nothing():
+def test_other_actions_on_an_object_do_not_end_the_episode():
     assert play(Fetch(size=5), room(), "toggle drop done forward left pickup")[1:] == (0, False, False)
 
 

@@ -24,7 +24,7 @@ def test_openings_lie_anywhere_along_the_walls():
     assert set(np.argwhere(~wall)[:, 1].tolist()) == set(range(1, 9)) | set(range(10, 18))
 
 
-def test_a_hundred_steps_are_all_there_are():
+def test_the_time_limit_is_100_steps():
     env = make("MiniGrid-FourRooms-v0")
     assert env.max_steps == 100 and env.shape == (19, 19)
     assert env.mission_text(first_state(env)) == "reach the goal"

@@ -19,7 +19,7 @@ def small():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "width", "height", "limit"), SIZES)
-def test_it_is_minigrids(name, width, height, limit):
+def test_limits_and_missions_are_those_of_minigrid(name, width, height, limit):
     env = make(f"MiniGrid-KeyCorridor{name}-v0")
     state = first_state(env)
     assert state.grid.shape == (width, height) and env.max_steps == limit
@@ -70,12 +70,12 @@ def test_the_corridor_is_one_room():
 
 
 @pytest.mark.parametrize("wrong", [{"room_size": 2}, {"num_rows": 0}])
-def test_rooms_that_hold_nothing_are_refused(wrong):
+def test_too_small_rooms_and_too_few_rows_are_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))} leaves .*: at least"):
         KeyCorridor(**wrong)
 
 
 @pytest.mark.parametrize("kind", ["key", "door"])
-def test_a_target_that_is_none_is_refused(kind):
+def test_an_invalid_target_is_refused(kind):
     with pytest.raises(ValueError, match=f"obj_type='{kind}' is unknown. Choose one of: ball, box"):
         KeyCorridor(obj_type=kind)

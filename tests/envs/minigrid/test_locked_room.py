@@ -17,7 +17,7 @@ def houses():
     return layouts(make("MiniGrid-LockedRoom-v0"), 500)
 
 
-def test_it_is_minigrids():
+def test_limits_and_missions_are_those_of_minigrid():
     env = make("MiniGrid-LockedRoom-v0")
     state = first_state(env).replace(key_color=jnp.int32(COLORS.index("yellow")), room_color=jnp.int32(5))
     assert state.grid.shape == (19, 19) and env.max_steps == 190

@@ -45,7 +45,7 @@ def test_a_chain_of_doors_leads_from_the_agent_to_the_goal(name, rooms):
 
 
 @pytest.mark.parametrize("name,limit", [("N2-S4-v0", 40), ("N4-S5-v0", 120), ("N4-S5-v1", 80), ("N6-v0", 120)])
-def test_time_is_short(name, limit):
+def test_the_time_limit_is_that_of_minigrid(name, limit):
     assert make(f"MiniGrid-MultiRoom-{name}").max_steps == limit
 
 
@@ -108,7 +108,7 @@ def test_where_no_chain_is_found_rooms_stand_in_a_row(monkeypatch, fields):
     assert in_a_row.sum() > 20 and (states.grid[in_a_row, 0, 0] == WALL).all()
 
 
-def test_a_grid_too_crowded_for_chains_is_no_hang():
+def test_a_grid_too_crowded_for_chains_does_not_loop_forever():
     states = layouts(MultiRoom(min_rooms=8, max_rooms=8, max_room_size=4, width=25, height=5), 4)
     assert [len(doors_on_the_way(states, i)) for i in range(4)] == [7] * 4
 

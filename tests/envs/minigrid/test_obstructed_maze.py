@@ -35,7 +35,7 @@ def count(grids, kind):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LIMITS)
-def test_it_is_minigrids(name):
+def test_limits_and_missions_are_those_of_minigrid(name):
     env = make(f"MiniGrid-ObstructedMaze-{name}-v0")
     state = first_state(env)
     assert state.grid.shape == ((11, 6) if name[:2] == "1D" else (16, 16)) and env.max_steps == LIMITS[name]
@@ -78,7 +78,7 @@ def test_boxes_are_grey_and_each_holds_the_key_of_a_locked_door():
         assert sorted(boxes >> 13) == sorted(locked >> 4 & 7) and len(boxes) == 8
 
 
-def test_doors_of_the_full_maze_wear_all_colors_by_number():
+def test_doors_of_the_full_maze_have_all_colors_in_order():
     # Color i is on the door from the middle to side i and, i + 1 and i - 1 being its neighbors', on locked doors.
     grid = mazes("Full-v0").grid[0]
     door = {(x, y): int(grid[x, y]) for x, y in np.argwhere(grid & 15 == 4).tolist()}
@@ -134,6 +134,6 @@ def test_the_blue_ball_is_in_a_corner_that_is_in_use(name, corners):
         ({"num_rooms_visited": 0}, "num_rooms_visited=0 leaves no time"),
     ],
 )
-def test_mazes_that_cannot_be_are_refused(wrong, message):
+def test_invalid_mazes_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         ObstructedMaze(**wrong)

@@ -11,7 +11,7 @@ from shoal.core.registry import make
 PLAYGROUND = make("MiniGrid-Playground-v0")
 
 
-def test_it_is_minigrids():
+def test_limits_and_missions_are_those_of_minigrid():
     state = first_state(PLAYGROUND)
     assert state.grid.shape == (19, 19) and PLAYGROUND.max_steps == 100
     assert PLAYGROUND.mission_text(state) == ""
@@ -30,7 +30,7 @@ def test_no_door_stands_in_the_last_cell_of_a_wall():
     assert set(np.where(x % 6 == 0, y, x) % 6) == {1, 2, 3, 4}
 
 
-def test_nothing_is_rewarded_and_only_time_ends_it():
+def test_the_reward_is_zero_and_only_the_time_limit_ends_an_episode():
     def step(state, key):
         k_action, k_step = jax.random.split(key)
         _, state, reward, terminated, truncated, _ = PLAYGROUND.step(

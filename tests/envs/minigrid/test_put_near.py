@@ -73,7 +73,7 @@ def test_the_mission_names_both_things():
     assert level.mission_text(room()) == "put the blue key near the red box"
 
 
-def test_time_is_short():
+def test_the_time_limit_is_that_of_minigrid():
     assert [make(f"MiniGrid-PutNear-{name}-v0").max_steps for name in ("6x6-N2", "8x8-N3")] == [30, 40]
 
 
@@ -83,11 +83,11 @@ def test_time_is_short():
     ({"size": 6, "num_objects": 5}, "num_objects=5 with size=6: from 2 to 4"),
     ({"size": 17, "num_objects": 19}, "num_objects=19 with size=17: from 2 to 18"),
 ])  # fmt: skip
-def test_a_room_that_may_leave_no_place_is_refused(fields, message):
+def test_a_room_that_may_have_no_free_cell_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         PutNear(**fields)
 
 
-def test_as_many_things_as_are_allowed_always_find_places():
+def test_the_largest_allowed_number_of_objects_always_fits():
     grids = layouts(PutNear(size=6, num_objects=4), 500).grid
     assert (np.isin(grids & 15, [5, 6, 7]).sum((1, 2)) == 4).all()

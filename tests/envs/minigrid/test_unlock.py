@@ -26,7 +26,7 @@ def at_the_door(carrying=EMPTY):
     return GridState(**begin(grid, 4, 2, 0)).replace(carrying=jnp.asarray(carrying))
 
 
-def test_it_is_minigrids(unlock):
+def test_limits_and_missions_are_those_of_minigrid(unlock):
     state = first_state(unlock)
     assert state.grid.shape == (11, 6) and unlock.max_steps == 288
     assert unlock.mission_text(state) == "open the door"

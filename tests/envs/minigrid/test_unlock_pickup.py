@@ -29,7 +29,7 @@ def before_the_box(carrying=EMPTY):
 
 
 @pytest.mark.parametrize(("name", "limit"), [("UnlockPickup", 288), ("BlockedUnlockPickup", 576)])
-def test_it_is_minigrids(name, limit):
+def test_limits_and_missions_are_those_of_minigrid(name, limit):
     env = make(f"MiniGrid-{name}-v0")
     assert first_state(env).grid.shape == (11, 6) and env.max_steps == limit
 

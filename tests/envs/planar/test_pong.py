@@ -66,7 +66,7 @@ def test_a_longer_game_goes_on_with_a_serve_until_someone_has_its_points():
     assert terminated
 
 
-def test_serves_go_either_way_at_any_height():
+def test_serves_have_random_direction_and_height():
     env = PixelPong(serve_y_speed=2.0)  # gymnax's are all the same
     states = jax.jit(jax.vmap(env.init))(KEYS)
     assert stats.kstest(states.velocity[:, 0], stats.uniform(-2, 4).cdf).pvalue > 1e-3
@@ -119,7 +119,7 @@ def test_a_skilled_opponent_loses_less():
     assert shares[0] > 0.95 and shares[0] > shares[1] > shares[2]
 
 
-def test_an_opponent_moves_as_often_as_its_skill_says():
+def test_an_opponent_moves_with_the_probability_of_its_skill():
     env = PixelPong(opponent_skill=0.25)
     start = game(env, (5.0, 20.0), (0.0, 1.0))
     rows = [float(step(env, start, chance=chance)[0].paddles[1]) for chance in (0.0, 0.24, 0.26)]
@@ -137,7 +137,7 @@ def test_paddles_move_by_two_rows_and_stay_in_the_field():
         assert float(step(env, state, action)[0].paddles[0]) == end
 
 
-def test_the_agent_sees_paddles_the_ball_and_where_it_was():
+def test_the_observation_shows_paddles_the_ball_and_its_last_position():
     env = make("Pong-misc")
     state, *_ = step(env, game(env, (10.0, 20.0), (0.75, 1.0), paddles=(2.0, 27.0)).replace(ball_before=jnp.zeros(2)))
     layers = np.asarray(observe(env, state))
@@ -161,7 +161,7 @@ def test_the_agent_sees_paddles_the_ball_and_where_it_was():
         ({"width": 11_000}, "at most 1,000 pixels in width and height"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         PixelPong(**fields)
 

@@ -25,7 +25,7 @@ def uniform(numbers, bound):
 
 
 @pytest.mark.parametrize("joints", [1, 2, 5])  # gymnax has two, or an error
-def test_arms_start_anywhere_and_are_seen_whole(joints):
+def test_arms_start_anywhere_and_all_joints_are_observed(joints):
     env = PlanarReacher(num_joints=joints)
     states = states_of(env)
     assert uniform(states.angle, np.pi) and uniform(states.velocity, 1.0) and uniform(states.goal, joints)
@@ -61,7 +61,7 @@ def test_swimmers_start_at_rest_anywhere():
     assert obs.shape == (4000, 12) and jax.jit(jax.vmap(env.observation_space.contains))(obs).all()
 
 
-def test_an_urchin_takes_the_reward_of_the_goal():
+def test_a_near_urchin_reduces_the_reward_of_the_goal():
     env = PlanarSwimmer(num_urchins=1, goal_x=0.5, goal_y=0.5)
     state = init(env, KEYS[0]).replace(position=jnp.array([0.5, 0.5]))
     rewards = [
@@ -80,7 +80,7 @@ def swim_to_the_left(key):
 
 
 @pytest.mark.parametrize("sample", [arm_to_the_left, swim_to_the_left])
-def test_goals_can_be_given_and_drawn(sample):
+def test_goals_can_be_given_or_sampled(sample):
     env = Randomize(sample(KEYS[0]), sample)
     states = states_of(env, KEYS[:50])
     assert len(set(states.inner.goal[:, 0].tolist())) == 1 and len(set(states.inner.goal[:, 1].tolist())) == 50
@@ -111,7 +111,7 @@ def test_names_of_gymnax_are_found():
         (PlanarSwimmer, {"goal_x": float("inf"), "goal_y": 1.0}, "goal_x=inf is out of range"),
     ],
 )
-def test_what_cannot_be_is_refused(cls, fields, words):
+def test_invalid_arguments_are_refused(cls, fields, words):
     with pytest.raises(ValueError, match=words):
         cls(**fields)
 

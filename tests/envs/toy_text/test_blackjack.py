@@ -68,7 +68,7 @@ def test_going_bust_loses():
         ((10, 9, 10, 10), (1, 1, 1)),  # twenty
     ],
 )
-def test_naturals_pay_by_the_rules(cards, rewards):
+def test_a_natural_is_rewarded_by_the_selected_rules(cards, rewards):
     rules = ({"sab": True}, {"sab": False}, {"sab": False, "natural": True})
     for fields, expected in zip(rules, rewards, strict=True):
         _, reward, *_ = advance(Blackjack(**fields), dealt(*cards), jnp.int32(STICK), drawing(5))
@@ -82,7 +82,7 @@ def test_twenty_one_of_three_cards_is_no_natural():
     assert advance(env, state, jnp.int32(STICK), drawing())[1] == 1
 
 
-def test_a_rule_that_would_be_ignored_is_refused():
+def test_a_rule_without_effect_is_refused():
     with pytest.raises(ValueError, match="natural=True has no effect with sab=True"):
         Blackjack(natural=True)
 
@@ -93,7 +93,7 @@ def test_the_hidden_card_is_not_observed():
         assert [int(part) for part in observe(env, dealt(7, hidden, 1, 5))] == [16, 7, 1]
 
 
-def test_cards_are_drawn_with_the_odds_of_a_deck():
+def test_cards_are_sampled_with_the_probabilities_of_a_deck():
     words = jax.vmap(Blackjack().noise)(jax.random.split(make_key(0), 20_000))
     cards = np.asarray(jax.jit(jax.vmap(lambda w: jnp.stack(cards_of(w))))(words))
     expected = 20_000 * np.array([1] * 9 + [4]) / 13

@@ -13,7 +13,7 @@ from shoal.envs.toy_text.lakes import generate_random_map
 LEFT, DOWN, RIGHT, UP = range(4)
 
 
-def test_a_way_around_the_holes_reaches_the_goal():
+def test_a_path_around_the_holes_reaches_the_goal():
     env = FrozenLake(is_slippery=False)
     state, seen = init(env, make_key(0)), []
     for action in (DOWN, DOWN, RIGHT, RIGHT, DOWN, RIGHT):
@@ -30,13 +30,13 @@ def test_a_hole_ends_the_episode():
     assert state.index == 5 and reward == -3 and terminated
 
 
-def test_a_map_may_be_one_text():
+def test_a_map_may_be_one_string():
     rows = ("SFF", "HFG")
     assert FrozenLake(desc="SFF/HFG").lake == FrozenLake(desc="SFF\nHFG\n").lake == FrozenLake(desc=rows).lake == rows
     assert FrozenLake(desc=None).lake == FrozenLake().lake == ("SFFF", "FHFH", "FFFH", "HFFG")
 
 
-def test_gymnax_knows_it_by_another_name():
+def test_the_gymnax_name_is_an_alias():
     assert make("FrozenLake-misc").lake == make("FrozenLake-v1").lake
     assert make("FrozenLake-misc", map_name="8x8", max_steps=200).max_steps == make("FrozenLake8x8-v1").max_steps
 
@@ -60,12 +60,12 @@ def test_gymnax_knows_it_by_another_name():
         ({"success_rate": np.array([0.5, 2.0])}, "success_rate=2.0 is out of range"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, words):
+def test_invalid_arguments_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         FrozenLake(**fields)
 
 
-def test_a_list_of_rows_is_answered_with_what_to_write():
+def test_the_error_of_a_list_of_rows_says_what_to_write():
     with pytest.raises(TypeError, match="tuple"):
         FrozenLake(desc=["SFF", "FFG"])
 
@@ -79,7 +79,7 @@ def test_a_list_of_rows_is_answered_with_what_to_write():
         ({"size": 30, "p": 0.05}, "none of 10000 maps of size=30 and p=0.05 had a path to the goal"),
     ],
 )
-def test_random_maps_that_cannot_be_are_refused(given, words):
+def test_impossible_random_maps_are_refused(given, words):
     with pytest.raises(ValueError, match=words):
         generate_random_map(**given)
 
@@ -88,7 +88,7 @@ def test_random_maps_without_a_seed_differ():
     assert len({generate_random_map(8) for _ in range(5)}) == 5
 
 
-def test_the_picture_shows_where_one_stands():
+def test_the_picture_shows_the_position_of_the_agent():
     env = FrozenLake()
     state = init(env, make_key(0))
     start, later = env.render(state), env.render(state.replace(index=jnp.uint8(6)))

@@ -61,7 +61,7 @@ def test_first_states_are_uniform_among_the_starts(fields):
     assert (np.abs(count - 9000 * share) <= 5 * np.sqrt(9000 * share * (1 - share))).all()
 
 
-def test_a_taxi_starts_in_all_300_ways_alike():
+def test_the_300_start_states_of_taxi_are_uniform():
     env = Taxi()
     seen = np.asarray(jax.vmap(env.init)(jax.random.split(make_key(0), 60_000)).index)
     count = np.bincount(seen, minlength=500)
@@ -81,7 +81,7 @@ def test_probabilities_are_those_of_each_member_of_a_population():
     assert jax.vmap(luckless)(rates).tolist() == [0, 4, 4]
 
 
-def test_numbers_may_change_without_another_compilation():
+def test_hyperparameters_change_without_recompilation():
     traced = []
 
     @jax.jit
@@ -107,7 +107,7 @@ def test_states_are_counted_in_the_smallest_dtype():
         assert obs.dtype == state.index.dtype == env.observation_space.dtype == dtype
 
 
-def test_a_large_map_has_words_that_hold_it():
+def test_states_of_a_large_map_use_a_wide_enough_dtype():
     rows = ["F" * 300] * 300
     rows[0], rows[-1] = "S" + rows[0][1:], rows[0][1:] + "G"
     env = FrozenLake(desc=tuple(rows), is_slippery=False)
@@ -117,7 +117,7 @@ def test_a_large_map_has_words_that_hold_it():
     assert (state.index, reward, terminated) == (300 * 300 - 1, 1, True)
 
 
-def test_a_world_without_luck_draws_no_noise():
+def test_a_deterministic_table_samples_no_noise():
     for name in ("CliffWalking-v1", "Taxi-v4"):
         assert noise(make(name), make_key(0)) is None
     assert noise(FrozenLake(is_slippery=False), make_key(0)) is None

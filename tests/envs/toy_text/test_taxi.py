@@ -28,7 +28,7 @@ def drive(env, state, *actions, noise=None):
     return passed, rewards, bool(terminated)
 
 
-def test_a_passenger_is_fetched_and_brought():
+def test_a_passenger_is_picked_up_and_dropped_off():
     passed, rewards, terminated = drive(Taxi(), state_of(1, 0, RED, YELLOW), NORTH, PICK_UP, *[SOUTH] * 4, DROP_OFF)
     assert passed[1] == (0, 0, ABOARD, YELLOW) and passed[-1] == (4, 0, YELLOW, YELLOW)
     assert rewards == [-1] * 6 + [20] and terminated
@@ -48,7 +48,7 @@ def test_a_passenger_may_get_off_at_another_stand():
         (state_of(4, 3, RED, BLUE), DROP_OFF),
     ],
 )
-def test_what_is_illegal_costs_ten_and_changes_nothing(state, action):
+def test_an_illegal_action_costs_ten_and_changes_nothing(state, action):
     passed, rewards, terminated = drive(Taxi(), state, action)
     assert passed == [decode(int(state.index))] and rewards == [-10] and not terminated
 
@@ -61,7 +61,7 @@ def test_walls_stop_a_taxi():
     assert drive(Taxi(), state_of(2, 1, RED, BLUE), EAST)[0][0][:2] == (2, 2)
 
 
-def test_the_mask_allows_what_changes_something():
+def test_the_mask_allows_only_actions_that_change_the_state():
     env = Taxi()
     assert env.action_mask(state_of(0, 0, RED, BLUE)).tolist() == [True, False, True, False, True, False]
     assert env.action_mask(state_of(4, 3, ABOARD, BLUE)).tolist() == [False, True, True, False, False, True]
@@ -100,7 +100,7 @@ def test_rewards_are_finite():
 
 
 @pytest.mark.parametrize("field", ["rainy_probability", "fickle_probability"])
-def test_what_is_no_probability_is_refused(field):
+def test_an_invalid_probability_is_refused(field):
     with pytest.raises(ValueError, match=f"{field}=1.01 is out of range"):
         Taxi(**{field: 1.01})
 

@@ -61,7 +61,7 @@ def carried_over(env, ended, fresh):
     return env.carry_over(ended, fresh)
 
 
-def test_wrappers_nest_in_any_order_that_makes_sense(empty):
+def test_wrappers_nest_in_any_valid_order(empty):
     nested = ImgObs(RGBImgPartialObs(ViewSize(NoDeath(ActionBonus(PositionBonus(empty)), ("lava",)), 5), tile_size=4))
     state = first(nested)
     obs = seen(nested, state)
@@ -124,7 +124,7 @@ def test_bonuses_fall_with_the_root_of_the_count(empty):
             assert reward == pytest.approx(bonus)
 
 
-def test_an_action_that_is_none_is_always_done_for_the_first_time(empty):
+def test_an_invalid_action_always_has_count_one(empty):
     env = ActionBonus(empty)
     state = first(env)
     for _ in range(2):
@@ -133,7 +133,7 @@ def test_an_action_that_is_none_is_always_done_for_the_first_time(empty):
 
 
 @pytest.mark.parametrize("wrapper", [ActionBonus, PositionBonus])
-def test_counts_outlive_an_episode(empty, wrapper):
+def test_visit_counts_are_kept_across_episodes(empty, wrapper):
     env = wrapper(empty)
     ended, *_ = advance(env, first(env), DONE)
     state = carried_over(env, ended, first(env))
@@ -154,7 +154,7 @@ def test_a_scale_is_traced(empty):
     assert len(traced) == 1
 
 
-def test_lava_costs_instead_of_killing(empty):
+def test_lava_gives_a_penalty_instead_of_termination(empty):
     env = NoDeath(empty, ("lava",), death_cost=-2.0)
     state = first(env)
     state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
@@ -164,7 +164,7 @@ def test_lava_costs_instead_of_killing(empty):
     assert advance(empty, first(env).replace(grid=state.grid), FORWARD)[2]  # without the wrapper it ends
 
 
-def test_lava_costs_whoever_ends_up_in_it_by_another_action(empty):
+def test_the_lava_penalty_applies_after_any_action_in_lava(empty):
     env = NoDeath(StochasticAction(empty, probability=0.0, random_action=2), ("lava",), death_cost=-2.0)
     state = first(env)
     state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
@@ -172,7 +172,7 @@ def test_lava_costs_whoever_ends_up_in_it_by_another_action(empty):
     assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
 
 
-def test_a_bump_into_a_ball_costs_as_much_as_in_minigrids_example():
+def test_a_collision_with_a_ball_costs_as_much_as_in_the_minigrid_example():
     env = NoDeath(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), ("ball",), death_cost=-1.0)
     state = first(env)
     state = state.replace(grid=state.grid.at[2, 1].set(BALL))  # in front of the agent
@@ -188,7 +188,7 @@ def test_the_goal_still_ends_an_episode(empty):
     assert reward == pytest.approx(1 - 0.9 / 100) and terminated
 
 
-def test_actions_are_obeyed_as_often_as_asked(empty):
+def test_actions_are_executed_with_the_given_probability(empty):
     env = StochasticAction(empty, probability=0.75, random_action=6)
     state = first(env)
     move = jax.jit(jax.vmap(lambda key: env.transition(state, FORWARD, env.noise(key))[0].x == 2))
@@ -216,7 +216,7 @@ def test_reseeded_obstacles_move_the_same_way_in_every_episode_of_a_seed():
     assert not np.array_equal(moves[:5], moves[5:10])
 
 
-def test_what_an_environment_inside_keeps_outlives_the_episode(empty):
+def test_state_that_the_inner_environment_carries_over_is_kept(empty):
     for wrap in (ActionBonus, PositionBonus, Reseed):
         env = wrap(PositionBonus(empty))
         ended, *_ = advance(env, first(env), DONE)
@@ -283,6 +283,6 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: NoDeath(e, "lava"), TypeError, r"must be a tuple of names|tuple\[str"),
     ],
 )
-def test_what_cannot_work_is_said_when_it_is_built(empty, build, error, message):
+def test_invalid_values_are_refused_at_construction(empty, build, error, message):
     with pytest.raises(error, match=message):
         build(empty)

@@ -47,7 +47,7 @@ def test_settings_episodes_and_tags_are_bsuites():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_id_builds_the_world_that_bsuite_loads(name, monkeypatch):
+def test_every_id_builds_the_environment_that_bsuite_loads(name, monkeypatch):
     images = np.zeros((4, 28, 28), np.int8), np.zeros(4, np.uint8)
     monkeypatch.setattr("bsuite.utils.datasets.load_mnist", lambda: (images, images))
     for index in range(len(EXPERIMENTS[name].settings)):
@@ -85,6 +85,6 @@ def test_gymnaxs_names_are_understood(alias, name):
     assert ENVS[alias].name == name
 
 
-def test_an_index_that_does_not_exist_is_answered_with_the_nearest():
+def test_the_error_of_an_unknown_index_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"'bsuite/catch/20' is not registered. Did you mean bsuite/catch/"):
         make("bsuite/catch/20")

@@ -60,7 +60,7 @@ class Both:
         return getattr(self.logging, name)
 
 
-def test_the_log_of_a_world_is_bsuites_row_for_row():
+def test_the_log_of_an_environment_equals_that_of_bsuite_row_for_row():
     ours, theirs = logged()
     assert len(theirs) == 29 and set(ours.columns) == set(theirs[0])
     for name, column in ours.columns.items():
@@ -88,12 +88,12 @@ def test_a_setting_selects_its_environment():
     assert book.reset_every == 2 and book.env.longest_episode == 5
 
 
-def test_worlds_of_different_shapes_are_refused():
+def test_environments_of_different_shapes_are_refused():
     with pytest.raises(ValueError, match="differ in traced fields only"):
         Logbook.over([MemoryChain(2, 1), MemoryChain(2, 2)], 10)
 
 
-def test_a_logbook_is_found_wherever_an_agent_keeps_it():
+def test_a_logbook_is_found_anywhere_in_an_agent_state():
     state = jax.eval_shape(Logbook.over([Catch()], 10).init, jax.random.key(0))
     assert logbooks_in({"worlds": (state, 3)}) == [state]
     assert isinstance(Log({}, {"episode": np.arange(3)}).first(1).episode, np.ndarray)

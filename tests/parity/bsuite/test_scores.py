@@ -119,7 +119,7 @@ def test_a_tag_without_experiments_has_no_score():
     assert np.isnan(tag_scores({"bandit": 0.5})["memory"]) and tag_scores({"bandit": 0.5})["basic"] == 0.5
 
 
-def test_nothing_to_score_is_said():
+def test_scoring_without_logged_episodes_is_refused():
     with pytest.raises(ValueError, match="catch has no logged episode yet"):
         score("catch", [])
     with pytest.raises(ValueError, match="'cach' has no score. bsuite has: bandit, "):
@@ -129,7 +129,7 @@ def test_nothing_to_score_is_said():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("first, expected", [(1_123, 1.0), (1_124, 0.0)])
-def test_a_sea_of_ten_is_solved_before_2_to_the_10_and_100_episodes(first, expected):
+def test_deep_sea_of_size_10_counts_as_solved_before_1124_episodes(first, expected):
     # No episode that bsuite logs lies between 1,024 and 1,124, so this is asked of a log of every episode.
     episode = np.arange(1, 2_000)
     bad = np.where(episode < first, episode, 0.85 * episode)

@@ -125,7 +125,7 @@ def test_the_first_steps_of_an_episode_equal_gymnasium():
     assert_same(our_episode(Acrobot(), make_state(*start.astype(np.float32)), actions), theirs, atol=1e-4)
 
 
-def test_an_idle_episode_meets_its_time_limit_when_gymnasium_does():
+def test_an_idle_episode_reaches_its_time_limit_at_the_same_step():
     start = np.array([0.05, -0.02, 0.01, 0.03])
     theirs, actions = reference_episode(reference("Acrobot-v1"), start, lambda t, obs: 1, 501)
     assert len(actions) == 500 and theirs.truncated[-1]

@@ -98,7 +98,7 @@ def test_the_left_wall_stops_the_car_and_lets_it_go():
     assert_same(ours, theirs, atol=1e-6)
 
 
-def test_force_beyond_the_limits_is_paid_for_but_not_applied():
+def test_force_beyond_the_limits_is_penalized_but_not_applied():
     states, actions = np.array([[-0.5, 0.0], [-0.5, 0.0]], np.float32), np.array([[3.0], [1.0]], np.float32)
     ours = our_step(MountainCarContinuous(), make_state, states, actions)
     np.testing.assert_array_equal(ours.state[0], ours.state[1])

@@ -163,7 +163,7 @@ def test_the_first_state_is_minatars():
     np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), their_env.state())
 
 
-def test_what_appears_is_uniform_over_lanes_sides_and_a_third_of_it_gold():
+def test_new_objects_are_uniform_over_lanes_and_sides_and_one_third_is_gold():
     env = Asterix(init_spawn_speed=1)
     state = jax.jit(env.init)(make_key(0)).replace(spawn_timer=jnp.int32(0))
     noise = sample_noise(env, make_key(1), (12_000,))

@@ -230,7 +230,7 @@ def test_the_first_state_is_minatars():
     np.testing.assert_array_equal(jax.jit(lambda key: env.observe(env.init(key)))(make_key(0)), their_env.state())
 
 
-def test_of_several_that_swim_into_a_shot_the_right_one_is_gone():
+def test_of_several_enemies_that_enter_a_shot_the_same_one_is_removed():
     # Three in one cell, about to move into the cell that a shot enters: submarines are hit before fish, newest first.
     # So close together they come only where the difficulty has just changed, which random play hardly ever shows.
     env, rng, n = Seaquest(sticky_action_prob=0.0), np.random.default_rng(3), 200

@@ -84,7 +84,7 @@ def test_every_layout_with_one_river_is_as_likely_as_any_other(env_id):
     harness.assert_frequencies(harness.whole(ours), dict.fromkeys(names, 1 / len(names)))
 
 
-def test_lava_and_walls_lie_alike():
+def test_lava_and_walls_have_the_same_layouts():
     assert (harness.layouts_of_ours(LAVA_IDS[2], 10).grid == LAVA).any((1, 2)).all()
     assert not (harness.layouts_of_ours(WALL_IDS[2], 10).grid == LAVA).any()
     assert np.array_equal(

@@ -49,7 +49,7 @@ OBSERVATIONS = {
 }
 
 
-def test_every_wrapper_of_minigrid_has_a_twin():
+def test_every_wrapper_of_minigrid_has_a_counterpart():
     kinds = [kind for kind in vars(theirs).values() if isinstance(kind, type) and kind.__module__ == theirs.__name__]
     assert set(ours.__all__) == {kind.__name__.removesuffix("Wrapper") for kind in kinds}
 
@@ -179,7 +179,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("random_action", [None, 2])
-def test_stochastic_actions_are_minigrids_under_the_same_chances(random_action):
+def test_stochastic_actions_equal_minigrid_with_the_same_random_numbers(random_action):
     def draw(reference, rng):
         chance, action = float(np.float32(rng.random())), int(rng.integers(7))
         reference.unwrapped._np_random = Scripted(chance, action)
@@ -206,7 +206,7 @@ def test_no_death_is_minigrids():
         "traverse the rooms to get to the goal",
     ],
 )
-def test_flat_missions_are_spelled_as_minigrids(text):
+def test_flat_missions_are_encoded_as_in_minigrid(text):
     reference = theirs.FlatObsWrapper(make_reference(DOORKEY))
     flat = reference.observation({"image": np.zeros(0, np.uint8), "mission": text}).reshape(96, 28)
     expected = np.where(flat.any(axis=1), flat.argmax(axis=1), 28)
