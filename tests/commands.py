@@ -1,4 +1,4 @@
-"""Command lines in tests: said in process, with their status and what they print."""
+"""Run a command line inside the test process, and return its status and output."""
 
 from shoal.cli.main import main
 

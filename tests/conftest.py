@@ -1,11 +1,11 @@
-"""Test environment: a CPU seen as four devices, strict promotion, threads pinned. Set before JAX is imported.
+"""Test environment: a CPU that JAX sees as four devices, strict promotion, fixed threads; set before JAX is imported.
 
-Compiled programs are kept on disk for the session, apart from the user's: `forgetfulness` drops those in memory after
-each file, and the next file, the other worker, and commands that tests start in processes of their own find them there.
+Compiled programs are cached on disk for one test session, separately from the user's cache. The fixture `clear_caches`
+drops the programs in memory after each file; later files, other workers and subprocesses of tests load them from disk.
 
-Programs are compiled as the command line compiles them, unless SHOAL_TEST_XLA_LEVEL says how far LLVM optimizes. With
-0, as `make test` has it, compiling takes half the time, and a seventh with jaxlib 0.10, whose older code generator is
-used then too. `make test-all` compiles as the command line does.
+Programs are compiled as the command line compiles them, unless SHOAL_TEST_XLA_LEVEL limits LLVM's optimization. With 0,
+as `make test` sets it, compilation takes half the time, and a seventh with jaxlib 0.10, whose older code generator is
+then used too. `make test-all` compiles as the command line does.
 """
 
 import atexit
@@ -90,7 +90,7 @@ def promotion(request):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forgetfulness():
+def clear_caches():
     """Compiled programs of one file are of no use to the next, and a thousand tests' worth of them fills the memory."""
     yield
     jax.clear_caches()

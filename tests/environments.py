@@ -1,4 +1,4 @@
-"""Environments for tests: a small one whose numbers can be worked out, and those of the registry, class by class."""
+"""Environments for tests: a small one that can be computed by hand, and the registered ones grouped by class."""
 
 from typing import Any
 

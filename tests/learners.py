@@ -1,4 +1,4 @@
-"""Registered agents, as their own test files say that they learn probes within seconds."""
+"""Registered agents with the settings of their test files, with which they learn a probe within seconds."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""Sinks that tests listen with, or press Ctrl-C with."""
+"""Event sinks for tests: one stores messages, the other interrupts a run."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tile worlds drawn as text: states made by hand, and playing them."""
+"""Grid worlds drawn as text: make states by hand, and step them with named actions."""
 
 from functools import partial
 from typing import Any, NamedTuple

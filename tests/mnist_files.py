@@ -1,4 +1,4 @@
-"""Files in MNIST's format, with random pictures: the real ones are nobody's to pass on here."""
+"""Write files in MNIST's format with random pictures, because the real files may not be distributed here."""
 
 import gzip
 from pathlib import Path

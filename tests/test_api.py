@@ -1,4 +1,4 @@
-"""The Python face: what is there, under which names, and what help shows."""
+"""The Python interface: public names, signatures and help."""
 
 import ast
 import inspect

@@ -1,6 +1,6 @@
-"""Mistakes in a user's environment file, and the one line that answers each: the file, the line, and what to write.
+"""A table of mistakes in a user's environment file, and the one-line message for each: file, line and remedy.
 
-All of them are edits of one good file. `shoal train` finds them before it compiles a run.
+Each case is an edit of one correct file. `shoal train` finds the mistake before it compiles a run.
 """
 
 from typing import NamedTuple

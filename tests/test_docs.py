@@ -1,7 +1,7 @@
-"""The documentation is true: its examples run, its notebook runs, its generated pages are those of the code.
+"""The documentation: its examples and its notebook run, and its generated pages are up to date.
 
-The Python blocks of a page share one namespace and an empty folder, in order; a block that begins with the comment
-`# name.py` is saved as that file instead. Every `shoal ...` line of a `console` block runs in between, where it stands.
+The Python blocks of a page run in order, in one namespace and one empty folder. A block that begins with the comment
+`# name.py` is saved as that file instead. Every `shoal ...` line of a `console` block runs at its position.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The house: who may import whom, who may touch the world, and what `import shoal` costs."""
+"""The package structure: which package may import which, which may read or write files, and the cost of `import shoal`."""
 
 import ast
 import json

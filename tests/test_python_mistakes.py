@@ -1,4 +1,4 @@
-"""Mistakes that people make in Python with shoal, and the one message that each of them ends in."""
+"""A table of mistakes in Python code that uses shoal, and the one message that each of them must give."""
 
 import jax
 import jaxtyping

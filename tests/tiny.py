@@ -1,4 +1,4 @@
-"""The smallest run that still does everything, for tests of what surrounds training: in Python, and as flags."""
+"""The smallest settings that use every part of training, as Python arguments and as command-line flags."""
 
 FIELDS = {"num_envs": 4, "num_steps": 16, "hidden": (8,)}
 OPTIONS = {"steps": 256, "records": 4, "evaluations": 2, "eval_episodes": 3, "eval_max_steps": 20}

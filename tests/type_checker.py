@@ -1,4 +1,4 @@
-"""The runtime type checker of the tests: beartype, with an int accepted where a float is asked for, as in PEP 484."""
+"""The runtime type checker of the tests: beartype, with an int accepted where a float is annotated, as in PEP 484."""
 
 from beartype import BeartypeConf, beartype
 

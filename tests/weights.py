@@ -1,4 +1,4 @@
-"""Weights and observations for tests, drawn by NumPy: no program is compiled to initialize networks or to sample."""
+"""Weights and observations for tests, sampled by NumPy, so that no program must be compiled for them."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Behaviour cloning: its loss against NumPy, what it learns from a teacher, and what it refuses."""
+"""Behaviour cloning: its loss against NumPy, learning from demonstrations, and the values it refuses."""
 
 import jax
 import jax.numpy as jnp

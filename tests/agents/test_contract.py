@@ -1,8 +1,8 @@
-"""What every registered agent must do: keep the contract, and learn worlds whose values are known by hand.
+"""Contract tests of every registered agent: `check_agent`, and probe environments whose values are known by hand.
 
-An agent is found by being registered; `CONTRACT` in its own test file says how to make it learn quickly. A probe that
-it cannot play (its `bind` refuses) is left out, but everyone plays some. Probes of one kind of observation and action
-share a program: compiling is what takes long here.
+The tests run for every registered agent. `CONTRACT` in the agent's own test file has the settings with which it learns
+a probe quickly. Probes that an agent cannot play (its `bind` refuses them) are left out, but every agent plays some.
+Probes with the same observation and action spaces share one compiled program, because compilation takes most time.
 """
 
 import functools

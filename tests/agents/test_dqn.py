@@ -1,4 +1,4 @@
-"""DQN's own arithmetic against NumPy, its schedules by hand, its options, and what it refuses."""
+"""DQN: its losses against NumPy, its schedules by hand, its options, and the values it refuses."""
 
 import jax
 import jax.numpy as jnp

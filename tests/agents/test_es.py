@@ -1,4 +1,4 @@
-"""Evolution strategies as an agent: whose chances are shared, what is counted, and that failures stay harmless."""
+"""Evolution strategies as an agent: shared random numbers, counted steps, and candidates that fail."""
 
 import subprocess
 import sys

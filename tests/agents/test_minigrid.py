@@ -1,4 +1,4 @@
-"""PPO learns MiniGrid: a small level here, the ten of the suite in long runs, with the presets as they are."""
+"""PPO learns MiniGrid: one small level here; in long tests, the ten levels of the suite with their presets."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Every agent with a network normalizes observations alike: what it learns does not depend on their scale."""
+"""Observation normalization of every agent with a network: learning does not depend on the scale of observations."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""PPO's own arithmetic against NumPy, its options, and what it refuses."""
+"""PPO: its losses and advantages against NumPy, its options, and the values it refuses."""
 
 import jax
 import jax.numpy as jnp

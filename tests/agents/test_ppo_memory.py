@@ -1,4 +1,4 @@
-"""PPO with memory: what is remembered, what is forgotten and when, and what time limits are worth."""
+"""PPO with a recurrent network: the carry at episode ends, values at time limits, and minibatches."""
 
 import functools
 import shutil

@@ -1,4 +1,4 @@
-"""PQN's targets against a NumPy walk, where two published versions are wrong, and its options."""
+"""PQN: its targets against a NumPy loop (two published versions compute them wrongly), and its options."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Presets: read from files, checked, and weaker than what is given."""
+"""Presets: they are read from files and checked, and given fields override them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is given and would change nothing is refused, in words; what matters elsewhere is taken there."""
+"""Fields that would have no effect are refused, and accepted where they have one; unsuitable pairs are refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What off-policy learners share, by hand."""
+"""The base class of agents with a replay buffer: step counts, batches and stored rollouts, by hand."""
 
 import jax
 import jax.numpy as jnp

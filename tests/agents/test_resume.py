@@ -1,4 +1,7 @@
-"""Every agent goes on from a checkpoint with the same bits: optimizers, buffers, priorities, tables, worlds and all."""
+"""A run of every agent that is resumed from a checkpoint ends with the same bits as an uninterrupted run.
+
+Compared are weights, optimizer states, replay buffers, priorities, tables and environment states.
+"""
 
 import shutil
 

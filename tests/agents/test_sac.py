@@ -1,4 +1,4 @@
-"""SAC's targets, losses and temperature against NumPy, its schedules by hand, and what it refuses."""
+"""SAC: its targets, losses and temperature against NumPy, its schedules by hand, and the values it refuses."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Learners with a table: each rule's arithmetic, fixed points against value iteration, and what they refuse."""
+"""Tabular agents: the arithmetic of each rule, fixed points against value iteration, and the values they refuse."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""TD3's targets and losses against NumPy, its delays by hand, DDPG as a preset, and what it refuses."""
+"""TD3: its targets and losses against NumPy, its delays by hand, DDPG as a preset, and the values it refuses."""
 
 import jax
 import jax.numpy as jnp

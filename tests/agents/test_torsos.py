@@ -1,4 +1,4 @@
-"""Every agent with a network takes every torso by name, and a torso of the user's own with what that declares."""
+"""Every agent with a network accepts every torso by name, and a user's torso with the inputs it declares."""
 
 import jax
 import jax.numpy as jnp

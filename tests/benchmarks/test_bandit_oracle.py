@@ -1,4 +1,4 @@
-"""The bounds that learners of bandits are held to."""
+"""The reference returns with which bandit learners are compared."""
 
 import importlib.util
 from pathlib import Path

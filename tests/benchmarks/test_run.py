@@ -1,4 +1,4 @@
-"""The benchmark driver: sides take turns, medians count, the table says what was measured."""
+"""The benchmark driver: sides alternate, medians are reported, and the table lists what was measured."""
 
 import importlib.util
 import itertools

@@ -1,4 +1,4 @@
-"""Pictures of cells: what is drawn in a cell stays in it."""
+"""Drawing a board of cells: shapes stay inside their cell, and pictures fit the requested size."""
 
 import numpy as np
 import pytest

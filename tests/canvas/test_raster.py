@@ -1,4 +1,4 @@
-"""The drawing kit: areas, places and colors worked out by hand."""
+"""The drawing kit: areas, positions and colors computed by hand."""
 
 import math
 import subprocess

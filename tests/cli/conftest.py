@@ -1,4 +1,4 @@
-"""What the tests of commands share: an empty folder to work in, and a small finished run."""
+"""Fixtures for tests of commands: an empty working folder, and a small finished run."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""`shoal bsuite`: what it writes, what it prints, and how mistakes are answered."""
+"""`shoal bsuite`: the files it writes, its output, and its error messages."""
 
 import json
 

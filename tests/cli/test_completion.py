@@ -1,4 +1,4 @@
-"""`shoal completion`: what bash completes with the script, asked as bash asks it."""
+"""`shoal completion`: what bash completes with the printed script, called as bash calls it."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Command lines that nobody would write on purpose: each ends with 0, or with 2 and one line; none hangs."""
+"""Random command lines: each ends with status 0, or with status 2 and one line; none runs longer than the limit."""
 
 import contextlib
 import functools

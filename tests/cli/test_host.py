@@ -1,4 +1,4 @@
-"""What must be decided before JAX starts, and what the doctor says about it."""
+"""Host settings that must be made before JAX starts, and what `shoal doctor` reports about them."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The command line: help that needs no JAX, and listings. `test_mistakes.py` has the mistakes."""
+"""The command line: help that does not import JAX, listings, and `shoal doctor`. `test_mistakes.py` tests mistakes."""
 
 import subprocess
 import sys

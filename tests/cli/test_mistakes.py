@@ -1,4 +1,4 @@
-"""Mistakes that people make on the command line, and the one line that each of them ends in."""
+"""A table of command-line mistakes, and the one-line message that each of them must give."""
 
 import shlex
 

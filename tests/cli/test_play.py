@@ -1,4 +1,4 @@
-"""`shoal play` in a pseudo-terminal: what it paints, what keys do, and that the terminal is as it was afterwards."""
+"""`shoal play` in a pseudo-terminal: the drawn pictures, the keys, and that the terminal is restored afterwards."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""`shoal eval`, `render`, `plot`, `compare`, `export`, `record`: what is done with a run."""
+"""The commands that use a finished run: `shoal eval`, `render`, `plot`, `compare`, `export` and `record`."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`--search`: what `--random` draws, as a command line writes it."""
+"""`--search`: the ranges from which `--random` samples, as written on the command line."""
 
 import pytest
 

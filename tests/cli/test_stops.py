@@ -1,4 +1,4 @@
-"""Runs that are stopped or killed, and go on."""
+"""Runs that are stopped or killed, and then resumed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Commands in a pseudo-terminal: how they end when a signal comes, and what they survive."""
+"""Commands in a pseudo-terminal: how they end after a signal, and closed or full output streams."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`shoal train`: what it makes, and which folders it refuses."""
+"""`shoal train`: the files it writes, dry runs, and the folders it refuses."""
 
 import json
 import os

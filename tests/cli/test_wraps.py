@@ -1,4 +1,4 @@
-"""`--wrap`, and flags of values inside others: what they become, and how a run made with them is used."""
+"""`--wrap`, and flags of nested values: the environments they build, and commands on a wrapped run."""
 
 import json
 import shutil

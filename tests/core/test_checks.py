@@ -1,4 +1,4 @@
-"""`check_env` passes an honest environment and names what is wrong with each of a row of broken ones."""
+"""`check_env` accepts a correct environment, and names the fault of each of many broken ones."""
 
 from typing import Any
 

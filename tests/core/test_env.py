@@ -1,4 +1,4 @@
-"""What `Env` derives from the hooks: the clock, the time limit, `step`, and the answer to a wrong action."""
+"""What `Env` derives from the hooks: the clock, the time limit, `step`, and errors for a wrong action."""
 
 import jax
 import jax.numpy as jnp

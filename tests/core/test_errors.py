@@ -1,4 +1,4 @@
-"""Errors name what was given, what is near, and what to do."""
+"""Error messages: they name the given value, the nearest valid names, and the remedy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`mix32` against its NumPy twin, and as random numbers: avalanche, uniformity, correlation, repeats.
+"""`mix32` against a NumPy version, and as random numbers: avalanche, uniformity, correlation, repeats.
 
 Statistics come from fixed keys, so a test either always passes or always fails; limits are at 5 standard deviations.
 """

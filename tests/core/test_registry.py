@@ -1,4 +1,4 @@
-"""Names: found by lookup, by module path and by file; wrong ones answered with the nearest."""
+"""Names: they are found by lookup, by module path and by file; errors suggest the nearest names."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spaces: what is drawn lies inside, what does not fit is outside, equal spaces are one dictionary key."""
+"""Spaces: samples lie inside, invalid values outside, and equal spaces are equal dictionary keys."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Values: frozen, taken apart and put together by JAX unharmed, checked when a user builds them."""
+"""Struct classes: they are frozen, survive flattening as JAX pytrees, and check the fields that a user gives."""
 
 import copy
 import pickle

@@ -1,8 +1,8 @@
-"""Every registered environment keeps the contract, by being registered.
+"""Every registered environment keeps the contract of `check_env`.
 
-The whole check compiles a dozen programs, so of several names for one class it runs the one with the smallest state;
-the others are checked for what differs between them, shapes and spaces, without compiling anything. Of ids that differ
-only in a final number, as bsuite's 468 do, those are the first and the last.
+The whole check compiles about twelve programs. Of several names for one class it therefore runs only for the name with
+the smallest state; for the other names only shapes and spaces are checked, without compilation. Of ids that differ only
+in a final number, such as bsuite's 468 ids, only the first and the last are checked.
 """
 
 import jax

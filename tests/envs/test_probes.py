@@ -1,4 +1,4 @@
-"""Facts of the probes: every value in a docstring, played out step by step."""
+"""Probe environments: every value that a docstring states is checked step by step."""
 
 import jax
 import jax.numpy as jnp

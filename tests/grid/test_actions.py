@@ -1,4 +1,4 @@
-"""What an agent does to the cell in front of it, against MiniGrid's `step`."""
+"""What each action does to the cell in front of the agent, against MiniGrid's `step`."""
 
 import jax
 import jax.numpy as jnp

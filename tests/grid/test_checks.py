@@ -1,4 +1,4 @@
-"""`check_level`: it finds the ways in which a generator breaks, and nothing in ours."""
+"""`check_level` finds each kind of fault in a level generator, and none in shoal's levels."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Laying out: walls, masks, and draws that are as uniform as MiniGrid's rejection sampling."""
+"""Layout functions: walls, masks, and samples that are as uniform as MiniGrid's rejection sampling."""
 
 import jax
 import jax.numpy as jnp

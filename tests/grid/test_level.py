@@ -1,4 +1,4 @@
-"""What every level shares, apart from what MiniGrid's own tests of it say."""
+"""The base class of levels: time limits, missions and edges. tests/parity compares the levels with MiniGrid."""
 
 import jax
 import jax.numpy as jnp

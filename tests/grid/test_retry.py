@@ -1,4 +1,4 @@
-"""Loops of different lengths: the same states alone, side by side, and nested."""
+"""`retry`: loops of different lengths give the same states alone, under `vmap`, and nested."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The room kit: geometry by hand, what a plan adds, and how rooms come to hang together."""
+"""The room kit: geometry by hand, additions to a plan, and how rooms are connected."""
 
 import functools
 import itertools

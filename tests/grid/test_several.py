@@ -1,4 +1,4 @@
-"""Laying out several things at once: different numbers, and places apart from each other."""
+"""Placing several objects at once: distinct numbers, and different cells."""
 
 from itertools import permutations
 

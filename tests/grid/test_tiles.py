@@ -1,4 +1,4 @@
-"""Facts about tiles and pictures that need no reference."""
+"""Tiles and pictures without the reference."""
 
 import jax
 import jax.numpy as jnp

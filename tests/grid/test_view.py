@@ -1,4 +1,4 @@
-"""What an agent sees, against MiniGrid's `process_vis` and `gen_obs_grid`."""
+"""The agent's view, against MiniGrid's `process_vis` and `gen_obs_grid`."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Missions as word numbers and back, against MiniGrid's missions and its vocabulary."""
+"""Encoding and decoding missions as word numbers, against MiniGrid's missions and its vocabulary."""
 
 import warnings
 

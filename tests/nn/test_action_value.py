@@ -1,4 +1,4 @@
-"""Critics against critics applied one by one."""
+"""Ensembles of critics against the same critics applied one by one."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Convolutions against XLA's own, on both ways."""
+"""Both convolution algorithms against XLA's own."""
 
 import jax
 import jax.numpy as jnp

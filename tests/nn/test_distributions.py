@@ -1,4 +1,4 @@
-"""Distributions against scipy and against their own samples."""
+"""Distributions against SciPy and against their own samples."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Observations of every space become the vectors that networks read."""
+"""Observations of every space are converted to the vectors that networks read."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The orthogonal initialiser is orthogonal, in every shape and in a large population; the others are what they say."""
+"""Initializers: the orthogonal one for every shape and for a large population; the variance of the others."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Recurrent cells: equal to flax's, step by step as over time, and forgetful where an episode begins."""
+"""Recurrent cells: equal to flax's, equal step by step and over time, and reset where an episode begins."""
 
 import flax.linen as nn
 import jax

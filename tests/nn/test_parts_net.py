@@ -1,4 +1,4 @@
-"""Torsos for pictures: alone, and among other parts of an observation."""
+"""Torsos for images, alone and among other parts of an observation."""
 
 import jax
 import jax.numpy as jnp

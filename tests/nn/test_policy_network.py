@@ -1,4 +1,4 @@
-"""The network of a policy that stands by itself."""
+"""The network of a policy without a value head."""
 
 import jax
 import jax.numpy as jnp

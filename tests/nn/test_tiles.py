@@ -1,4 +1,4 @@
-"""The torso for tile worlds equals a convolution and dense layers of one-hot categories, written out in NumPy."""
+"""The torso for grid worlds equals a convolution and dense layers of one-hot categories, computed in NumPy."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Which network reads which observations, and that frames of observations are read by the same kind of network."""
+"""The network that is chosen for each observation space; stacked frames get the same kind as one frame."""
 
 import jax
 import jax.numpy as jnp

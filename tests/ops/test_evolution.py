@@ -1,4 +1,4 @@
-"""What is handed to evosax and what comes back: traced numbers, shaped costs, and a first generation that counts."""
+"""The adapter of evosax: traced hyperparameters, shaped costs, and a first generation that is used."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Choosing among valued actions."""
+"""Epsilon-greedy action selection from Q-values."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""The arithmetic of descent, by hand."""
+"""Gradient clipping, Adam and target weights, by hand."""
 
 import jax
 import jax.numpy as jnp

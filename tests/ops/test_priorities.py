@@ -1,4 +1,4 @@
-"""Prioritised draws against the probabilities they should have."""
+"""Prioritized sampling against its nominal probabilities."""
 
 import jax
 import jax.numpy as jnp

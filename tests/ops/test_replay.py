@@ -1,4 +1,4 @@
-"""The ring against a plain Python list of everything that happened."""
+"""The replay buffer (a ring) against a plain Python list of all steps."""
 
 import jax
 import jax.numpy as jnp

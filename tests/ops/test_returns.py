@@ -1,4 +1,4 @@
-"""Advantages against sums done by hand and a slow NumPy version."""
+"""Advantages and returns against sums computed by hand and a slow NumPy version."""
 
 import jax
 import jax.numpy as jnp

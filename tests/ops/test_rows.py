@@ -1,4 +1,4 @@
-"""Choices among few actions: ties, exploration, masks; against NumPy."""
+"""Action selection among few actions: ties, exploration, masks; against NumPy."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Running statistics against NumPy over everything at once."""
+"""Running statistics against NumPy over all data at once."""
 
 import jax
 import jax.numpy as jnp

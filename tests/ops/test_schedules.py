@@ -1,4 +1,4 @@
-"""Schedules against Python's own integers, also where a run is longer than 32 bits count."""
+"""Schedules against Python integers, also for runs of more steps than 32 bits count."""
 
 import jax
 import jax.numpy as jnp

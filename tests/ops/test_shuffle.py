@@ -1,4 +1,4 @@
-"""Shuffles are permutations, differ by key, and put every row everywhere equally often."""
+"""Shuffles are permutations, differ by key, and put every row in every position equally often."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Surrogates against numbers worked out by hand."""
+"""Surrogate objectives and value losses against numbers computed by hand."""
 
 import jax
 import jax.numpy as jnp

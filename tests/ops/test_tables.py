@@ -1,4 +1,4 @@
-"""Numbers of observations, and tables that are read and written one entry at a time."""
+"""Table indices of observations, and reading and writing single entries of a table."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Value iteration against sums by hand, and dynamics found by trying against those that a world states."""
+"""Value iteration against sums by hand, and sampled dynamics against the declared model of an environment."""
 
 import jax
 import jax.numpy as jnp

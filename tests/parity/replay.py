@@ -1,4 +1,4 @@
-"""Plays given actions under given noise in one compiled loop, for many episodes at once, without resets."""
+"""Play given actions under given noise in one compiled loop, for many episodes at once, without resets."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""`check_agent` passes an honest agent and names what is wrong with each of a row of broken ones."""
+"""`check_agent` accepts a correct agent, and names the fault of each of many broken ones."""
 
 from typing import Any
 

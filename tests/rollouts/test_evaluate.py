@@ -1,4 +1,4 @@
-"""Evaluation: first episodes of fresh environments, to their end or the horizon."""
+"""Evaluation: the first episodes of fresh environments, until they end or reach the horizon."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The vectorised rollout against a plain Python loop, and the corner cases of ends and resets."""
+"""The vectorized rollout against a plain Python loop, and special cases of episode ends and resets."""
 
 from typing import Any
 

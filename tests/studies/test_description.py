@@ -1,4 +1,4 @@
-"""What a dry run says of a run."""
+"""The description of a run that a dry run prints."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several runs, one folder each: sets of environments, and sweeps over fields that shape the program."""
+"""Several runs, one folder each: sets of environments, and sweeps over static fields."""
 
 import pytest
 

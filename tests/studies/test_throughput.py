@@ -1,4 +1,4 @@
-"""Throughput measurements: the checksum really folds every observation, and every policy can drive."""
+"""Throughput measurements: the checksum includes every observation, and every policy can be used."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The live display: what it shows, and that it fits terminals of every width."""
+"""The live display: its contents, and that it fits terminals of every width."""
 
 import io
 

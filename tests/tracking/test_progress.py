@@ -1,4 +1,4 @@
-"""Progress, as lines for log files."""
+"""Progress as lines of a log file."""
 
 import io
 

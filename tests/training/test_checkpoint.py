@@ -1,4 +1,4 @@
-"""Checkpoints: parts that are read one by one, and what is refused."""
+"""Checkpoints: single parts are loaded, and missing or exchanged files are refused."""
 
 import numpy as np
 import pytest

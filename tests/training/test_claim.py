@@ -1,4 +1,4 @@
-"""One run in a folder at a time, whoever started it and however it ended."""
+"""A folder is used by one run at a time, however that run was started and however it ended."""
 
 import subprocess
 import sys

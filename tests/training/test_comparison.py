@@ -1,4 +1,4 @@
-"""Two runs are compared seed by seed where they share their random numbers."""
+"""`compare` pairs two runs seed by seed where they share their random numbers."""
 
 import json
 import shutil

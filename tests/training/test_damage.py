@@ -1,5 +1,7 @@
-"""A run folder with one damaged file is refused in one line, or read as far as the damage allows: never a traceback,
-never a hang, never memory without bounds."""
+"""A run folder with one damaged file is refused in one line, or read as far as possible.
+
+There is never a traceback, an endless loop, or unbounded memory.
+"""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""Values as plain data and back: equal values, readable JSON, and nothing built but values."""
+"""Values as plain data and back: equal values, readable JSON, and only classes of values are built."""
 
 import json
 import textwrap

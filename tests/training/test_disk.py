@@ -1,4 +1,4 @@
-"""What is on the disk when a run says that it is saved."""
+"""Files are flushed to the disk before a run reports that it is saved; a full disk keeps the old files."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A policy exported from a run acts, scores and reads as it did there."""
+"""A policy exported from a run acts, scores and loads as it did in the run."""
 
 import importlib
 import json

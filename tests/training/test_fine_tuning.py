@@ -1,4 +1,4 @@
-"""A run that begins with the policies of another."""
+"""A run whose members begin with the policies of another run."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What every run leaves behind about itself."""
+"""The files with which every run describes itself."""
 
 import json
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Jobs: what a run is made of and where it goes, repeated, resumed and made to go on."""
+"""Jobs: the spec and folder of a run, and runs that are repeated, resumed and extended."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What control groups leave of a machine, from files as Linux shows them."""
+"""Memory and processor limits of control groups, read from files as Linux shows them."""
 
 import math
 

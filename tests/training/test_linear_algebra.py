@@ -1,4 +1,4 @@
-"""Linear algebra of a user's network never makes a run wait forever."""
+"""Linear algebra in a user's network never makes a run hang."""
 
 import os
 import subprocess

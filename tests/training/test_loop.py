@@ -1,4 +1,4 @@
-"""A run from beginning to end: stopped, damaged, spoiled by NaN, and resumed to the same bits."""
+"""Whole runs: stopped, damaged, or with NaN, and resumed to the same bits."""
 
 import json
 import os

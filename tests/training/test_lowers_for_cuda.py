@@ -1,6 +1,6 @@
-"""The programs of every registered agent are translated for NVIDIA GPUs, without one, as a mesh of them would run them.
+"""The programs of every registered agent are lowered for NVIDIA GPUs on a mesh, on a machine without a GPU.
 
-Nothing is compiled: this finds operations that a GPU does not have, not wrong results.
+Nothing is compiled: this finds operations that do not exist on a GPU, not wrong results.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Which environments are checked before a run, and how often."""
+"""Which user environments are checked before a run, and how often."""
 
 import importlib
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Where members go: blocks on a CPU, and a mesh of devices that is filled up."""
+"""Placement of members: blocks on a CPU, and a mesh of devices with padding."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What is planned before anything is compiled: sizes, memory, rounded steps, and what is refused."""
+"""Plans, made before anything is compiled: sizes, memory, rounded steps, and refused values."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Playing: evaluation and rollouts of policies, populations, functions and chance, also in other worlds."""
+"""`evaluate` and `rollout` with policies, populations, functions and random actions, also in other environments."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Settings beyond a grid: lists, one value for each member, random samples."""
+"""Settings other than a grid: lists, one value for each member, random samples."""
 
 import math
 

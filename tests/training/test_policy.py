@@ -1,4 +1,4 @@
-"""A policy that was trained acts alone, is loaded from files, and meets only what it was trained with."""
+"""A trained policy acts outside of a run, is loaded from files, and refuses observations of another space."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A member's numbers belong to it: not to its neighbors, the devices, the memory or how often it is evaluated."""
+"""A member's results do not depend on other members, devices, memory or the frequency of evaluations."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The program of one member: what is kept, and what is counted, when its numbers are not finite any more."""
+"""The compiled program of one member: which state is kept, and what is counted, after a non-finite update."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Curves of a run, against episodes counted by hand."""
+"""Learning curves of a run, against episodes counted by hand."""
 
 import jax
 import jax.numpy as jnp

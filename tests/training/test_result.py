@@ -1,4 +1,4 @@
-"""A result: members, curves, tables and who is best, read from the files of a run."""
+"""Results: members, curves, tables and the best member, read from the files of a run."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""A run whose episodes begin in states that were used before says so, and says how large a bank would do."""
+"""The warning about episodes that begin in reused states of the reset bank, with a sufficient bank size."""
 
 import numpy as np
 import pytest

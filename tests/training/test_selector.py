@@ -1,4 +1,4 @@
-"""Between chunks members are copied, begun afresh and left idle, with the bits that they would have had anyway."""
+"""Between chunks a selector copies members, starts new ones or idles slots; bits are as in an undisturbed run."""
 
 import dataclasses
 import shutil

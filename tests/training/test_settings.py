@@ -1,4 +1,4 @@
-"""Paths to hyperparameters: where they lead, what they change, and what is said of those that lead nowhere."""
+"""Paths to hyperparameters: the fields they reach, how these are replaced, and errors for unknown paths."""
 
 import re
 

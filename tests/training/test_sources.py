@@ -1,4 +1,4 @@
-"""Files of a user's own: kept in the run folder, and run only where they are the user's, or the user says so."""
+"""User files: copied into the run folder, and executed only where they are unchanged or the user permits it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Specs: what a run is as plain data. Settings, what a file says, and values built from it again."""
+"""Specs (the plain-data description of a run): settings, the JSON file, and values built from it again."""
 
 import json
 

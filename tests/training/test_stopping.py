@@ -1,4 +1,4 @@
-"""Requests to stop: which signals ask, what a second one does, and that all handlers are put back."""
+"""Requests to stop: which signals make one, what a second signal does, and that handlers are restored."""
 
 import os
 import signal

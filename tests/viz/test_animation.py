@@ -1,4 +1,4 @@
-"""GIFs read back with Pillow, MP4 files with ffmpeg: frames, timing, colors, sizes."""
+"""GIFs read back with Pillow and MP4 files read back with ffmpeg: frames, timing, colors, sizes."""
 
 import re
 import subprocess

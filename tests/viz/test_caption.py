@@ -1,4 +1,4 @@
-"""Captions: where each text is drawn, measured by Pillow, for wide and narrow pictures."""
+"""Captions: the position of each text, measured by Pillow, for wide and narrow pictures."""
 
 import itertools
 

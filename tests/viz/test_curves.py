@@ -1,4 +1,4 @@
-"""Figures: what they say (read from SVG text and from the drawn lines), and what they refuse."""
+"""Figures: their texts (read from SVG) and drawn lines, and the arguments they refuse."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Pictures of a run are made while it trains, and their failure is not its own."""
+"""Figures of a run are drawn while it trains, and a failing figure does not fail the run."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The radar: its axes, values and words, read from SVG text and from pixels."""
+"""The radar chart: its axes, values and texts, read from SVG and from pixels."""
 
 import numpy as np
 import pytest

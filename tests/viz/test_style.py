@@ -1,4 +1,4 @@
-"""Where texts and legends of figures are, measured in pixels on the finished figure."""
+"""Positions of texts and legends of figures, measured in pixels on the finished figure."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Frames side by side: their order, their layouts, and that a space says what is observed, whatever is wrapped."""
+"""Frame stacking: the order and layout of frames, and the space, for every kind of wrapped environment."""
 
 import jax
 import jax.numpy as jnp

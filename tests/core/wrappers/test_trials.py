@@ -1,4 +1,4 @@
-"""Trials: episodes of one task in a row. Checked by hand on a world that can be counted in the head, then on others."""
+"""Trials (consecutive episodes of one task): computed by hand for a small environment, then checked on others."""
 
 import jax
 import jax.numpy as jnp

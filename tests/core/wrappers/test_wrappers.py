@@ -1,4 +1,4 @@
-"""What all wrappers have in common: the contract, the clock, and doing nothing when they are set to nothing."""
+"""All wrappers: the contract, the clock, and that neutral settings change nothing."""
 
 import jax
 import jax.numpy as jnp

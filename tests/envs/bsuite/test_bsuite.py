@@ -1,4 +1,4 @@
-"""Facts of bsuite's worlds that need no reference: mistakes, boards as values, populations, pictures, gymnax's bugs."""
+"""bsuite's environments without the reference: errors, boards as values, populations, pictures, gymnax's bugs."""
 
 import jax
 import jax.numpy as jnp

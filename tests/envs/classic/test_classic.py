@@ -1,4 +1,4 @@
-"""Facts of the classic-control environments that need no reference: fields, derived constants, errors, spaces."""
+"""Classic-control environments without the reference: fields, derived constants, errors, spaces."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Facts of both kinds of doors: gaps, starts, quirks kept and put right, what is refused."""
+"""Doors and DoorsImitation: gaps, starts, kept and repaired quirks of the published code, and errors."""
 
 import jax
 import jax.numpy as jnp

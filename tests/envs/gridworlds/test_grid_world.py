@@ -1,4 +1,4 @@
-"""Facts of GridWorld: sizes, places, starts, what is refused."""
+"""GridWorld: sizes, positions, starts and errors."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Bandits: what arms pay, what is observed, tasks, errors; rewards under given noise are worked out by hand."""
+"""Bandits: rewards, observations, tasks and errors; rewards under given noise are computed by hand."""
 
 import math
 

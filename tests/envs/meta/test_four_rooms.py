@@ -1,4 +1,4 @@
-"""FourRooms: starts and goals, tasks, the picture that the agent sees, errors."""
+"""FourRooms: starts and goals, tasks, image observations, errors."""
 
 import jax
 import jax.numpy as jnp

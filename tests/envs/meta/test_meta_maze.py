@@ -1,4 +1,4 @@
-"""MetaMaze: where things begin, that the goal never ends it, tasks, errors. Each past bug of gymnax has a test."""
+"""MetaMaze: starts, goals that never end an episode, tasks, errors. Each past bug of gymnax has a test."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""PointRobot: when it is paid, where things start, tasks, errors. Each past bug of gymnax has a test."""
+"""PointRobot: rewards, starts, tasks, errors. Each past bug of gymnax has a test."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Facts of all MinAtar games: ids, spaces, sticky actions, observations of one board and of many, pictures."""
+"""All MinAtar games: ids, spaces, sticky actions, single and batched observations, pictures."""
 
 import gymnasium
 import jax

@@ -1,4 +1,4 @@
-"""Facts of Seaquest: that 32 slots, two shots and two divers are enough, and the corners where gymnax differs."""
+"""Seaquest: 32 enemy slots, two shots and two divers suffice; and the cases in which gymnax differs."""
 
 import jax.numpy as jnp
 import numpy as np

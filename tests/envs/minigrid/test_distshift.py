@@ -1,4 +1,4 @@
-"""DistShift: where the lava lies, and that it ends the episode."""
+"""DistShift: the position of the lava, and that lava ends the episode."""
 
 import numpy as np
 import pytest

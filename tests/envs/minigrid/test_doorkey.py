@@ -1,4 +1,4 @@
-"""DoorKey: keys, doors, hands, and the ends of an episode."""
+"""DoorKey: keys, doors, carried objects, and the ends of an episode."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Dynamic-Obstacles: how balls wander, and what a collision is."""
+"""Dynamic-Obstacles: the random moves of the balls, and collisions."""
 
 import jax
 import jax.numpy as jnp

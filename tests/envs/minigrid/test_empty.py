@@ -1,4 +1,4 @@
-"""Empty: the room, its rewards and ends, and how it answers mistakes; much of it holds for every level."""
+"""Empty: the room, rewards, episode ends and errors; many of these facts hold for every level."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What holds for every id: nothing lies where the agent starts, and the agent is in no wall."""
+"""Every id: the agent starts in an empty cell."""
 
 import numpy as np
 import pytest

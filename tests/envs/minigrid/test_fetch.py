@@ -1,4 +1,4 @@
-"""Fetch: what is picked up decides, and the mission says what should be."""
+"""Fetch: the object that is picked up decides the episode, and the mission names the right one."""
 
 import numpy as np
 import pytest

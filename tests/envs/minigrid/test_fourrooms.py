@@ -1,4 +1,4 @@
-"""FourRooms: facts; its layouts are compared with MiniGrid's elsewhere."""
+"""FourRooms without the reference; tests/parity compares its layouts with MiniGrid's."""
 
 import jax
 import numpy as np

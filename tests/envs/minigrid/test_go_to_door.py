@@ -1,4 +1,4 @@
-"""GoToDoor: saying "done" beside the right door."""
+"""GoToDoor: the action `done` beside the right door."""
 
 import numpy as np
 import pytest

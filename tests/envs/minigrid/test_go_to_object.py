@@ -1,4 +1,4 @@
-"""GoToObject: saying "done" beside the right thing."""
+"""GoToObject: the action `done` beside the right object."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""KeyCorridor: what its docstring says, bad input, and bugs that others had."""
+"""KeyCorridor: the facts of its docstring, invalid input, and bugs of other implementations."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""LavaGap: a strip with a gap."""
+"""LavaGap: a strip of lava or wall with one gap."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""LockedRoom: what its docstring says, and bad input."""
+"""LockedRoom: the facts of its docstring, and invalid input."""
 
 import jax.numpy as jnp
 import numpy as np

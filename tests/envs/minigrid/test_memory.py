@@ -1,4 +1,4 @@
-"""Memory: the same thing again, at the end of the hallway."""
+"""Memory: the object of the first room must be found again at the end of the hallway."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""MultiRoom: a chain of rooms, and the goal in the last."""
+"""MultiRoom: a chain of rooms with the goal in the last one."""
 
 from functools import partial
 

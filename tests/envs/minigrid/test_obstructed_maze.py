@@ -1,4 +1,4 @@
-"""ObstructedMaze: what its docstrings say, bad input, and what tells version 0 from version 1."""
+"""ObstructedMaze: the facts of its docstrings, invalid input, and the difference between versions 0 and 1."""
 
 import jax.numpy as jnp
 import numpy as np

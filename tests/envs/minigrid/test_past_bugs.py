@@ -1,4 +1,4 @@
-"""Bugs that other MiniGrids in JAX have had, one test each. Numbers are those of issues in NAVIX's repository."""
+"""Bugs of other JAX versions of MiniGrid, one test each. The numbers are those of issues in NAVIX's repository."""
 
 import jax
 import jax.numpy as jnp

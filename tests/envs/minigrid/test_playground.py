@@ -1,4 +1,4 @@
-"""Playground: what its docstring says."""
+"""Playground: the facts of its docstring."""
 
 import jax
 import jax.numpy as jnp

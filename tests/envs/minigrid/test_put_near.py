@@ -1,4 +1,4 @@
-"""PutNear: picking up the right thing, and dropping it in the right place."""
+"""PutNear: the right object must be picked up and dropped near the right target."""
 
 import numpy as np
 import pytest

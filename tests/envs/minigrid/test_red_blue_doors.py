@@ -1,4 +1,4 @@
-"""RedBlueDoors: first the red door, then the blue one."""
+"""RedBlueDoors: the red door must be opened before the blue one."""
 
 import numpy as np
 import pytest

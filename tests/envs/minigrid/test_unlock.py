@@ -1,4 +1,4 @@
-"""Unlock: what its docstring says, step by step."""
+"""Unlock: the facts of its docstring, step by step."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""UnlockPickup and BlockedUnlockPickup: what their docstring says, step by step."""
+"""UnlockPickup and BlockedUnlockPickup: the facts of their docstring, step by step."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Facts of Blackjack: hands, rules, cards, its picture."""
+"""Blackjack: hands, rules, cards, the picture."""
 
 import jax
 import jax.numpy as jnp

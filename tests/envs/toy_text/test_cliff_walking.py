@@ -1,4 +1,4 @@
-"""Facts of CliffWalking: the two ways, the fall, its picture."""
+"""CliffWalking: paths, the fall, the picture."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Facts of FrozenLake: its maps, what is refused, its names, its picture."""
+"""FrozenLake: maps, errors, names, the picture."""
 
 import jax.numpy as jnp
 import numpy as np

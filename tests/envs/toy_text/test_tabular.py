@@ -1,4 +1,4 @@
-"""The kernel of worlds that are tables: what is sampled follows the table, and what is traced stays so."""
+"""Tabular environments: sampled steps follow the table, and traced fields stay traced."""
 
 import jax
 import jax.numpy as jnp

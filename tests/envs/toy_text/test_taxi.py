@@ -1,4 +1,4 @@
-"""Facts of Taxi: a ride, the mask, fickle passengers, what is refused, its picture."""
+"""Taxi: a ride, the action mask, fickle passengers, errors, the picture."""
 
 import jax
 import jax.numpy as jnp

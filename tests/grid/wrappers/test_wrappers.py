@@ -1,4 +1,4 @@
-"""Facts about the wrappers of tile worlds; the parity tests hold them to MiniGrid's."""
+"""Wrappers of grid worlds without the reference; tests/parity compares them with MiniGrid's wrappers."""
 
 import jax
 import jax.numpy as jnp

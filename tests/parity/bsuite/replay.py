@@ -1,4 +1,4 @@
-"""Plays a world of ours, then the same episodes in bsuite's with our random numbers, and compares everything."""
+"""Play an environment of shoal, then the same episodes in bsuite with the same random numbers, and compare all results."""
 
 from collections import deque
 from typing import Any, NamedTuple

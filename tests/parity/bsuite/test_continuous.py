@@ -1,4 +1,4 @@
-"""Cart-poles and the mountain car: one step from injected states, whole episodes in float64, and the clock."""
+"""Cart-poles and mountain car: one step from injected states, whole episodes in float64, and the clock."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Every id of bsuite's sweep, by its settings and by what bsuite's own loader builds from them."""
+"""Every id of bsuite's sweep: its settings, and the environment that bsuite's own loader builds."""
 
 import numpy as np
 import pytest

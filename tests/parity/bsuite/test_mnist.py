@@ -1,4 +1,4 @@
-"""The MNIST bandit against bsuite's, both reading the same files."""
+"""The MNIST bandit against bsuite's; both read the same files."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Scores against bsuite's own analysis, on the same made-up logs: finished, unfinished, good and bad agents."""
+"""Scores against bsuite's own analysis, on the same artificial logs: finished, unfinished, good and bad agents."""
 
 import numpy as np
 import pandas as pd

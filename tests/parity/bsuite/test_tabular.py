@@ -1,4 +1,4 @@
-"""The worlds whose states are whole numbers: exact, step by step, counters and all, over thousands of episodes."""
+"""bsuite's environments with integer states: equal step by step, counters included, over thousands of episodes."""
 
 import warnings
 

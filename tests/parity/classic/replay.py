@@ -1,4 +1,4 @@
-"""Replays one list of states and actions in Gymnasium and in shoal, and compares everything both return."""
+"""Replay the same states and actions in Gymnasium and in shoal, and compare all results."""
 
 from typing import Any, NamedTuple
 

@@ -1,7 +1,7 @@
 """Pictures against Gymnasium's: the same size, and nearly the same pixels.
 
-Gymnasium rounds every position to whole pixels and counts the rim in, so rims differ by a pixel; a picture that lacks
-one of its parts, has it elsewhere or in another color is farther off than the bounds below.
+Gymnasium rounds every position to whole pixels and includes the rim, so rims differ by one pixel. A picture that lacks
+a part, or has it in another position or color, exceeds the bounds below.
 """
 
 import gymnasium

@@ -1,4 +1,4 @@
-"""The articles' worlds in NumPy, from their description: a grid of numbers that a step rewrites."""
+"""The environments of the articles in NumPy, written from their description: a step rewrites a grid of numbers."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""GridWorld against the article's, in NumPy: every step from every cell, and its numbers."""
+"""GridWorld against the article's version in NumPy: every step from every cell, and the published values."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""FourRooms against a NumPy walk through the house as Sutton, Precup and Singh 1999 draw it."""
+"""FourRooms against a NumPy version of the house that Sutton, Precup and Singh (1999) draw."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""MetaMaze against a NumPy maze made as Miconi, Clune and Stanley 2018 describe it."""
+"""MetaMaze against a NumPy maze written from the description of Miconi, Clune and Stanley (2018)."""
 
 import numpy as np
 import pytest

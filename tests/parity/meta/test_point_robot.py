@@ -1,4 +1,4 @@
-"""PointRobot against a NumPy point on a plane, as Dorfman, Shenfeld and Tamar 2021 describe it."""
+"""PointRobot against a NumPy version written from the description of Dorfman, Shenfeld and Tamar (2021)."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""A thousand games played at random here and in MinAtar itself: the same returns and lengths, in distribution."""
+"""A thousand random games here and in MinAtar: returns and lengths have the same distribution."""
 
 import minatar
 import numpy as np

@@ -1,7 +1,7 @@
-"""Many layouts of an id from both generators as arrays, and tests that they come from one distribution.
+"""Many layouts of an id from both generators as arrays, and tests that they come from the same distribution.
 
-Significance is shared out: a function that makes k tests holds each to SIGNIFICANCE / k. Seeds are fixed, so a test
-that passes once passes always.
+The significance level is divided: a function that makes k tests uses SIGNIFICANCE / k for each. Seeds are fixed, so a
+test that passes once always passes.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What the worlds share in which a thing lies behind locked doors: a player who gets there, and whether one could."""
+"""Levels with an object behind locked doors: a scripted player that reaches it, and a test of solvability."""
 
 import heapq
 

@@ -1,4 +1,4 @@
-"""MiniGrid's own environments as plain data: packed cells out of them, and layouts of ours into them."""
+"""MiniGrid's environments as plain data: read packed cells from them, and put our layouts into them."""
 
 import contextlib
 import io

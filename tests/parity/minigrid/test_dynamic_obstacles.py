@@ -1,4 +1,4 @@
-"""Dynamic-Obstacles against MiniGrid's: steps in which its balls are made to go where ours went, and layouts."""
+"""Dynamic-Obstacles against MiniGrid's: steps in which both sides' balls make the same moves, and layouts."""
 
 import numpy as np
 import pytest

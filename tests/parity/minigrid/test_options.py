@@ -1,4 +1,4 @@
-"""What can be chosen when a level is built, against MiniGrid's level built with the same choice."""
+"""Options of levels, against MiniGrid's level built with the same option."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Every wrapper against MiniGrid's class of the same meaning, step by step from the reference's own layouts."""
+"""Every wrapper against the corresponding MiniGrid class, step by step from the reference's own layouts."""
 
 from functools import partial
 

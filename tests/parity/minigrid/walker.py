@@ -1,7 +1,7 @@
-"""Scripted players for MiniGrid's environments: each looks at the environment and says the next action.
+"""Scripted players for MiniGrid's environments: each returns the next action for the present situation.
 
-A script is a function environment -> action, or None when it has nothing to do; it looks at nothing but the environment
-given, so a random action in between does not confuse it.
+A script is a function: environment -> action, or None when nothing is left to do. It reads only the environment, so a
+random action between two calls does not disturb it.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""PixelPong against a NumPy game with the ball and the paddles of batch_pong_poc, and our serve, score and opponent."""
+"""PixelPong against a NumPy game: ball and paddles of batch_pong_poc, with shoal's serve, score and opponent."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Gymnasium's tables beside ours, and its episodes replayed with our luck."""
+"""Compare Gymnasium's transition tables with ours, and replay its episodes with our random numbers."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Blackjack against Gymnasium's: the same queue of cards dealt to both."""
+"""Blackjack against Gymnasium's: both sides are dealt the same queue of cards."""
 
 from fractions import Fraction
 
