@@ -10,7 +10,7 @@ from shoal import Box, Discrete, Env, Number, State, struct
 
 @struct
 class MyEnv(Env):
-    """A world of my own."""
+    """A user environment."""
 
     bonus: Number = 1.0
     max_steps: Number | None = 5

@@ -73,7 +73,7 @@ class Tally(Env):
 
 @struct
 class DialedHorizon(Horizon):
-    """The probes of time limits and of terminations, with a dial in place of two actions, and as little effect."""
+    """The probes of time limits and terminations with a continuous action, which has no effect."""
 
     @property
     def action_space(self):
@@ -86,7 +86,7 @@ class DialedHorizon(Horizon):
 
 @struct
 class SeveralState(State):
-    """A state of each environment, of which one counts."""
+    """One state of each environment, of which only one is used."""
 
     parts: tuple
 
@@ -105,7 +105,7 @@ class Several(Env):
 
     @classmethod
     def of(cls, envs, observation_space):
-        """The first of them, with the shortest time limit: as an agent is fitted to all."""
+        """An instance with the shortest time limit, to which an agent is bound for all of them."""
         limit = min((env.max_steps for env in envs if env.max_steps is not None), default=None)
         return cls(envs=envs, max_steps=limit, observation_space=observation_space)
 
@@ -162,7 +162,7 @@ def play(env, actions, noises, key):
 
 
 def names_of_each_class(*unwanted: str) -> list:
-    """Registered names, gathered by the class they build, as pytest parameters. `unwanted` are beginnings of names."""
+    """Registered names, grouped by the class they build, as pytest parameters. `unwanted` are beginnings of names."""
     names: dict[type, list[str]] = {}
     for name in ENVS:
         if not name.startswith(unwanted):

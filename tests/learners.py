@@ -10,9 +10,9 @@ from shoal.core.errors import Unsuited
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 
-TELLING = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-CountedMatching-v0")
-# Agents that are another one with other settings, or with one step of its own: `make test` checks the other one.
-RELATIVES = {
+ACTION_PROBES = ("Probe-MatchingAction-v0", "Probe-ContinuousMatching-v0", "Probe-CountedMatching-v0")
+# Agents that are another agent with other settings or one other step: `make test` checks only the other agent.
+VARIANTS = {
     "a2c": "ppo",
     "rl2": "ppo",
     "c51": "dqn",
@@ -21,12 +21,12 @@ RELATIVES = {
     "expected-sarsa": "q-learning",
     "sarsa": "q-learning",
 }
-NO_FIELDS = ("updates", "image", "for_env")  # what `CONTRACT` says beside fields of the agent
+NO_FIELDS = ("updates", "image", "for_env")  # keys of `CONTRACT` that are not fields of the agent
 
 
-def everyone():
-    """Names of all agents as pytest parameters; relatives are slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] if name in RELATIVES else []) for name in sorted(AGENTS)]
+def all_agents():
+    """Names of all agents as pytest parameters; variants are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in sorted(AGENTS)]
 
 
 @functools.cache
@@ -39,25 +39,25 @@ def settings_of_file(file):
 
 
 def settings_of(agent_name):
-    """How the test file of an agent's module says that it learns a probe within seconds."""
+    """The settings in the test file of an agent's module with which it learns a probe within seconds."""
     module = AGENTS[agent_name].cls.__module__.rpartition(".")[2]
     return settings_of_file(f"test_{module}.py")[agent_name]
 
 
 def unbound(agent_name, env, **changes):
-    """An agent as its contract says; None where it says nothing about such an environment."""
+    """An agent with the settings of `CONTRACT`; None where these do not cover the environment."""
     settings = settings_of(agent_name)
     fields = {key: value for key, value in settings.items() if key not in NO_FIELDS}
-    if for_env := settings.get("for_env"):  # what it can only be told for each world
-        more = for_env(env)
-        if more is None:
+    if for_env := settings.get("for_env"):  # fields that depend on the environment
+        extra = for_env(env)
+        if extra is None:
             return None
-        fields |= more
+        fields |= extra
     return AGENTS[agent_name].build(**{**fields, **changes})
 
 
 def bound(agent_name, env, **changes):
-    """The same for an environment; None where the two cannot work together."""
+    """The same agent bound to an environment; None where `bind` refuses it."""
     agent = unbound(agent_name, env, **changes)
     try:
         return agent and to_arrays(agent.bind(env))
@@ -67,5 +67,5 @@ def bound(agent_name, env, **changes):
 
 @functools.cache
 def playable(agent_name):
-    """A probe that tells actions apart and that this agent can play, by name."""
-    return next(p for p in TELLING if bound(agent_name, make(p)))
+    """The name of a probe whose reward depends on the action and that this agent can play."""
+    return next(p for p in ACTION_PROBES if bound(agent_name, make(p)))

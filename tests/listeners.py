@@ -7,7 +7,7 @@ from shoal.tracking.events import Message, Recorded, Sink
 
 
 class Listener(Sink):
-    """Keeps the messages."""
+    """Stores the messages."""
 
     def __init__(self):
         self.heard = []
@@ -18,7 +18,7 @@ class Listener(Sink):
 
 
 class Interrupt(Listener):
-    """Presses Ctrl-C when a record was written."""
+    """Raises SIGINT, as Ctrl-C does, after a record was written."""
 
     def __init__(self, after):
         super().__init__()

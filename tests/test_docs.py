@@ -32,14 +32,14 @@ IMAGES = DOCS / "images"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
-# Pages whose examples compile much, or say over again what others do; the notebook is the quickstart.
+# Pages whose examples compile much, or repeat other pages; the notebook is the quickstart.
 SLOW = {"README", "command-line", "coming-from", "memory", "minigrid-levels", "which-agent"}
 SLOW |= {"write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
 GUIDES = {"losses", "networks", "selectors", "sinks", "wrappers"}
 STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|eval(uate)?|check_env)\b")
 NOT_INSTALLED = [name for name in ("equinox",) if importlib.util.find_spec(name) is None]
-NEEDS_ATTENTION = {"doctor": (0, 1)}  # the machine's affair
+NEEDS_ATTENTION = {"doctor": (0, 1)}  # depends on the machine
 
 
 class Block(NamedTuple):
@@ -72,7 +72,7 @@ def generated() -> dict[str, str]:
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """Someone in an empty folder, in a fresh process as far as one can tell."""
+    """An empty working folder, and modules as in a fresh process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("shoal.training.host.prepare", lambda **options: None)  # JAX is running already

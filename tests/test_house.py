@@ -1,4 +1,4 @@
-"""The package structure: which package may import which, which may read or write files, and the cost of `import shoal`."""
+"""The package structure: allowed imports, packages that may read and write files, and the cost of `import shoal`."""
 
 import ast
 import json
@@ -11,8 +11,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "shoal"
 
-# A room imports only rooms on lower floors; neighbors on one floor never import each other.
-FLOORS = (
+# A package imports only packages of lower levels; packages of one level never import each other.
+LEVELS = (
     ("core",),
     ("ops", "nn", "canvas", "tracking"),
     ("rollouts", "grid"),
@@ -22,19 +22,19 @@ FLOORS = (
     ("studies",),
     ("cli",),
 )
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
-FRONT_DOORS = {"__init__", "__main__"}  # `import shoal`, `python -m shoal`
+ENTRY_POINTS = {"__init__", "__main__"}  # `import shoal`, `python -m shoal`
 
-# Files, processes and printing belong to these rooms.
-WORLDLY = {"training", "tracking", "population", "viz", "studies", "interop", "cli"}
-READS_ITS_OWN_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
-WORLDLY_CALLS = {"open", "print", "input", "breakpoint"}
-WORLDLY_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}
+# Only these packages may read and write files, start processes and print.
+WITH_EFFECTS = {"training", "tracking", "population", "viz", "studies", "interop", "cli"}
+READS_PACKAGE_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
+EFFECT_CALLS = {"open", "print", "input", "breakpoint"}
+EFFECT_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}
 
 
-def room_of(file: Path, source: Path) -> str:
-    """The room of a file: its folder, or its own name on the top level (`__init__` is the front door)."""
+def package_of(file: Path, source: Path) -> str:
+    """The package of a file: its top folder, or for a file of the top level its name without suffix."""
     return file.relative_to(source).with_suffix("").parts[0]
 
 
@@ -52,44 +52,44 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 
 
 def violations(source: Path) -> list[str]:
-    """Every broken rule below a source folder, as `file:line what`."""
+    """All violations of the rules in a source folder, as `file:line what`."""
     found = []
     for file in sorted(source.rglob("*.py")):
-        room, tree = room_of(file, source), ast.parse(file.read_text())
-        broken = [*_import_violations(room, tree)]
-        if str(file.relative_to(source)) not in READS_ITS_OWN_DATA:
-            broken += _effect_violations(room, tree)
+        package, tree = package_of(file, source), ast.parse(file.read_text())
+        broken = [*_import_violations(package, tree)]
+        if str(file.relative_to(source)) not in READS_PACKAGE_DATA:
+            broken += _effect_violations(package, tree)
         found += [f"{file.relative_to(source)}:{line} {what}" for line, what in broken]
     return found
 
 
-def _import_violations(room: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _import_violations(package: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     for line, module, is_star in imports(tree):
         if is_star:
-            yield line, f"{room} imports everything from {module}"
+            yield line, f"{package} imports everything from {module}"
         if module.startswith("."):
-            yield line, f"{room} imports by a relative path"
-        if not module.startswith("shoal.") or room in FRONT_DOORS:
+            yield line, f"{package} imports by a relative path"
+        if not module.startswith("shoal.") or package in ENTRY_POINTS:
             continue
         other = module.split(".")[1]
-        if other != room and FLOOR.get(other, 99) >= FLOOR[room]:
-            yield line, f"{room} imports {other}, which is not below it"
+        if other != package and LEVEL.get(other, 99) >= LEVEL[package]:
+            yield line, f"{package} imports {other}, which is not below it"
 
 
-def _effect_violations(room: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    if room in WORLDLY or room in FRONT_DOORS:
+def _effect_violations(package: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    if package in WITH_EFFECTS or package in ENTRY_POINTS:
         return
     for line, module, _ in imports(tree):
-        if module.split(".")[0] in WORLDLY_MODULES:
-            yield line, f"{room} imports {module}"
+        if module.split(".")[0] in EFFECT_MODULES:
+            yield line, f"{package} imports {module}"
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORLDLY_CALLS:
-            yield node.lineno, f"{room} calls {node.func.id}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EFFECT_CALLS:
+            yield node.lineno, f"{package} calls {node.func.id}"
 
 
 def test_every_folder_is_a_known_package():
-    rooms = {room_of(file, SOURCE) for file in SOURCE.rglob("*.py")} - FRONT_DOORS
-    assert rooms <= set(FLOOR), f"no floor for {rooms - set(FLOOR)}"
+    packages = {package_of(file, SOURCE) for file in SOURCE.rglob("*.py")} - ENTRY_POINTS
+    assert packages <= set(LEVEL), f"no level for {packages - set(LEVEL)}"
 
 
 def test_no_package_breaks_the_rules():
@@ -118,9 +118,9 @@ def test_no_package_breaks_the_rules():
     ],
 )
 def test_each_kind_of_violation_is_found(tmp_path, file, text, found):
-    place = tmp_path / file
-    place.parent.mkdir(parents=True)
-    place.write_text(text + "\n")
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text + "\n")
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "loop.py").write_text("from shoal.core import env\nprint(open('log'))\n")  # all allowed
     assert violations(tmp_path) == [found]

@@ -15,7 +15,7 @@ from shoal.rollouts.demonstrations import Demonstrations
 from shoal.training.recording import load_demonstrations, save_demonstrations
 from weights import random_weights
 
-# What a perfect teacher does in probes, from what it sees.
+# The best action of each probe as a function of the observation.
 TEACHERS = {
     "MatchingAction": lambda obs: (obs[:, 0] > 0).astype(np.int32),
     "ContinuousMatching": lambda obs: 0.5 * obs,
@@ -24,8 +24,8 @@ TEACHERS = {
 }
 
 
-def lesson(env):
-    """Demonstrations of a probe; None for one without a teacher."""
+def demonstrations_for(env):
+    """Demonstrations for a probe; None for a probe without an entry in TEACHERS."""
     teacher = TEACHERS.get(type(env).__name__)
     if teacher is None:
         return None
@@ -42,7 +42,7 @@ CONTRACT = {
         "num_batches": 10,
         "hidden": (16,),
         "updates": 60,
-        "for_env": lesson,
+        "for_env": demonstrations_for,
     }
 }
 
@@ -117,26 +117,26 @@ def test_weight_decay_shrinks_weights_beside_the_gradient():
 @pytest.mark.long
 def test_a_clone_of_the_zoo_cartpole_policy_reaches_the_same_return(tmp_path):
     teacher = shoal.load("zoo:ppo/CartPole-v1")
-    told = shoal.record(teacher, 2_000)
+    recorded = shoal.record(teacher, 2_000)
     result = shoal.train(
-        BC(demonstrations=told), "CartPole-v1", steps=200_000, seeds=2, root=tmp_path, figures=False, progress=False
+        BC(demonstrations=recorded), "CartPole-v1", steps=200_000, seeds=2, root=tmp_path, figures=False, progress=False
     )
     assert result.summary["last"]["min"] > 475
 
 
 def test_recorded_demonstrations_are_the_actions_of_the_policy():
     teacher = shoal.load("zoo:ppo/CartPole-v1")
-    told = shoal.record(teacher, 100, num_envs=3)
-    assert len(told) == 100 and told.mask is None
-    np.testing.assert_array_equal(teacher(told.obs), told.action)
+    recorded = shoal.record(teacher, 100, num_envs=3)
+    assert len(recorded) == 100 and recorded.mask is None
+    np.testing.assert_array_equal(teacher(recorded.obs), recorded.action)
 
 
 def test_a_file_holds_observations_of_many_parts(tmp_path):
     obs = {"image": np.arange(24, dtype=np.uint8).reshape(3, 2, 4), "words": {"mission": np.ones((3, 5), np.int32)}}
-    told = Demonstrations(obs, np.arange(3), np.ones((3, 2), bool))
-    read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", told))
-    assert jax.tree.structure(read) == jax.tree.structure(told)
-    for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(told), strict=True):
+    recorded = Demonstrations(obs, np.arange(3), np.ones((3, 2), bool))
+    read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", recorded))
+    assert jax.tree.structure(read) == jax.tree.structure(recorded)
+    for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(recorded), strict=True):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
 
@@ -148,10 +148,10 @@ def test_a_file_holds_observations_that_are_tuples(tmp_path):
     )
     many = (*(obs[i % 3] for i in range(12)), {"0": (obs[0],)})  # more than nine, and within each other
     for parts in (obs, many):
-        told = Demonstrations(parts, action)
-        read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", told))
-        assert jax.tree.structure(read) == jax.tree.structure(told)
-        for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(told), strict=True):
+        recorded = Demonstrations(parts, action)
+        read = load_demonstrations(save_demonstrations(tmp_path / "some.npz", recorded))
+        assert jax.tree.structure(read) == jax.tree.structure(recorded)
+        for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(recorded), strict=True):
             np.testing.assert_array_equal(one, other)
     bound(
         "Blackjack-v1",
@@ -229,7 +229,7 @@ def test_the_error_of_a_missing_file_names_the_command_that_makes_one(tmp_path):
     ],
 )
 def test_demonstrations_outside_the_spaces_are_refused(name, words):
-    world, keys = make(name), jax.random.split(make_key(0), 200)
-    told = Demonstrations(jax.vmap(world.observation_space.sample)(keys), jax.vmap(world.action_space.sample)(keys))
+    other, keys = make(name), jax.random.split(make_key(0), 200)
+    recorded = Demonstrations(jax.vmap(other.observation_space.sample)(keys), jax.vmap(other.action_space.sample)(keys))
     with pytest.raises(ValueError, match=words):
-        bound("FrozenLake-v1", demonstrations=told)
+        bound("FrozenLake-v1", demonstrations=recorded)

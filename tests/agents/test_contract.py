@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from environments import Several
-from learners import RELATIVES, bound, everyone, playable, settings_of, unbound
+from learners import VARIANTS, all_agents, bound, playable, settings_of, unbound
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
@@ -24,7 +24,7 @@ from shoal.rollouts.evaluate import evaluate
 
 DISCOUNT = 0.9
 UPDATES = 200
-IMAGE = {"network": CNN(channels=(4,), hidden=(16,)), "learning_rate": 3e-3}  # a network that fits the small picture
+IMAGE = {"network": CNN(channels=(4,), hidden=(16,)), "learning_rate": 3e-3}  # a network for the small image
 
 VALUES = {
     "Probe-ConstantReward-v0": {0.0: 1.0},
@@ -35,8 +35,8 @@ VALUES = {
     "Probe-CountedTimeLimit-v0": dict.fromkeys(range(5), 10.0),
     "Probe-Chain-v0": {cell: DISCOUNT ** (3 - cell) for cell in range(4)},
 }
-# Observations that begin an episode: of what comes later an agent with memory cannot speak without what came before.
-BEGINNINGS = {"Probe-ObservationReward-v0": [1.0, -1.0]}
+# First observations of an episode. A recurrent agent is tested on these only: later values depend on its carry.
+FIRST_OBSERVATIONS = {"Probe-ObservationReward-v0": [1.0, -1.0]}
 BEST_RETURNS = {
     "Probe-ActionReward-v0": 1.0,
     "Probe-MatchingAction-v0": 1.0,
@@ -69,75 +69,77 @@ GROUPS = {
 }
 
 
-# What `make test` plays, where it is not "numbers"; the wider ones compile as much again for each agent. Other agents
-# with choices know values by hand; that a time limit bootstraps for SAC is tested in its own file.
+# Groups that `make test` runs where they are not "numbers"; the other groups double the compilation for each agent.
+# That a time limit bootstraps for SAC is tested in its own file.
 FIRST = {"ppo": ("numbers", "dials"), "sac": ("dials",), "td3": ("dials",)}
 
 
-def everyone_s_lessons():
-    """(agent, whether its wider lessons are meant) as pytest parameters: those and relatives are slow."""
+def agent_cases():
+    """(agent, whether the further groups of probes run) as pytest parameters; those and variants are slow."""
     return [
-        pytest.param(name, wider, id=f"{name}-wider" if wider else name, marks=[pytest.mark.slow] if slow else [])
+        pytest.param(
+            name, is_extended, id=f"{name}-extended" if is_extended else name, marks=[pytest.mark.slow] if slow else []
+        )
         for name in sorted(AGENTS)
-        for wider, slow in ((False, name in RELATIVES), (True, True))
+        for is_extended, slow in ((False, name in VARIANTS), (True, True))
     ]
 
 
 @functools.cache
-def lessons(name, group):
-    """{probe: (agent, environment)} of a group, without those that the agent cannot play.
+def agents_and_envs(name, group):
+    """{probe: (agent, environment)} of a group, without probes that the agent cannot play.
 
-    Probes that share a program are values of one class, for one agent; but each alone where an agent is told something
-    else for each of them.
+    Probes of a group share one environment class and one agent, and thus one program. Where the settings of an agent
+    depend on the probe (`for_env`), each probe has its own.
     """
     probes, space = GROUPS[group]
-    worlds, settings = {probe: make(probe) for probe in probes}, settings_of(name)
+    envs, settings = {probe: make(probe) for probe in probes}, settings_of(name)
     if space is not None and "for_env" not in settings:
-        several = Several.of(tuple(worlds.values()), space)
+        several = Several.of(tuple(envs.values()), space)
         agent = bound(name, several)
         return {probe: (agent, several.only(i)) for i, probe in enumerate(probes)} if agent else {}
     has_network = group == "Probe-Image-v0" and "network" in AGENTS[name].cls.__dataclass_fields__
     image = {**IMAGE, **settings.get("image", {})} if has_network else {}
-    pairs = {probe: (bound(name, world, **image), to_arrays(world)) for probe, world in worlds.items()}
+    pairs = {probe: (bound(name, env, **image), to_arrays(env)) for probe, env in envs.items()}
     return {probe: pair for probe, pair in pairs.items() if pair[0]}
 
 
 @functools.cache
-def learned(name, group):
-    """{probe: (values of all observations that are asked for, returns of 64 greedy episodes)} after training."""
-    lesson, asked = jax.jit(learn), jnp.asarray(observations(group))
+def trained(name, group):
+    """{probe: (values of the group's observations, returns of 64 greedy episodes)} after training."""
+    run, probe_obs = jax.jit(train_and_evaluate), jnp.asarray(observations_of(group))
     updates = settings_of(name).get("updates", UPDATES)
-    return {probe: lesson(agent, env, asked, updates) for probe, (agent, env) in lessons(name, group).items()}
+    return {probe: run(agent, env, probe_obs, updates) for probe, (agent, env) in agents_and_envs(name, group).items()}
 
 
-def learn(agent, env, asked, updates):
-    """Train a member: (its values of the observations that are asked for, returns of greedy episodes)."""
+def train_and_evaluate(agent, env, probe_obs, updates):
+    """Train a member; return its values of the observations `probe_obs`, and returns of greedy episodes."""
     state = agent.init(make_key(0), env)
     state = jax.lax.fori_loop(0, updates, lambda i, s: agent.update(s, env, i)[0], state)
     space = env.observation_space
-    see = jax.vmap(lambda obs: jnp.full(space.shape, obs, space.dtype))
-    values = jax.vmap(lambda obs: agent.value(state, obs))(see(asked)) if hasattr(agent, "value") else None
+    to_obs = jax.vmap(lambda obs: jnp.full(space.shape, obs, space.dtype))
+    values = jax.vmap(lambda obs: agent.value(state, obs))(to_obs(probe_obs)) if hasattr(agent, "value") else None
     return values, evaluate(agent, state, env, make_key(1), episodes=64, horizon=5).episode_return
 
 
-def observations(group):
-    """Those that the values of a group's probes are known for, as numbers."""
+def observations_of(group):
+    """All observations (as numbers) for which the value in some probe of a group is known."""
     return sorted({obs for probe in GROUPS[group][0] for obs in VALUES.get(probe, {0.0: 0.0})})
 
 
 def probes_of(name, known, groups=tuple(GROUPS)):
-    """(probe, group) of those that are known and that an agent can play."""
-    return [(probe, group) for group in groups for probe in lessons(name, group) if probe in known]
+    """(probe, group) of the probes in `known` that an agent can play."""
+    return [(probe, group) for group in groups for probe in agents_and_envs(name, group) if probe in known]
 
 
-def taught(name, wider):
-    """The first groups of probes, or those beyond; an agent that can play none of the first begins with the others."""
-    first = FIRST.get(RELATIVES.get(name, name), ("numbers",))
+def groups_to_run(name, is_extended):
+    """The first groups of probes, or the further ones; also the further ones if an agent can play none of the first."""
+    first = FIRST.get(VARIANTS.get(name, name), ("numbers",))
     beyond = [group for group in GROUPS if group not in first]
-    return beyond if wider or not any(lessons(name, group) for group in first) else first
+    return beyond if is_extended or not any(agents_and_envs(name, group) for group in first) else first
 
 
-@pytest.mark.parametrize("name", everyone())
+@pytest.mark.parametrize("name", all_agents())
 def test_an_agent_keeps_the_contract(name):
     env = make(playable(name))
     check_agent(unbound(name, env), env)
@@ -154,32 +156,34 @@ def test_every_probe_is_in_a_group():
     )
 
 
-@pytest.mark.parametrize(("name", "wider"), everyone_s_lessons())
-def test_values_are_those_computed_by_hand(name, wider, subtests):
-    for probe, group in probes_of(name, VALUES, taught(name, wider)) if hasattr(AGENTS[name].cls, "value") else []:
+@pytest.mark.parametrize(("name", "is_extended"), agent_cases())
+def test_values_are_those_computed_by_hand(name, is_extended, subtests):
+    for probe, group in (
+        probes_of(name, VALUES, groups_to_run(name, is_extended)) if hasattr(AGENTS[name].cls, "value") else []
+    ):
         with subtests.test(probe):
-            values = dict(zip(observations(group), np.asarray(learned(name, group)[probe][0]), strict=True))
-            remembers = lessons(name, group)[probe][0].initial_carry() is not None
-            for obs in BEGINNINGS.get(probe, [0.0]) if remembers else VALUES[probe]:
+            values = dict(zip(observations_of(group), np.asarray(trained(name, group)[probe][0]), strict=True))
+            is_recurrent = agents_and_envs(name, group)[probe][0].initial_carry() is not None
+            for obs in FIRST_OBSERVATIONS.get(probe, [0.0]) if is_recurrent else VALUES[probe]:
                 expected = VALUES[probe][obs]
                 np.testing.assert_allclose(
                     values[obs], expected, atol=0.05 * max(1.0, abs(expected)), err_msg=f"at {obs}"
                 )
 
 
-@pytest.mark.parametrize(("name", "wider"), everyone_s_lessons())
-def test_policies_find_the_best_actions(name, wider, subtests):
-    for probe, group in probes_of(name, BEST_RETURNS, taught(name, wider)):
+@pytest.mark.parametrize(("name", "is_extended"), agent_cases())
+def test_policies_find_the_best_actions(name, is_extended, subtests):
+    for probe, group in probes_of(name, BEST_RETURNS, groups_to_run(name, is_extended)):
         with subtests.test(probe):
-            np.testing.assert_allclose(learned(name, group)[probe][1], BEST_RETURNS[probe], atol=0.02)
+            np.testing.assert_allclose(trained(name, group)[probe][1], BEST_RETURNS[probe], atol=0.02)
 
 
 @pytest.mark.slow  # PPO with either cell is trained on the same probe in its own tests
 def test_recurrent_agents_solve_the_memory_probe(subtests):
     probe = "Probe-Memory-v0"
-    agents = {name: lessons(name, probe)[probe][0] for name in sorted(AGENTS) if lessons(name, probe)}
-    remembering = [name for name, agent in agents.items() if agent.initial_carry() is not None]
-    assert remembering
-    for name in remembering:
+    agents = {name: agents_and_envs(name, probe)[probe][0] for name in sorted(AGENTS) if agents_and_envs(name, probe)}
+    recurrent = [name for name, agent in agents.items() if agent.initial_carry() is not None]
+    assert recurrent
+    for name in recurrent:
         with subtests.test(name):
-            np.testing.assert_array_equal(learned(name, probe)[probe][1], 1.0)
+            np.testing.assert_array_equal(trained(name, probe)[probe][1], 1.0)

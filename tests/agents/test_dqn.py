@@ -91,7 +91,7 @@ def numpy_softmax(x):
 
 
 def numpy_categorical(now, later, reward, bootstrap, support):
-    """(surprise, loss): the later distribution moved, cut and split between neighbors, one atom after the other."""
+    """(cross-entropy, loss): the target distribution, shifted, clipped and projected to the atoms in a loop."""
     target, step = np.zeros(len(support)), support[1] - support[0]
     for z, p in zip(support, numpy_softmax(later), strict=True):
         place = (np.clip(reward + bootstrap * z, support[0], support[-1]) - support[0]) / step
@@ -270,7 +270,7 @@ def test_sgd_and_adam_share_one_compiled_program():
 
 
 def test_a_small_batch_in_a_large_program_gives_the_same_update():
-    # The same program shaped for more: only the samples that count may matter.
+    # The same agent with larger arrays: only the samples of the effective batch may change the result.
     small, env = bound(batch_size=8, buffer_size=100, learning_starts=0.0, train_frequency=10.0)
     roomy = small.replace(max_batch_size=32)
     weights, target = two_networks(small)
@@ -322,7 +322,7 @@ REFINEMENTS = [
     {"head": "categorical", "double": True, "dueling": True, "prioritized": True, "n_step": 3}
     | {"v_min": -1.0, "v_max": 1.5},
 ]
-QUICKLY = [REFINEMENTS[1], REFINEMENTS[3]]  # among them they have every refinement
+QUICKLY = [REFINEMENTS[1], REFINEMENTS[3]]  # together they have every extension
 ALONE = [
     {"double": True},
     {"dueling": True},
@@ -358,7 +358,7 @@ def test_each_dqn_extension_trains_alone_and_with_the_others(options):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", REFINEMENTS)
 def test_all_dqn_extensions_train_together_for_many_steps(options):
-    # Values far above the reward of a step: from bootstrapping alone, also at a time limit.
+    # Values far above the reward of one step can only come from bootstrapping, also at a time limit.
     fields = {k: v for k, v in QUICK.items() if k != "updates"} | options
     agent, env = bound("Probe-TimeLimit-v0", **{**fields, **({"v_max": 15.0} if "v_max" in fields else {})})
 

@@ -60,7 +60,7 @@ def begin(agent, env):
 
 @struct
 class Dice(Env):
-    """A fair die with noise in its start, its steps and its end: the reward is what was rolled, seen before."""
+    """A fair die with noise in first states, steps and terminations. The reward is the last observed number."""
 
     ends_at: Number = 0.9
     max_steps: Number | None = 20
@@ -89,25 +89,25 @@ class Dice(Env):
 
 @struct
 class DiceState(State):
-    """What was rolled."""
+    """The number rolled."""
 
     face: jax.Array
 
 
 @struct
 class Cliff(ActionReward):
-    """Action 1 is paid with what is no number."""
+    """Action 1 has reward NaN."""
 
     price: Number = float("nan")
 
     def transition(self, state, action, noise):
-        """Pay and end."""
+        """Give the reward and terminate."""
         del noise
         return state, jnp.where(action == 1, self.price, 0.5).astype(jnp.float32), jnp.bool_(True), {}
 
 
 def same_candidates(agent, env):
-    """One policy as often as there are candidates."""
+    """The same policy for every candidate."""
     flat = agent.evolution.solution(agent.init(make_key(0), env).search)
     return jnp.tile(flat, (agent.population_size, 1))
 
@@ -118,7 +118,7 @@ play_equals = jax.jit(lambda agent, env: agent._run_episodes(env, same_candidate
 
 
 def returns_of_equals(**fields):
-    """Returns [P, K] of candidates that are all the same, in a world of chance."""
+    """Returns [P, K] of identical candidates in a stochastic environment."""
     agent, env = bound(Dice(), episodes=3, **fields)
     lives = play_equals(agent, env)
     return np.asarray(lives.episode_return).reshape(agent.population_size, 3)
@@ -143,19 +143,19 @@ def test_unpaired_candidates_have_different_random_numbers():
 
 
 @jax.jit
-def one_step(agent, env, weights, stats, world):
-    obs = env.observe(world)
+def one_step(agent, env, weights, stats, env_state):
+    obs = env.observe(env_state)
     seen = obs if stats is None else stats.normalize(obs)
     head, _ = agent._controller.apply(agent._unravel(weights), seen, None)
-    world, reward, terminated, truncated, _ = env.advance(world, jnp.argmax(head), None)
-    return world, obs, reward, terminated | truncated
+    env_state, reward, terminated, truncated, _ = env.advance(env_state, jnp.argmax(head), None)
+    return env_state, obs, reward, terminated | truncated
 
 
-def played_alone(agent, env, weights, stats, world):
+def played_alone(agent, env, weights, stats, env_state):
     """One episode of one candidate, step by step: (return, observations)."""
     total, seen, done = 0.0, [], False
     while not done:
-        world, obs, reward, done = one_step(agent, env, weights, stats, world)
+        env_state, obs, reward, done = one_step(agent, env, weights, stats, env_state)
         total += float(reward)
         seen.append(np.asarray(obs))
     return total, seen
@@ -218,8 +218,13 @@ def test_a_candidate_that_fails_counts_as_just_below_the_worst_of_the_others():
     below = np.nextafter(np.float32(-2), np.float32(-3))
     np.testing.assert_array_equal(without_failures(fitness), np.asarray([3, below, -2, below], np.float32))
     np.testing.assert_array_equal(without_failures(jnp.asarray([jnp.nan, -jnp.inf])), [0, 0])
-    told = fitness_summary(fitness)
-    assert (told["fitness_mean"], told["fitness_best"], told["fitness_std"], told["failed"]) == (0.5, 3, 2.5, 0.5)
+    summary = fitness_summary(fitness)
+    assert (summary["fitness_mean"], summary["fitness_best"], summary["fitness_std"], summary["failed"]) == (
+        0.5,
+        3,
+        2.5,
+        0.5,
+    )
 
 
 @pytest.mark.sampled(2)
@@ -250,17 +255,17 @@ def test_observation_statistics_are_those_of_all_steps_taken():
 
     @jax.jit
     def first(state):
-        """The candidates of an update, and where they begin."""
+        """The candidates of an update, and their first environment states."""
         k_ask, k_play = jax.random.split(state.key, 4)[1:3]
         starts = agent._first_states(env, jax.random.split(k_play, 3)[0])
         population, _ = agent.evolution.ask(k_ask, state.search, jnp.float32(0.1))
         return population, jax.tree.map(lambda x: x[0, 0], starts)
 
     for _ in range(2):
-        population, world = first(state)
+        population, env_state = first(state)
         population = np.asarray(population)
-        # All candidates see through the statistics of before their generation.
-        played = [played_alone(agent, env, population[p], state.obs_stats, world) for p in range(4)]
+        # All candidates normalize with the statistics from before their generation.
+        played = [played_alone(agent, env, population[p], state.obs_stats, env_state) for p in range(4)]
         everything += [obs for _, seen in played for obs in seen]
         state, metrics = update(agent, env, state)
         np.testing.assert_allclose(metrics.losses["fitness_mean"], np.mean([total for total, _ in played]))
@@ -272,10 +277,10 @@ def test_observation_statistics_are_those_of_all_steps_taken():
 def test_episodes_with_nan_do_not_enter_the_observation_statistics():
     @struct
     class Broken(Dice):
-        """Sees no number where the second of two actions was taken."""
+        """Observes NaN after the second of two actions."""
 
         def transition(self, state, action, noise):
-            """Roll, or break."""
+            """Roll, or observe NaN."""
             return state.replace(face=jnp.where(action == 1, jnp.nan, noise)), jnp.float32(1), noise > 0.9, {}
 
     agent, env = bound(Broken(), normalize_observation=True, sigma=1.0)
@@ -316,7 +321,7 @@ def test_actions_are_sampled_only_with_sample_actions():
         drawn = set(draw(keys).tolist())
         assert len(drawn) == expected
     returns = returns_of_equals(sample_actions=True)
-    assert (returns == returns[0]).all()  # the draws are common too
+    assert (returns == returns[0]).all()  # the samples of actions are common too
 
 
 def test_a_policy_never_takes_a_masked_action():
@@ -325,7 +330,7 @@ def test_a_policy_never_takes_a_masked_action():
         """Only action 0 is allowed."""
 
         def action_mask(self, state):
-            """Not 1."""
+            """Action 1 is forbidden."""
             return jnp.asarray([True, False])
 
     agent, env = bound(Half(), sigma=1.0)
@@ -428,7 +433,7 @@ def train(tmp_path_factory):
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("hidden", [4, 1000])  # in one kernel, and with products of a library
+@pytest.mark.parametrize("hidden", [4, 1000])  # in one kernel, and with matrix products of a library
 def test_a_member_does_not_depend_on_how_many_others_there_are(train, hidden):
     one, three = train(hidden, seeds=1), train(hidden, seeds=3)
     assert one.keys() == three.keys() and len(one) > 8
@@ -462,7 +467,7 @@ def test_a_state_copied_to_the_host_and_back_continues_with_the_same_bits(strate
 
 @pytest.mark.long
 def test_sep_cma_es_solves_mountain_car_although_most_returns_are_equal():
-    # A return is -200 until a candidate arrives.
+    # A return is -200 until a candidate reaches the goal.
     agent, env = bound(
         "MountainCar-v0", strategy="Sep_CMA_ES", population_size=32, sigma=0.3, episodes=2, normalize_observation=True
     )
@@ -475,4 +480,4 @@ def test_sep_cma_es_solves_mountain_car_although_most_returns_are_equal():
         return jax.lax.scan(generation, agent.init(key, env), None, length=50)[1][-5:]
 
     returns = jax.jit(jax.vmap(train))(jax.random.split(make_key(1), 4))
-    assert returns.mean() > -150  # chance gets -200
+    assert returns.mean() > -150  # random actions get -200

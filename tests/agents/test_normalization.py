@@ -20,7 +20,7 @@ from shoal.training import checkpoint
 
 @struct
 class DriftState(State):
-    """A place, and the sums of everything that was observed, over all episodes."""
+    """A position, and the sums of all observations of all episodes."""
 
     place: Float[Array, "2"]
     total: Float[Array, "2"]
@@ -29,9 +29,10 @@ class DriftState(State):
 
 @struct
 class Drift(Env):
-    """Noise moves a point, and an action a little; near the origin is best. Observations are `offset + scale * place`.
+    """A point moves by noise and, less, by the action; the reward is highest at the origin.
 
-    The state keeps the sums of observations, so that a test can tell what a rollout collected.
+    Observations are `offset + scale * place`. The state keeps the sums of observations, so that a test can check what
+    a rollout collected.
     """
 
     scale: Number = 1.0
@@ -96,7 +97,7 @@ def cases(*without):
 def learned(name):
     """(agents, envs, fresh states, states after some updates) of two members, whose observations differ in scale.
 
-    Both know something of their observations at first: one begins without, at the wrong scale.
+    Both start with statistics of some observations; without these, the first updates would use the wrong scale.
     """
     fields, is_box = CASES[name]
     env_states = [
@@ -120,13 +121,13 @@ def learned(name):
 
 
 def policies_of(agent, state):
-    """What acting needs of the states of all members."""
+    """The policy states of all members."""
     return jax.vmap(type(agent).policy_state)(agent, state)
 
 
 @functools.cache
 def answers_of(name):
-    """What policies [M] say to the same places, seen by each at its own scale, as a compiled function."""
+    """A compiled function: policies [M] -> outputs at the same positions, observed by each at its own scale."""
 
     @jax.jit
     @jax.vmap

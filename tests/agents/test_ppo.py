@@ -32,7 +32,7 @@ CONTRACT = {
     }
 }
 CONTRACT["a2c"] = {**CONTRACT["ppo"], "num_steps": 5, "anneal": 1.0, "horizon": 1000 * 40, "updates": 1000}
-# A memory takes longer, and leaps when a gradient through time does.
+# A recurrent network needs more updates, and large gradients through time make its steps large.
 CONTRACT["rl2"] = {
     **CONTRACT["ppo"],
     "memory_size": 16,
@@ -62,14 +62,14 @@ update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)
 
 @jax.jit
 def collect(agent, env, state):
-    """A rollout of the policy, and what it is learned from: its batch, without normalization of rewards."""
+    """A rollout of the policy, and the batch for its update, without normalization of rewards."""
     behavior, noise = agent._behavior(state), agent._noise(make_key(1))
     _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
     return trajectory, agent._batch(state, trajectory, trajectory.reward)[0]
 
 
 def shaken(state):
-    """With weights far enough from 0 that policies and values differ from place to place."""
+    """A state with weights so large that policies and values differ between observations."""
     return state.replace(weights=random_weights(state.weights))
 
 
@@ -214,7 +214,7 @@ def test_a_policy_never_takes_a_masked_action():
         """Only action 0 is allowed."""
 
         def action_mask(self, state):
-            """Not 1."""
+            """Action 1 is forbidden."""
             return jnp.asarray([True, False])
 
     agent, env = bound(Half(), num_steps=32)
@@ -243,11 +243,11 @@ def test_invalid_values_are_refused_before_compilation(fields, message):
 def test_normalizing_discrete_observations_is_refused():
     @struct
     class Choosing(ActionReward):
-        """Observes a choice."""
+        """An environment with a Discrete observation."""
 
         @property
         def observation_space(self):
-            """One of three."""
+            """Three values."""
             return Discrete(3)
 
     with pytest.raises(ValueError, match="needs observations that are arrays"):
@@ -258,7 +258,7 @@ def test_a_user_network_and_user_losses_are_used():
     import flax.linen as nn
 
     class Wide(nn.Module):
-        """One layer."""
+        """A network of one layer."""
 
         @nn.compact
         def __call__(self, x):

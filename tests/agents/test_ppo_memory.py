@@ -59,7 +59,7 @@ def learn(agent, env, updates=200):
 
 
 def values_along(agent, state, observations):
-    """What the critic says of one episode, observation by observation."""
+    """The values of one episode, computed observation by observation."""
     is_first = np.arange(len(observations))[:, None] == 0
     carry = agent._nets.initial_carry((1,))
     values = jax.jit(lambda obs, is_first: agent._nets.values(state.weights, obs, is_first, carry)[0])
@@ -75,9 +75,9 @@ class TossState(State):
 
 @struct
 class Dividends(Env):
-    """A toss shown at the start only, paid in every step: what the future is worth is known from memory alone.
+    """A coin toss, shown in the first observation only, is the reward of every step: values need the recurrent carry.
 
-    Where `debts_end`, the time limit cuts off who is paid, and is the end of who pays.
+    With `debts_end` the time limit truncates episodes with reward +1, and terminates episodes with reward -1.
     """
 
     max_steps: Number | None = 3
@@ -111,9 +111,9 @@ def test_only_a_recurrent_policy_solves_the_memory_probe(memory):
 
 
 @functools.cache
-def taught(memory):
-    """(agent, state, the largest of each loss) after many updates of one gradient step: ratios are still those of the
-    policy that acted. Episodes take 3 steps and a rollout 20, so most rollouts begin in mid-episode."""
+def trained_on_dividends(memory):
+    """(agent, state, the largest of each loss) after many updates of one gradient step, so that ratios are those of
+    the policy that acted. Episodes take 3 steps and a rollout 20, so most rollouts begin in mid-episode."""
     single = {"num_epochs": 1, "num_minibatches": 1, "horizon": 301 * 160}
     agent, env = bound(Dividends(debts_end=True), memory=memory, discount=0.7, **single)
     return agent, *learn(agent, env, 301)
@@ -122,9 +122,9 @@ def taught(memory):
 @pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
 def test_the_value_at_a_truncation_uses_the_carry_of_its_own_episode(memory):
-    # 1 in every step for ever: 1 / (1 - 0.7) = 3.33. A final observation valued without its memory, or with that of the
-    # next episode, would be worth 0 on average, and the start (1 - 0.7^3) / (1 - 0.7) = 2.19, as it is for debts.
-    agent, state, _ = taught(memory)
+    # Reward 1 in every step forever: 1 / (1 - 0.7) = 3.33. Without a carry, or with that of the next episode, the value
+    # of a final observation would be 0 on average, and that of the start (1 - 0.7^3) / (1 - 0.7) = 2.19, as for debts.
+    agent, state, _ = trained_on_dividends(memory)
     np.testing.assert_allclose(values_along(agent, state, [[1.0], [0.0], [0.0]]), 1 / 0.3, rtol=0.1)
     left = [-(1 - 0.7**n) / (1 - 0.7) for n in (3, 2, 1)]
     np.testing.assert_allclose(values_along(agent, state, [[-1.0], [0.0], [0.0]]), left, rtol=0.1)
@@ -133,7 +133,7 @@ def test_the_value_at_a_truncation_uses_the_carry_of_its_own_episode(memory):
 @pytest.mark.sampled
 @pytest.mark.parametrize("memory", CELLS)
 def test_first_epoch_ratios_are_one_also_in_mid_episode(memory):
-    agent, state, losses = taught(memory)
+    agent, state, losses = trained_on_dividends(memory)
     assert losses["approx_kl"] < 1e-6 and losses["clip_fraction"] == 0
     assert not (state.env_states.state.time == 0).all() and np.abs(jax.tree.leaves(state.carry.actor)[0]).max() > 0.1
 
@@ -176,7 +176,7 @@ def walker(memory, shared):
 @pytest.mark.parametrize(("memory", "shared"), [("gru", False), ("lstm", True)])
 def test_successor_values_equal_those_of_a_critic_stepped_in_time(memory, shared):
     agent, state, walk = walker(memory, shared)
-    before = walk(state)[0]  # in mid-episode, with something to remember
+    before = walk(state)[0]  # in mid-episode, with a nonzero carry
     after, trajectory, value, next_value = jax.tree.map(to_host, walk(before))
     nets, cell, weights = agent._nets, agent._nets.memory, before.weights
     name = "actor" if shared else "critic"
@@ -255,7 +255,7 @@ def test_environments_must_divide_into_minibatches():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Two members with memory and normalized observations, trained on the memory probe."""
+    """Two recurrent members with normalized observations, trained on the memory probe."""
     with jax.numpy_dtype_promotion("standard"):
         return shoal.train(
             PPO(**QUICK, memory="gru", memory_size=16, shared=True, normalize_observation=True),

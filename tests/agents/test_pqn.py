@@ -39,7 +39,7 @@ worth_of = jax.jit(lambda agent, weights, obs: agent.q_values(weights, obs))
 
 @jax.jit
 def collected(agent, env):
-    """A state, its first trajectory, where everything is random, and what is learned from that."""
+    """A state, its first trajectory (with epsilon 1), and the targets computed from it."""
     state = agent.init(make_key(0), env)
     dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
     noise = dice, jnp.ones(agent.num_steps)
@@ -49,23 +49,23 @@ def collected(agent, env):
 
 @struct
 class RuledPole(CartPole):
-    """One must not push to the right while the pole leans to the right."""
+    """Pushing to the right is forbidden while the pole leans to the right."""
 
     def action_mask(self, state):
         return jnp.stack([jnp.bool_(True), state.theta <= 0])
 
 
 @pytest.mark.parametrize("q_lambda", [0.0, 0.65, 1.0])
-@pytest.mark.parametrize("world", [CartPole, RuledPole])
-def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
-    env = world(max_steps=12)
+@pytest.mark.parametrize("env_class", [CartPole, RuledPole])
+def test_targets_are_lambda_returns_of_the_best_actions(env_class, q_lambda):
+    env = env_class(max_steps=12)
     agent = to_arrays(PQN(hidden=(8,), num_steps=40, q_lambda=q_lambda).bind(env))
     state, story, rows = collected(agent, to_arrays(env))
     story, target = jax.tree.map(np.asarray, story), np.asarray(rows.target).reshape(40, 4)
 
     def q(obs):
         q_values = np.asarray(worth_of(agent, state.weights, obs))
-        is_ruled = (world is RuledPole) & (obs[..., 2] > 0)
+        is_ruled = (env_class is RuledPole) & (obs[..., 2] > 0)
         return np.where(is_ruled, q_values[..., 0], q_values.max(axis=-1))
 
     best, last, final = q(story.obs), q(story.last_obs), q(story.final_obs)
@@ -74,7 +74,7 @@ def test_targets_are_lambda_returns_of_the_best_actions(world, q_lambda):
         following = None
         for t in reversed(range(40)):
             end, cut = bool(story.terminated[t, e]), bool(story.truncated[t, e])
-            # The value of the true successor: never the one before it, nor the one after.
+            # The value of the true successor, not that of the observation before it or after it.
             if cut and not end:
                 after = final[int(story.final_slot[t, e]), e]
             else:

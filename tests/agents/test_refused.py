@@ -26,7 +26,7 @@ CHOICES, NUMBERS, PICTURES, PARTS = (
 
 @struct
 class Counted(Pendulum):
-    """Torque in whole numbers."""
+    """Pendulum with an integer torque."""
 
     @property
     def action_space(self):
@@ -68,8 +68,8 @@ IGNORED = [
 def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name, env, fields, sense, other):
     given = next(iter(fields))
     with pytest.raises(ValueError, match=f"^{given}=.* changes nothing .*: leave it out"):
-        AGENTS[name].build(**fields).bind(world(env))
-    AGENTS[name].build(**{**fields, **sense}).bind(world(other))
+        AGENTS[name].build(**fields).bind(env_for(env))
+    AGENTS[name].build(**{**fields, **sense}).bind(env_for(other))
 
 
 ABLE = {
@@ -90,7 +90,7 @@ def test_an_unsuitable_agent_is_refused_with_the_names_of_suitable_agents(name, 
         with pytest.raises(Unsuited, match=words) as refused:
             shoal.train(name, env, preset=None, folder=tmp_path / "run")
         assert sorted(re.match(words, str(refused.value))[1].split(", ")) == sorted(able)
-        assert not (tmp_path / "run").exists()  # nor was anything compiled, which only a run does
+        assert not (tmp_path / "run").exists()  # nothing was compiled either: only a run compiles
     elif name == "bc":
         with pytest.raises(ValueError, match="give demonstrations="):
             make_plan(RunSpec(name, env, steps=1000))
@@ -98,7 +98,7 @@ def test_an_unsuitable_agent_is_refused_with_the_names_of_suitable_agents(name, 
         make_plan(RunSpec(name, env, steps=1000))
 
 
-def world(env):
+def env_for(env):
     return make(env) if isinstance(env, str) else env
 
 
@@ -119,7 +119,7 @@ def test_a_value_outside_the_search_choices_is_accepted():
 
 
 def holding(name, field, value):
-    """An agent that holds what type checks, which run in tests alone, would have refused."""
+    """An agent with a field value that the type checks of the tests would refuse."""
     agent = AGENTS[name].build()
     object.__setattr__(agent, field, value)
     return agent

@@ -79,13 +79,13 @@ def test_gradient_steps_continue_when_the_step_count_exceeds_32_bits():
 def test_a_rollout_is_stored_with_its_masks_and_final_observations():
     env = Tally(max_steps=3)
     rollout = Rollout.for_env(env, 2, 8)
-    worlds = rollout.init(env, make_key(0))
+    env_states = rollout.init(env, make_key(0))
 
     def behave(obs, mask, noise, carry):
         del obs, mask, noise
         return jnp.full(2, 2, jnp.int32), None, carry
 
-    _, seen, _ = rollout.collect(env, worlds, behave, jnp.zeros(8), make_key(1))
+    _, seen, _ = rollout.collect(env, env_states, behave, jnp.zeros(8), make_key(1))
     steps = steps_of(seen)
     pairs = [
         (steps.observed.obs, seen.obs),

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 import shoal
-from learners import RELATIVES, bound, playable, unbound
+from learners import VARIANTS, bound, playable, unbound
 from shoal.core.registry import AGENTS, make
 from shoal.training import checkpoint
 from tiny import SILENT
 
 UPDATES = 6  # with learning before the checkpoint that is left, and after
-VARIANTS = {
+OPTIONS_OF = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
-# `make test` resumes a PPO that remembers and normalizes in test_ppo_memory.py; a checkpoint of TD3 is like one of SAC.
-SLOW = {*RELATIVES, "ppo", "td3"}
+# `make test` resumes a recurrent, normalizing PPO in test_ppo_memory.py; a checkpoint of TD3 is like one of SAC.
+SLOW = {*VARIANTS, "ppo", "td3"}
 CASES = [
     pytest.param(name, fields, marks=[pytest.mark.slow] if name in SLOW or other else [])
     for name in sorted(AGENTS)
-    for fields, other in [*[(fields, False) for fields in VARIANTS.get(name, [])], ({}, name in VARIANTS)]
+    for fields, other in [*[(fields, False) for fields in OPTIONS_OF.get(name, [])], ({}, name in OPTIONS_OF)]
 ]
 
 
@@ -38,7 +38,7 @@ def _promotion_as_users_have_it():
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(x))
 def test_an_interrupted_run_ends_with_the_same_bits(name, fields, tmp_path):
     probe = playable(name)
-    probe = "Probe-Chain-v0" if probe == "Probe-CountedMatching-v0" else probe  # a table knows that one too soon
+    probe = "Probe-Chain-v0" if probe == "Probe-CountedMatching-v0" else probe  # a table learns that one too early
     agent = unbound(name, make(probe), **fields)
     steps = UPDATES * bound(name, make(probe), **fields).steps_per_update
     whole = tmp_path / "whole"
@@ -48,7 +48,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(name, fields, tmp_path):
     (cut / "summary.json").unlink()
     before, after = arrays_of(cut), arrays_of(whole)
     changed = [name for name, array in after.items() if not np.array_equal(array, before[name])]
-    assert any("kernel" in name or "search" in name or name.endswith("/q") for name in changed)  # learned until the end
+    assert any("kernel" in name or "search" in name or name.endswith("/q") for name in changed)  # still learning
     shoal.train(agent, resume=cut, **SILENT)
     resumed = arrays_of(cut)
     assert resumed.keys() == after.keys()

@@ -35,7 +35,7 @@ QUICK = {
     "num_envs": 4,
     "num_steps": 10,
     "hidden": (32,),
-    "activation": "tanh",  # rectifiers take long to bend between the five states of a clock
+    "activation": "tanh",  # ReLU networks need many updates to separate the five states of a clock
     "updates": 300,
 }
 CONTRACT = {"sac": QUICK}
@@ -79,8 +79,8 @@ def transitions(random, obs, action, after, mask):
     return Transitions(Observed(jnp.asarray(obs), mask), *arrays, Observed(jnp.asarray(after), mask))
 
 
-def a_learner(agent):
-    """A learner that has not learned yet, whose heads are large and whose target differs from its critics."""
+def untrained_learner(agent):
+    """An untrained learner with large head weights, whose target weights differ from those of its critics."""
     seen, space = jnp.zeros((1, *agent.observation_space.shape)), agent.action_space
     shapes = jax.eval_shape(agent.init_learner, make_key(0), seen, jnp.zeros(space.shape, space.dtype))
     names = ("actor", "critics", "target")
@@ -106,7 +106,7 @@ def numpy_draw(actor, obs, noise):
     return 2 * np.tanh(u), log_prob.sum(axis=1)
 
 
-def numpy_worth(critics, obs, action):
+def numpy_q_values(critics, obs, action):
     joined = np.concatenate([np.asarray(obs, np.float64), np.asarray(action) / 2], axis=1)
     return np.stack([numpy_net(critics, joined, k)[:, 0] for k in range(2)])
 
@@ -123,15 +123,15 @@ def numpy_soft_value(actor, critics, obs, mask=None):
 
 def test_the_loss_of_continuous_critics_equals_a_numpy_version():
     agent, env = bound(learning_rate=0.0)
-    learner, batch = a_learner(agent), continuous_batch()
+    learner, batch = untrained_learner(agent), continuous_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
     _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
     noise = noise_of(env.action_space, make_key(3), (16,))
     action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
-    after = numpy_worth(learner.target, batch.next_observed.obs, action).min(axis=0) - 0.3 * log_prob
+    after = numpy_q_values(learner.target, batch.next_observed.obs, action).min(axis=0) - 0.3 * log_prob
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * after
-    error = numpy_worth(learner.critics, batch.observed.obs, batch.action) - target
+    error = numpy_q_values(learner.critics, batch.observed.obs, batch.action) - target
     np.testing.assert_allclose(losses["loss"], (error[:, :10] ** 2).sum(axis=0).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["entropy"], -log_prob[:10].mean(), rtol=1e-4)
@@ -140,7 +140,7 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
 
 def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     agent, env = bound("CartPole-v1", learning_rate=0.0)
-    learner, batch = a_learner(agent), discrete_batch()
+    learner, batch = untrained_learner(agent), discrete_batch()
     _, losses = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(3))
     value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_observed.obs)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * (value + 0.3 * entropy)
@@ -153,7 +153,7 @@ def test_the_loss_of_discrete_critics_equals_a_numpy_version():
 
 def test_forbidden_actions_do_not_enter_expectations():
     agent, env = bound("CartPole-v1")
-    learner = a_learner(agent)
+    learner = untrained_learner(agent)
     mask = jnp.asarray(np.array([[True, True], [True, False]] * 8))
     batch = discrete_batch(mask=mask)
 
@@ -170,22 +170,22 @@ def test_forbidden_actions_do_not_enter_expectations():
     np.testing.assert_allclose(entropy, nats, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(value, expected + 0.3 * nats, rtol=1e-4, atol=1e-5)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
-    # The entropy to aim for counts what is allowed: two actions, or one.
+    # The target entropy counts allowed actions only: two, or one.
     np.testing.assert_allclose(aims[:2], [0.5 * np.log(2), 0], rtol=1e-6)
 
 
 def test_the_policy_gradient_increases_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
-    learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
+    learner, seen, share = untrained_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
     after = learn_policy(agent, counted, seen, share, make_key(4))
     noise = np.asarray(noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
 
     def loss(actor):
         action, log_prob = numpy_draw(actor, seen.obs, noise)
-        return np.mean(0.3 * log_prob - numpy_worth(learner.critics, seen.obs, action).min(axis=0))
+        return np.mean(0.3 * log_prob - numpy_q_values(learner.critics, seen.obs, action).min(axis=0))
 
-    # Adam's first step goes against the sign of the slope, which differences of the loss in float64 tell.
+    # Adam's first step goes against the sign of the slope, which finite differences of the loss in float64 give.
     bias = np.asarray(learner.actor["head"]["bias"], np.float64)
     moved = np.asarray(after.actor["head"]["bias"]) - np.asarray(learner.actor["head"]["bias"])
     for i in range(2):
@@ -200,7 +200,7 @@ def test_the_policy_gradient_increases_the_soft_value():
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 3, 3, 3, 6])])
 def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, visits):
     agent, env = bound(policy_delay=delay)
-    learner, batch, share = a_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
+    learner, batch, share = untrained_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
         learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
@@ -213,18 +213,18 @@ def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, vis
 @pytest.mark.parametrize("ratio", [-0.5, 2.0])
 def test_the_temperature_moves_the_entropy_towards_its_target(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
-    learner, seen, share = a_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
+    learner, seen, share = untrained_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
     after = learn_policy(agent, counted, seen, share, make_key(4))
     noise = noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
     entropy = -numpy_draw(learner.actor, seen.obs, noise)[1].mean()
-    # Too little entropy makes it dearer. Adam's first step is as long as the rate.
+    # Too little entropy increases the temperature. Adam's first step is as long as the rate.
     np.testing.assert_allclose(after.log_alpha - learner.log_alpha, 1e-3 * np.sign(-ratio - entropy), rtol=1e-3)
 
 
 @struct
 class InOtherUnits(Wrapper):
-    """An environment whose actions are given in units `unit` times as large, so that numbers are as much smaller."""
+    """An environment whose actions are divided by `unit`."""
 
     unit: Number = 1.0
 
@@ -247,7 +247,7 @@ def trained_in_units(env):
 def test_results_do_not_depend_on_the_units_of_actions():
     # A reward for actions of at most 2, and the same of at most 1/16; a power of two rounds nothing.
     env = TracedHorizon(gain=0.5)
-    learners = [jax.tree.leaves(trained_in_units(world)) for world in (env, InOtherUnits(env, 32.0))]
+    learners = [jax.tree.leaves(trained_in_units(scaled_env)) for scaled_env in (env, InOtherUnits(env, 32.0))]
     assert all(np.array_equal(x, y) for x, y in zip(*learners, strict=True))
 
 
@@ -269,7 +269,7 @@ def test_the_target_entropy_can_be_reached_in_a_box_of_any_size(half):
 
 def test_the_temperature_stays_at_the_target_entropy_and_where_it_is_fixed():
     agent, env = bound()
-    learner = a_learner(agent)
+    learner = untrained_learner(agent)
     np.testing.assert_array_equal(learn_alpha(agent, learner, jnp.float32(0)).log_alpha, learner.log_alpha)
     fixed = to_arrays(agent.replace(temperature="fixed", alpha=0.7))
     np.testing.assert_array_equal(learn_alpha(fixed, learner, jnp.float32(1)).log_alpha, learner.log_alpha)
@@ -321,9 +321,9 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminates):
 
 def test_the_value_with_continuous_actions_is_the_q_value_of_the_mode():
     agent, env = bound()
-    learner, obs = a_learner(agent), continuous_batch().observed.obs
+    learner, obs = untrained_learner(agent), continuous_batch().observed.obs
     mean, _ = np.split(numpy_net(learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
-    expected = numpy_worth(learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
+    expected = numpy_q_values(learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
     known = SACPolicy(learner.actor, learner.critics, learner.log_alpha)
     np.testing.assert_allclose(jax.jit(SAC.value)(agent, known, obs), expected, rtol=1e-4, atol=1e-5)
 

@@ -62,7 +62,7 @@ def one_by_one(agent, env, steps):
 
 
 class Before(NamedTuple):
-    """What was known, and what was about to be done."""
+    """The tables and the next action before a step."""
 
     q: np.ndarray
     cell: np.ndarray
@@ -70,7 +70,7 @@ class Before(NamedTuple):
 
     @property
     def arrives(self):
-        """Where the action leads on the chain."""
+        """The next cell of the chain after an action."""
         return int(np.clip(self.cell + (1 if self.action else -1), 0, 4))
 
 
@@ -87,7 +87,7 @@ def test_each_step_changes_the_entry_of_its_state_and_action_by_its_rule(rule):
             "q": [q[0].max()],
             "sarsa": [q[0, after.action]],
             "expected-sarsa": [0.7 * q[0].max() + 0.3 * q[0].mean()],
-            # Either table may be the one that changes; the other says what its best actions are worth.
+            # Either table may change; the other one gives the value of its best actions.
             "double-q": [q[len(q) - 1 - k][q[k] == q[k].max()].mean() for k in range(len(q))],
         }
         tables = [_learned(before, k, value) for k, value in enumerate(q_values[rule])]
@@ -96,11 +96,11 @@ def test_each_step_changes_the_entry_of_its_state_and_action_by_its_rule(rule):
             len({round(float(x), 3) for x in (*q_values["q"], *q_values["sarsa"], *q_values["expected-sarsa"])}) == 3
         )
         told_apart += len(tables) == 2 and not np.allclose(*tables)
-    assert told_apart > 20  # so that no rule can pass for another
+    assert told_apart > 20  # so that all rules give different results
 
 
 def _learned(before, k, value):
-    """The tables after half a step towards the reward and what comes after it."""
+    """The tables after half a step towards the target."""
     q, place = before.q.copy(), (k, int(before.cell), int(before.action))
     target = 1.0 if before.arrives == 4 else 0.9 * value
     q[place] += 0.5 * (target - q[place])
@@ -192,7 +192,7 @@ NEVER = {"GridWorld-v0": [0], "CliffWalking-v1": list(range(37, 48))}
 
 
 def assert_greedy_is_optimal(q, best, tolerance, never):
-    """Every greedy action, of every cell but some, is worth as much as the best."""
+    """Assert that greedy actions of all cells, except some, have the optimal value."""
     cells = [cell for cell in range(len(best)) if cell not in never]
     q_values = best[np.arange(len(best)), q.argmax(axis=1)]
     np.testing.assert_allclose(q_values[cells], best.max(axis=1)[cells], atol=tolerance)
@@ -202,7 +202,7 @@ def assert_greedy_is_optimal(q, best, tolerance, never):
 @pytest.mark.parametrize("env_name", sorted(MODELS))
 @pytest.mark.parametrize("rule", ["q", "double-q"])
 def test_off_policy_tables_equal_value_iteration(env_name, rule):
-    # A random policy visits everything; in a world without chance a constant step size converges.
+    # A random policy visits all entries; in a deterministic environment a constant step size converges.
     agent, env = bound(env_name, rule=rule, learning_rate=0.5, discount=0.9, epsilon_end=1.0, num_steps=1000)
     state = train(agent, env, 2000)
     best, never = value_iteration(MODELS[env_name](), 0.9), NEVER[env_name]
@@ -236,7 +236,7 @@ def test_expected_sarsa_equals_value_iteration_under_its_exploration(env_name):
 @pytest.mark.sampled
 @pytest.mark.parametrize("env_name", sorted(MODELS))
 def test_sarsa_approaches_value_iteration_under_its_exploration(env_name):
-    # Its targets are random, so step sizes must fall; the tolerance is what is left of the noise.
+    # Its targets are random, so step sizes must fall; the tolerance covers the remaining noise.
     agent, env = bound(
         env_name,
         rule="sarsa",
@@ -255,13 +255,13 @@ def test_sarsa_approaches_value_iteration_under_its_exploration(env_name):
     np.testing.assert_allclose(np.asarray(state.q[0])[often], best[often], atol=0.05 * np.abs(best).max())
 
 
-# The loop is the house's rollout.
+# The loop over steps equals that of `Rollout`.
 
 
 @pytest.mark.parametrize("reset", ["bank", "exact"])
 @pytest.mark.parametrize("action", [1, 2])
 def test_environment_states_equal_those_of_a_rollout(reset, action):
-    # A table that never changes and always wants the same action, on slippery ice with a short time limit.
+    # A constant table with the same greedy action everywhere, on slippery ice with a short time limit.
     agent, env = bound(make("FrozenLake-v1", max_steps=7), learning_rate=0.0, epsilon_end=0.0, reset=reset, **CONSTANT)
     state = begin(agent, env)
     q = jnp.zeros_like(state.q).at[..., action].set(1.0)
@@ -289,7 +289,7 @@ def test_a_forbidden_action_is_never_taken():
         here = jax.tree.map(lambda x: x[0], state.env_states.state)
         assert bool(env.action_mask(here)[state.action])
         state, _ = update(agent, env, state, jnp.int32(t))
-    # Entries that are not allowed keep their first value, and the update looks past them.
+    # Entries that are not allowed keep their first value, and targets ignore them.
     assert float(state.q.max()) == 0.0 and float(state.q.min()) < 0
 
 
@@ -298,7 +298,7 @@ def test_targets_ignore_forbidden_actions():
     state = train(agent, env, 1000)
     mask = np.asarray(jax.vmap(lambda i: _taxi_mask(env, i))(jnp.arange(500)))
     model = env.model()
-    # What is not allowed is worth less than anything.
+    # Forbidden actions have the lowest value.
     model = model.replace(reward=jnp.where(jnp.asarray(mask)[..., None], model.reward, -1e6))
     best = value_iteration(model, 0.9)
     known = mask & (np.asarray(state.q[0]) != 0)
@@ -330,7 +330,7 @@ def test_the_step_size_falls_with_the_visits_of_an_entry():
     visits, size = agent._step_size(jnp.asarray([3.0, 0.0]), jnp.int32(0), jnp.float32(0.5))
     assert visits.tolist() == [4, 0] and size == 0.125
     state = train(agent, env, 1)
-    assert state.visits.sum() == 100 and state.q[0, 4].tolist() == [5, 5]  # nobody ever acts beyond the chain
+    assert state.visits.sum() == 100 and state.q[0, 4].tolist() == [5, 5]  # no action is taken beyond the chain
 
 
 def test_snapshots_are_the_tables_at_the_parts_of_the_horizon():
@@ -373,11 +373,11 @@ def test_a_policy_acts_as_in_training_and_gives_values_for_a_batch():
 def test_a_table_is_indexed_by_tuple_observations():
     agent, env = bound("Blackjack-v1", num_steps=2000, learning_rate=0.05, discount=1.0, epsilon_end=1.0, **CONSTANT)
     state = train(agent, env, 200)
-    obs = (jnp.uint8(20), jnp.uint8(5), jnp.uint8(0))  # 20 against a 5: who would draw?
+    obs = (jnp.uint8(20), jnp.uint8(5), jnp.uint8(0))  # 20 against a 5: the best action is to stick
     assert agent.act(state, obs, None, make_key(0), True)[0] == 0
 
 
-# What is refused.
+# Refused values.
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def train(agent, env, state, updates):
 
 @struct
 class Bounded(ContinuousAction):
-    """A probe whose actions lie in a box of the test's choosing."""
+    """A probe with a configurable action box."""
 
     space: Box = static(Box(-1.0, 1.0, (1,)))
 
@@ -77,8 +77,8 @@ def random_batch(size=16, seed=0):
     return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))
 
 
-def a_learner(agent):
-    """A learner that has not learned yet, whose target differs from its weights."""
+def untrained_learner(agent):
+    """An untrained learner whose target weights differ from its weights."""
     obs, action = (jnp.zeros((n, *space.shape)) for n, space in ((1, agent.observation_space), (1, agent.action_space)))
     shapes = jax.eval_shape(agent.init_learner, make_key(0), obs, action[0])
     learner = random_weights(shapes, deviation=0)
@@ -99,7 +99,7 @@ def numpy_policy(networks, obs):
     return np.tanh(numpy_net(networks.actor, np.asarray(obs, np.float64)))
 
 
-def numpy_worth(networks, obs, unit):
+def numpy_q_values(networks, obs, unit):
     joined = np.concatenate([np.asarray(obs, np.float64), unit], axis=1)
     count = networks.critics["head"]["bias"].shape[0]
     return np.stack([numpy_net(networks.critics, joined, k)[:, 0] for k in range(count)])
@@ -108,7 +108,7 @@ def numpy_worth(networks, obs, unit):
 @pytest.mark.parametrize("name", ["td3", "ddpg"])
 def test_the_critics_loss_equals_a_numpy_version(name):
     agent, env = bound(name=name, learning_rate=0.0)
-    learner, batch = a_learner(agent), random_batch()
+    learner, batch = untrained_learner(agent), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
     _, losses = learn_critics(agent, learner, batch, share, make_key(3))
 
@@ -116,10 +116,10 @@ def test_the_critics_loss_equals_a_numpy_version(name):
     noise = np.asarray(noise_of(env.action_space, make_key(3), (16,)), np.float64)
     smoothing = np.clip(0.2 * noise, -0.5, 0.5) if name == "td3" else 0.0
     unit = np.clip(numpy_policy(learner.target, after) + smoothing, -1, 1)
-    target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * numpy_worth(learner.target, after, unit).min(
+    target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * numpy_q_values(learner.target, after, unit).min(
         axis=0
     )
-    error = numpy_worth(learner.weights, batch.observed.obs, np.asarray(batch.action) / 2) - target
+    error = numpy_q_values(learner.weights, batch.observed.obs, np.asarray(batch.action) / 2) - target
     assert len(error) == (2 if name == "td3" else 1)
     np.testing.assert_allclose(losses["loss"], (error[:, :10] ** 2).sum(axis=0).mean(), rtol=1e-4)
     np.testing.assert_allclose(losses["td_error"], np.abs(error[:, :10]).mean(), rtol=1e-4)
@@ -127,25 +127,25 @@ def test_the_critics_loss_equals_a_numpy_version(name):
 
 def test_target_noise_is_clipped_and_actions_stay_in_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
-    learner, batch = a_learner(agent), random_batch()
+    learner, batch = untrained_learner(agent), random_batch()
     noise = jnp.ones((16, 1))
     value = jax.jit(agent._next_value)(learner.target, batch.next_observed, noise)
     unit = np.minimum(numpy_policy(learner.target, batch.next_observed.obs) + 0.25, 1)
-    expected = numpy_worth(learner.target, batch.next_observed.obs, unit).min(axis=0)
+    expected = numpy_q_values(learner.target, batch.next_observed.obs, unit).min(axis=0)
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_policy_gradient_increases_the_q_value_of_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
-    learner, seen = a_learner(agent), random_batch().observed
+    learner, seen = untrained_learner(agent), random_batch().observed
     after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
 
     def q_values(bias):
         head = {**learner.weights.actor["head"], "bias": bias}
         networks = learner.weights.replace(actor={**learner.weights.actor, "head": head})
-        return numpy_worth(networks, seen.obs, numpy_policy(networks, seen.obs))[0].mean()
+        return numpy_q_values(networks, seen.obs, numpy_policy(networks, seen.obs))[0].mean()
 
-    # Adam's first step follows the sign of the slope, which differences in float64 tell.
+    # Adam's first step follows the sign of the slope, which finite differences in float64 give.
     bias = np.asarray(learner.weights.actor["head"]["bias"], np.float64)
     uphill = np.sign(q_values(bias + 1e-5) - q_values(bias - 1e-5))
     moved = np.asarray(after.weights.actor["head"]["bias"]) - np.asarray(learner.weights.actor["head"]["bias"])
@@ -155,7 +155,7 @@ def test_the_policy_gradient_increases_the_q_value_of_the_first_critic():
 @pytest.mark.parametrize(("delay", "visits"), [(1.0, [1, 2, 3, 4, 5, 6]), (3.0, [0, 0, 1, 1, 1, 2])])
 def test_policy_and_targets_are_updated_every_policy_delay_critic_steps(delay, visits):
     agent, env = bound(policy_delay=delay, target_mix=0.25)
-    learner, batch, share = a_learner(agent), random_batch(), jnp.full(16, 1 / 16)
+    learner, batch, share = untrained_learner(agent), random_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
         before = learner.target
@@ -183,7 +183,7 @@ def test_actions_are_uniform_until_learning_starts_and_then_policy_plus_noise():
 
 def test_exploration_noise_is_added_in_training_only():
     agent, env = bound()
-    weights, obs = a_learner(agent).weights, jnp.asarray([1.0, 0.0, 0.5])
+    weights, obs = untrained_learner(agent).weights, jnp.asarray([1.0, 0.0, 0.5])
     expected = 2 * numpy_policy(weights, obs[None])[0]
     greedy, drawn = jax.jit(lambda *x: [agent.act(*x, is_greedy)[0] for is_greedy in (True, False)])(
         TD3Policy(weights.actor, weights.critics), obs, None, make_key(1)

@@ -17,7 +17,7 @@ from shoal.rollouts.demonstrations import Demonstrations
 
 ROLLOUT = {"num_envs": 2, "num_steps": 4}
 REPLAY = ROLLOUT | {"buffer_size": 32, "batch_size": 4, "learning_starts": 0, "train_frequency": 1}
-# The smallest agent of every class with a network, and a world that it can play.
+# The smallest agent of every class with a network, and an environment that it can play.
 SMALL = {
     "ppo": (ROLLOUT, "CartPole-v1"),
     "pqn": (ROLLOUT, "CartPole-v1"),
@@ -46,9 +46,9 @@ FUNCTIONS = {"vector": vector_of, "picture": picture_of, "tiles": picture_of}
 
 
 def built(name, observation, **fields):
-    """(agent, environment): a small one, bound to a world that shows vectors, pictures or categories."""
-    sizes, world = SMALL[name]
-    env = TransformObservation(make(world), FUNCTIONS[observation], SPACES[observation])
+    """(agent, environment): a small agent, bound to an environment with the given kind of observations."""
+    sizes, env_name = SMALL[name]
+    env = TransformObservation(make(env_name), FUNCTIONS[observation], SPACES[observation])
     if name == "bc":
         space = SPACES[observation]
         fields["demonstrations"] = Demonstrations(jnp.zeros((8, *space.shape), space.dtype), jnp.zeros(8, jnp.int32))
@@ -107,7 +107,7 @@ def test_an_update_with_a_torso_learns(name, observation, torso):
 
 
 class Own:
-    """A torso that is no flax module: one product with what it gets, whose shape it keeps."""
+    """A torso that is no flax module: one matrix product; it records the shape of its input."""
 
     def init(self, key, features):
         self.seen.append(jax.tree.map(lambda x: (x.shape[-3:], x.dtype), features))

@@ -15,7 +15,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture
 def complete(capsys):
-    """What a line is completed with: its last word is the one under the cursor."""
+    """The completions of a line whose last word is the one under the cursor."""
     status, script, err = say(capsys, "completion", "bash")
     assert status == 0, err
 

@@ -14,7 +14,7 @@ from shoal.cli.main import COMMANDS, main
 from shoal.core import registry
 from shoal.training.describe import describe_fields
 
-SECONDS = 60  # for one line; far more than any takes on a machine at rest
+SECONDS = 60  # seconds for one line; far more than any line needs on an idle machine
 NUMBERS = (
     "0 -1 1 3 2147483647 1e400 -1e400 1e39 2147483648 18446744073709551616 1e9 1e18 nan inf -inf 1e-400 0x10 1_000 ٣ ²"
 )
@@ -39,7 +39,7 @@ FIELDS = (
 )
 QUICK = sorted(
     {*COMMANDS} - {"bench", "check", "doctor", "completion", "envs"}
-)  # without those that take long whatever is said
+)  # without commands that always take long
 
 numbers = st.sampled_from([*NUMBERS.split(), *LONG_NUMBERS])
 values = st.one_of(numbers, st.sampled_from([*WORDS, *PLACES.split(), *AGENTS, *ENVS]))
@@ -56,7 +56,7 @@ lines = st.lists(pieces, min_size=1, max_size=4).map(lambda found: [word for pie
 
 
 def answer(words):
-    """(status, standard error) of a command line, which must not take long."""
+    """(status, standard error) of a command line, which must end within the limit."""
 
     def too_long(signum, frame):
         raise TimeoutError(f"{words} took more than {SECONDS} s")

@@ -46,7 +46,7 @@ def test_the_small_loop_option_is_set_unless_the_user_sets_xla_options(monkeypat
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the host is asked for by a command line: a function of its words."""
+    """A function: words of a command line -> the host settings that it requests."""
 
     def of(*words):
         asked = {}
@@ -152,7 +152,7 @@ def test_a_benchmark_on_the_cpu_makes_jax_use_only_the_cpu(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """What a process says that prepares with some of its environment given: threads, cache, kernels of small loops."""
+    """Run `prepare` in a process with given environment variables: (threads, cache, kernels of small loops)."""
     code = (
         "import os, shoal\n"
         "shoal.prepare()\n"

@@ -9,7 +9,7 @@ import pytest
 from commands import say
 from shoal.cli.main import main
 
-# Help answers at once.
+# Help must be printed without importing JAX.
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["play", "--help"], ["trian"]])

@@ -267,7 +267,7 @@ TABLE = {**COMMANDS, **AGENTS_AND_ENVS, **FILES, **CONTINUED, **RUNS, **OTHERS}
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder as somebody works in: an environment, a broken file, notes, an empty folder, an unfinished run."""
+    """A working folder with an environment file, a broken file, notes, an empty folder and an unfinished run."""
     for name, text in (("my_env.py", MY_ENV), ("broken.py", "class MyEnv(:\n"), ("notes.txt", "to do\n")):
         (tmp_path / name).write_text(text)
     (tmp_path / "empty").mkdir()

@@ -28,7 +28,7 @@ CELL = re.compile(r"\x1b\[38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m|▀|\x1
 
 
 class Console:
-    """A pseudo-terminal; what is painted into it is collected."""
+    """A pseudo-terminal that collects the output."""
 
     def __init__(self, columns=80, rows=30):
         self.ours, self.theirs = pty.openpty()
@@ -85,7 +85,7 @@ def play(console, *words):
 
 
 def pixels(frame):
-    """A painted picture as uint8 [H, W, 3]."""
+    """A drawn picture as uint8 [H, W, 3]."""
     rows, upper, lower, pair = [], [], [], None
     for found in CELL.finditer(frame):
         if found[0] == "▀":
@@ -100,7 +100,7 @@ def pixels(frame):
 
 
 def frames(text):
-    """What was painted, screen by screen."""
+    """The output, one string for each screen."""
     return text.split("\x1b[H")[2:]  # after the first: that it compiles
 
 

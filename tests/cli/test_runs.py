@@ -11,7 +11,7 @@ import pytest
 from commands import refused, say
 from shoal.training import checkpoint
 
-# What is done with a run.
+# Commands on a finished run.
 
 
 def test_eval_prints_greedy_and_sampled_returns_for_every_environment(run, capsys):
@@ -77,8 +77,8 @@ def test_render_of_a_run_applies_every_option(run, tmp_path, capsys):
         status, _, err = say(capsys, "render", folder, *words)
         assert status == 0, err
         made.append({path.name: path.read_bytes() for path in (folder / "videos").iterdir()})
-    assert all(set(films) == {"best.gif", "median.gif", "worst.gif"} for films in made)
-    assert len({films["best.gif"] for films in made}) == 4
+    assert all(set(gifs) == {"best.gif", "median.gif", "worst.gif"} for gifs in made)
+    assert len({gifs["best.gif"] for gifs in made}) == 4
 
 
 def test_eval_of_an_exported_policy_says_which_weights_it_holds(run, capsys):

@@ -14,11 +14,11 @@ from shoal.cli.main import main
 from shoal.training import checkpoint
 from tiny import FLAGS
 
-# Dying.
+# Killed runs.
 
 
 def test_a_killed_run_is_resumed_bit_for_bit(run, tmp_path):
-    """SIGKILL at a random moment after the first record; what follows is what an undisturbed run gives."""
+    """SIGKILL at a random moment after the first record; the resumed run equals an uninterrupted one."""
     words = ["train", "ppo", "CartPole-v1", *FLAGS, "--seeds", "2", "--learning-rate", "1e-3,1e-2", "--no-figures"]
     process = subprocess.Popen([sys.executable, "-m", "shoal.cli.main", *words, "--name", "r"], cwd=tmp_path)
     folder = tmp_path / "runs" / "r"

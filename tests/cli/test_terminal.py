@@ -15,7 +15,7 @@ import pytest
 
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
 # Imports what commands need once, and forks for each of them, before JAX starts its threads. A command begins as a
-# terminal starts it, also where the tests themselves run with signals ignored. Says its number, then its exit status.
+# terminal starts it, also where the tests themselves run with signals ignored. Prints its pid, then its exit status.
 STARTER = """
 import fcntl, json, os, signal, sys, termios
 import jax, optax, shoal.cli.main, shoal.cli.train, shoal.training.jobs
@@ -47,7 +47,7 @@ LONG = (
 
 
 class Terminal:
-    """A pseudo-terminal with a command in it; what is painted is collected."""
+    """A pseudo-terminal that runs a command and collects its output."""
 
     def __init__(self, starter, *words, cwd, code=COMMAND):
         self.ours, theirs = pty.openpty()
@@ -147,7 +147,7 @@ def test_sigterm_and_sighup_save_a_checkpoint(number, status, terminal, tmp_path
     run = terminal(*LONG.split())
     run.wait_for(b"steps/s")
     if number == signal.SIGHUP:
-        os.close(run.ours)  # the kernel says so
+        os.close(run.ours)  # message of the kernel
     else:
         run.send(number)
     assert run.end() == status

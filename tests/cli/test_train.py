@@ -50,7 +50,7 @@ def test_a_dry_run_of_a_resumed_run_trains_nothing(run, capsys):
     assert before == ((run / "provenance.json").stat().st_mtime_ns, (run / "summary.json").stat().st_mtime_ns)
 
 
-# What train makes.
+# Files and output of `shoal train`.
 
 
 def test_a_run_writes_its_files_and_prints_a_table(run, capsys):

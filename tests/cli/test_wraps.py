@@ -14,7 +14,7 @@ from tiny import FLAGS
 
 
 def read(*words):
-    """The line as `shoal train` reads it."""
+    """The command line as parsed by `shoal train`."""
     parser = train_parser()
     return parser.finish(parser.split(["ppo", *words]))
 
@@ -126,14 +126,14 @@ def test_a_list_of_values_for_an_inner_static_field_makes_one_run_each(capsys):
     assert status == 0 and "dry run: 4 runs" in out and out.count("members     2 = 2 setting(s)") == 4, err
 
 
-# A run that was made with it.
+# Commands on a wrapped run.
 
 BONUS = "--env.env.env.bonus"
 
 
 @pytest.fixture(scope="module")
 def wrapped_run(tmp_path_factory):
-    """A run in a wrapped world of a file: two settings of a field inside."""
+    """A run in a wrapped environment of a user file, with two values of an inner field."""
     root = tmp_path_factory.mktemp("wrapped")
     (root / "my_env.py").write_text(MY_ENV)
     wraps = ["--wrap", "FrameStack:n=2", "--wrap", "TimeLimit:max_steps=4", BONUS, "2,3"]
@@ -183,7 +183,7 @@ def test_every_command_that_opens_a_run_can_be_told_to_trust_its_source(wrapped_
         assert "use --trust-source" in refused(capsys, *words)
         status, _, err = say(capsys, *words, "--trust-source")
         assert status == 0, err
-    for command in ("render", "play"):  # which open the run before they miss a picture
+    for command in ("render", "play"):  # which open the run before they need `render`
         assert "use --trust-source" in refused(capsys, command, folder)
         assert "no picture" in refused(capsys, command, folder, "--trust-source")
     (tmp_path / "gone.py").rename(wrapped_run.parent / "my_env.py")

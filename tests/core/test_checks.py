@@ -17,14 +17,14 @@ from shoal.core.struct import Number, static, struct
 
 @struct
 class LineState(State):
-    """Where on the line."""
+    """The position on the line."""
 
     x: Float[Array, ""]
 
 
 @struct
 class Line(Env):
-    """Walk on a line in gusts of wind; the far end is the goal. Keeps the whole contract."""
+    """A walk on a line with random wind; the far end is the goal. It keeps the whole contract."""
 
     goal: Number = 5.0
     wind: Number = 0.1

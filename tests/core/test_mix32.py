@@ -22,7 +22,7 @@ ONE_BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)
 
 
 def numpy_words(key, counter, purpose):
-    """The hash once more, in 64-bit arithmetic."""
+    """The hash in NumPy, with 64-bit arithmetic."""
 
     def shift(x, bits):
         return x ^ (x >> bits)
@@ -72,7 +72,7 @@ def largest_correlation(first, second):
 CORRELATION_LIMIT = 5.0
 
 
-# What it computes.
+# The computed values.
 
 
 @pytest.mark.parametrize("key", [(0, 0), (1, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x12345678, 0x9ABCDEF0)])
@@ -101,7 +101,7 @@ def test_jax_random_key_agrees_for_every_integer_dtype():
 
 
 def test_published_hash_values_do_not_change():
-    """Written down when the hash was settled: a change here changes every result ever published."""
+    """Recorded when the hash was fixed: another value would change every published result."""
     assert jax.random.bits(make_key(0), (3,)).tolist() == [2748758286, 1483013700, 1254397363]
 
 
@@ -161,7 +161,7 @@ def test_continuous_samples_follow_their_distribution(draw, law):
 
 
 @pytest.mark.parametrize(
-    ("draw", "chances"),
+    ("draw", "probabilities"),
     [
         (lambda k, n: jax.random.randint(k, n, 0, 6), np.full(6, 1 / 6)),
         (lambda k, n: jax.random.categorical(k, jnp.log(jnp.array([0.1, 0.2, 0.7])), shape=n), [0.1, 0.2, 0.7]),
@@ -171,12 +171,12 @@ def test_continuous_samples_follow_their_distribution(draw, law):
     ],
     ids=["randint", "categorical", "bernoulli", "choice", "permutation"],
 )
-def test_discrete_samples_follow_their_probabilities(draw, chances):
-    counts = np.bincount(np.asarray(draw(make_key(12), (6000,))), minlength=len(chances))
-    assert stats.chisquare(counts, 6000 * np.asarray(chances)).pvalue > 1e-4
+def test_discrete_samples_follow_their_probabilities(draw, probabilities):
+    counts = np.bincount(np.asarray(draw(make_key(12), (6000,))), minlength=len(probabilities))
+    assert stats.chisquare(counts, 6000 * np.asarray(probabilities)).pvalue > 1e-4
 
 
-# How random it is.
+# Tests of randomness.
 
 
 @pytest.mark.sampled(5)

@@ -122,10 +122,10 @@ def test_a_non_numeric_value_is_refused(bad):
 
 @pytest.mark.parametrize("bad", ["fast", [1.0], (1.0,)])
 def test_a_non_numeric_value_of_a_plain_field_is_refused(bad):
-    world = make("CartPole-v1")
-    object.__setattr__(world, "gravity", bad)  # what type checks, which run in tests alone, refuse
+    env = make("CartPole-v1")
+    object.__setattr__(env, "gravity", bad)  # what type checks, which run in tests alone, refuse
     with pytest.raises(TypeError, match="CartPole.gravity=.*write a number, or for a population an array"):
-        world.__post_init__()
+        env.__post_init__()
 
 
 def test_none_beside_numbers_is_refused():
@@ -135,10 +135,10 @@ def test_none_beside_numbers_is_refused():
 
 @pytest.mark.parametrize("bad", ["false", 1, None])
 def test_a_switch_is_true_or_false(bad):
-    world = make("FrozenLake-v1")
-    object.__setattr__(world, "is_slippery", bad)
+    env = make("FrozenLake-v1")
+    object.__setattr__(env, "is_slippery", bad)
     with pytest.raises(TypeError, match="FrozenLake.is_slippery=.* is a .*: write True or False"):
-        world.__post_init__()
+        env.__post_init__()
 
 
 def test_traced_values_are_not_range_checked():

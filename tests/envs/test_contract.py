@@ -46,13 +46,13 @@ QUICK = (
     "TwoDials",
     "Fork",
 )
-# What did not trace in float64, or changed a dtype there, before it was repaired.
+# Environments that once failed to trace in float64, or changed a dtype there.
 ONCE_BROKEN_IN_FLOAT64 = ("MultiRoom", "MetaMaze", "CartPole", "DiscountingChain", "MemoryChain", "UmbrellaChain")
 NAMES = [name for members in ranges(ENVS).values() for name in sorted({members[0], members[-1]})]
 
 
 def classes(*quick):
-    """Names of each class, as parameters; slow but for those of the classes given."""
+    """Names of each class, as parameters; slow except for the given classes."""
     return [
         pytest.param(*case.values, id=case.id, marks=[] if case.id in quick else pytest.mark.slow)
         for case in names_of_each_class()

@@ -154,7 +154,7 @@ def walls(rooms):
 
 
 def hang_together(rooms, opened):
-    """Whether one can get from each room to each other one."""
+    """Whether every room can be reached from every other one."""
     doorways, reached, before = [walls(rooms)[wall] for wall in opened], {(0, 0)}, set()
     while reached != before:
         before = set(reached)
@@ -164,7 +164,7 @@ def hang_together(rooms, opened):
 
 
 def test_doors_are_added_in_random_order_until_all_rooms_are_connected():
-    # All orders of the seven walls of 2 x 3 rooms, each as likely: what is open when the rooms first hang together.
+    # All orders of the seven walls of 2 x 3 rooms, each as likely: what is open when the rooms are first connected.
     rooms = Rooms(columns=2, rows=3, size=3)
     first, expected = functools.cache(lambda opened: hang_together(rooms, opened)), Counter()
     for order in itertools.permutations(walls(rooms)):

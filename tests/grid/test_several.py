@@ -38,13 +38,13 @@ def test_objects_get_different_cells_each_equally_likely(apart):
     # The first lies anywhere; the second in any of the cells that are left, fewer of them the more central the first.
     places = [(a, b) for a in range(1, 5) for b in range(1, 5)]
     left = {p: [q for q in places if max(abs(p[0] - q[0]), abs(p[1] - q[1])) > apart] for p in places}
-    chances = {(p, q): 1 / 16 / len(left[p]) for p in places for q in left[p]}
+    probabilities = {(p, q): 1 / 16 / len(left[p]) for p in places for q in left[p]}
     pairs = [((a, b), (c, d)) for (a, c), (b, d) in zip(x.tolist(), y.tolist(), strict=True)]
-    assert set(pairs) <= set(chances)
-    counts = dict.fromkeys(chances, 0)
+    assert set(pairs) <= set(probabilities)
+    counts = dict.fromkeys(probabilities, 0)
     for pair in pairs:
         counts[pair] += 1
-    assert chisquare(list(counts.values()), [12_000 * p for p in chances.values()]).pvalue > 1e-3
+    assert chisquare(list(counts.values()), [12_000 * p for p in probabilities.values()]).pvalue > 1e-3
 
 
 def test_an_object_without_a_free_cell_is_left_out():

@@ -29,17 +29,17 @@ noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 
 
 def drawn_from(policy, noise):
-    """Its samples for many noises."""
+    """Samples of a distribution for many noise values."""
     return np.asarray(jax.jit(jax.vmap(policy.sample))(noise))
 
 
-def told(policy, *actions):
+def evaluated(policy, *actions):
     """(log-probability of each action, entropy, mode)."""
     return jax.jit(lambda: ([policy.log_prob(a) for a in actions], policy.entropy(), policy.mode()))()
 
 
 def test_categorical_log_prob_and_entropy():
-    log_probs, entropy, mode = told(Categorical(jnp.asarray(LOGITS + 3)), *map(jnp.int32, range(3)))
+    log_probs, entropy, mode = evaluated(Categorical(jnp.asarray(LOGITS + 3)), *map(jnp.int32, range(3)))
     np.testing.assert_allclose(log_probs, LOGITS, atol=1e-6)
     np.testing.assert_allclose(entropy, stats.entropy([0.1, 0.2, 0.7]), rtol=1e-6)
     assert mode == 2
@@ -66,7 +66,7 @@ def test_masked_actions_are_never_sampled_and_add_no_entropy():
 
 def test_multi_categorical_is_a_product():
     policy = MultiCategorical(jnp.asarray(np.concatenate([LOGITS, np.log([0.25, 0.75])]), jnp.float32), (3, 2))
-    (log_prob,), entropy, mode = told(policy, jnp.asarray([1, 0]))
+    (log_prob,), entropy, mode = evaluated(policy, jnp.asarray([1, 0]))
     np.testing.assert_allclose(log_prob, np.log(0.2 * 0.25), rtol=1e-6)
     np.testing.assert_allclose(entropy, stats.entropy([0.1, 0.2, 0.7]) + stats.entropy([0.25, 0.75]), rtol=1e-6)
     assert mode.tolist() == [2, 1]
@@ -79,7 +79,7 @@ def test_gaussian_against_scipy():
     mean, log_std = np.array([0.5, -1.0], np.float32), np.array([0.3, -0.7], np.float32)
     policy = DiagGaussian(jnp.asarray(mean), jnp.asarray(log_std))
     reference = stats.multivariate_normal(mean, np.diag(np.exp(2 * log_std)))
-    (log_prob,), entropy, _ = told(policy, jnp.asarray([0.1, 0.2]))
+    (log_prob,), entropy, _ = evaluated(policy, jnp.asarray([0.1, 0.2]))
     np.testing.assert_allclose(log_prob, reference.logpdf([0.1, 0.2]), rtol=1e-5)
     np.testing.assert_allclose(entropy, reference.entropy(), rtol=1e-5)
     drawn = drawn_from(policy, noise_of(Box(-1, 1, (2,)), make_key(0), (20_000,)))

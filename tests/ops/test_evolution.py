@@ -110,7 +110,7 @@ def test_candidates_that_share_positive_and_negative_weights_keep_the_positive_o
 
 @pytest.mark.parametrize("name", WEIGH_RANKS)
 def test_uninformative_costs_keep_the_spread_of_candidates(name):
-    """Over 200 generations in which candidates are good by chance: none, a tenth, half, or nine tenths of them."""
+    """Over 200 generations, random candidates have the lower cost: none, a tenth, half, or nine tenths of them."""
     evolution = Evolution.named(name, 16, 20)
 
     def search(key, share):
@@ -148,15 +148,15 @@ def test_the_order_of_candidates_does_not_matter_and_flat_generations_move_the_m
         start = evolution.init(make_key(0), jnp.zeros(5), 0.1)
         population, asked = evolution.ask(make_key(1), start, 0.1)
 
-        def told(cost, order):
+        def updated(cost, order):
             state = asked.replace(z=asked.z[order]) if hasattr(asked, "z") else asked
             return fields(evolution.tell(make_key(2), population[order], cost[order], state, 0.1, 1.0))
 
-        return population, fields(asked), jax.vmap(told)(costs, orders)
+        return population, fields(asked), jax.vmap(updated)(costs, orders)
 
     orders = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 7], [5, 7, 2, 0, 4, 1, 6, 3], [0, 1, 2, 3, 4, 5, 6, 7]])
-    population, asked, told = generation(jnp.stack([COSTS, COSTS, jnp.full(8, 2.0)]), orders)
-    straight, turned, flat = (jax.tree.map(lambda x, i=i: x[i], told) for i in range(3))
+    population, asked, updated = generation(jnp.stack([COSTS, COSTS, jnp.full(8, 2.0)]), orders)
+    straight, turned, flat = (jax.tree.map(lambda x, i=i: x[i], updated) for i in range(3))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), straight, turned)
     assert not np.array_equal(straight["std"], asked["std"])
     np.testing.assert_allclose(flat.pop("mean"), np.mean(population, axis=0), rtol=1e-5, atol=1e-6)
@@ -189,7 +189,7 @@ def test_candidates_are_mirrored_pairs_by_default():
 
 
 def is_mirrored(name):
-    """Whether the second half of the candidates mirrors the first, and whether that is said; None for populations."""
+    """Whether the second half of the candidates mirrors the first, and whether it is declared; None for populations."""
     evolution = Evolution.named(name, 8, 4)
     if evolution.has_population:
         return True, True
@@ -257,9 +257,9 @@ def test_the_first_generation_of_a_population_is_the_one_it_began_with():
     state = evolution.init(make_key(0), jnp.ones(2), 0.1)
     population, asked = evolution.ask(make_key(1), state, 0.1)
     np.testing.assert_array_equal(population, state.population)
-    told = evolution.tell(make_key(2), population, jnp.asarray([3.0, 2, 0, 5, 1, 4]), asked, 0.1, 1.0)
-    np.testing.assert_array_equal(evolution.solution(told), population[2])
-    later, _ = evolution.ask(make_key(3), told, 0.1)
+    updated = evolution.tell(make_key(2), population, jnp.asarray([3.0, 2, 0, 5, 1, 4]), asked, 0.1, 1.0)
+    np.testing.assert_array_equal(evolution.solution(updated), population[2])
+    later, _ = evolution.ask(make_key(3), updated, 0.1)
     assert not np.array_equal(later, population)
 
 
@@ -281,7 +281,7 @@ def test_some_strategies_keep_a_candidate_whose_return_was_high_by_chance(name):
         def generation(i, state):
             k_ask, k_tell = jax.random.split(jax.random.fold_in(key, i))
             population, state = evolution.ask(k_ask, state, 0.1)
-            cost = jnp.where(jnp.all(population == first[3][None], axis=1), 2.0, 1.0)  # it was luck
+            cost = jnp.where(jnp.all(population == first[3][None], axis=1), 2.0, 1.0)  # a low cost by chance
             return evolution.tell(k_tell, population, cost, state, 0.1, 0.1)
 
         return first, evolution.solution(jax.lax.fori_loop(1, 4, generation, state))

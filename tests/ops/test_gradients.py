@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from learners import RELATIVES
+from learners import VARIANTS
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
@@ -25,7 +25,7 @@ CLIPPING = [name for name in sorted(AGENTS) if "max_grad_norm" in AGENTS[name].c
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in RELATIVES else []) for name in CLIPPING]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in CLIPPING]
 )
 def test_every_agent_clips_before_its_optimizer(name):
     fields = {k: v for k, v in ONE_STEP.items() if k in AGENTS[name].cls.__dataclass_fields__}

@@ -13,17 +13,17 @@ ENVS, AT_ONCE, LIMIT = 3, 4, 5  # a time limit of 5 steps, in rollouts of 4
 FINALS = 1  # at most one time limit of an environment in 4 steps
 
 
-class Story:
-    """Three environments, told step by step: what is seen counts up, an end jumps by 100."""
+class History:
+    """A record of steps of three environments: observations count up by 1, and by 100 at the end of an episode."""
 
     def __init__(self, seed=0):
         self.random = np.random.default_rng(seed)
         self.seen = np.arange(ENVS) * 10_000
         self.age = np.zeros(ENVS, int)
-        self.told = []  # (seen, action, reward, terminated, truncated, true successor), each [E]
+        self.rows_so_far = []  # (seen, action, reward, terminated, truncated, true successor), each [E]
 
     def rollout(self):
-        """The next rows, as the ring is given them."""
+        """The next rows in the form in which they are added to the ring."""
         rows, finals = [], np.zeros((FINALS, ENVS), np.int32)
         slots, cuts = [], np.zeros(ENVS, np.int32)
         for _ in range(AT_ONCE):
@@ -43,27 +43,27 @@ class Story:
             done = terminated | truncated
             self.seen = np.where(done, self.seen + 100, after)
             self.age[done] = 0
-        self.told += rows
+        self.rows_so_far += rows
         seen, action, reward, terminated, truncated, _ = map(np.stack, zip(*rows, strict=True))
         columns = (seen.astype(np.int32), action.astype(np.int32), reward, terminated, truncated)
         return Steps(*map(jnp.asarray, columns), jnp.asarray(finals), jnp.asarray(np.stack(slots)))
 
 
 def filled(rollouts, size=ENVS * 24, seed=0):
-    """(the story, the ring after so many rollouts, the clock of the last one)."""
-    story, final_rows = Story(seed), -(-rows_for(size, ENVS, AT_ONCE) // LIMIT)
+    """(the history, the ring after so many rollouts, the clock of the last one)."""
+    history, final_rows = History(seed), -(-rows_for(size, ENVS, AT_ONCE) // LIMIT)
     example = jnp.int32(0)
     replay = Replay.empty(example, example, num_envs=ENVS, num_steps=AT_ONCE, size=size, final_rows=final_rows)
     add = jax.jit(Replay.add)
     for clock in range(rollouts):
-        replay = add(replay, story.rollout(), jnp.int32(clock))
-    return story, replay, jnp.int32(rollouts - 1)
+        replay = add(replay, history.rollout(), jnp.int32(clock))
+    return history, replay, jnp.int32(rollouts - 1)
 
 
-def expected(story, row, env, n_step, discount):
-    """n-step reward, bootstrap and successor, by walking through the story."""
+def expected(history, row, env, n_step, discount):
+    """n-step reward, bootstrap and successor, by a loop over the history."""
     total, factor = 0.0, 1.0
-    for _, _, reward, terminated, truncated, after in story.told[row : row + n_step]:
+    for _, _, reward, terminated, truncated, after in history.rows_so_far[row : row + n_step]:
         total += factor * reward[env]
         factor *= discount
         if terminated[env]:
@@ -76,18 +76,18 @@ def expected(story, row, env, n_step, discount):
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("rollouts", [2, 6, 17])  # nearly empty, just full, overwritten twice
 def test_samples_equal_the_recorded_steps(n_step, rollouts):
-    story, replay, clock = filled(rollouts)
+    history, replay, clock = filled(rollouts)
     newest, usable = replay.newest(clock), replay.usable(clock, n_step)
     index = replay.uniform(make_key(0), 400, newest, usable, n_step)
     batch = replay.take(index, 0.9, n_step)
-    last = len(story.told) - 1
+    last = len(history.rows_so_far) - 1
     ends = {"terminated": 0, "truncated": 0}
     for i, flat in enumerate(np.asarray(index)):
         behind, env = (int(newest) - flat // ENVS) % replay.rows, flat % ENVS
         row = last - behind
-        seen, action, _, terminated, truncated, _ = story.told[row]
+        seen, action, _, terminated, truncated, _ = history.rows_so_far[row]
         assert (batch.observed[i], batch.action[i]) == (seen[env], action[env])
-        reward, bootstrap, after = expected(story, row, env, n_step, 0.9)
+        reward, bootstrap, after = expected(history, row, env, n_step, 0.9)
         np.testing.assert_allclose(batch.reward[i], reward, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(batch.bootstrap[i], bootstrap, rtol=1e-6)
         if after is not None:
@@ -98,7 +98,7 @@ def test_samples_equal_the_recorded_steps(n_step, rollouts):
 
 
 def test_no_final_observation_is_read_for_a_termination_at_the_time_limit():
-    # None was kept: a slot that nobody wrote must not stand for what the agent would see.
+    # No final observation was stored: a slot that was never written must not be read as one.
     example = {"obs": jnp.int32(0), "mask": jnp.ones(2, bool)}
     replay = Replay.empty(example, jnp.int32(0), num_envs=1, num_steps=2, size=4, final_rows=2)
     both = jnp.asarray([[True], [False]])

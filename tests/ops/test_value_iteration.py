@@ -56,10 +56,13 @@ def test_sampled_transitions_equal_the_declared_model(name):
     size = env.observation_space.n
     states = jax.vmap(lambda index: TabularState(jnp.int32(0), index))(jnp.arange(size).astype(env.outcomes.dtype))
     # Numbers that fall into each of the outcomes.
-    odds, luck = ((1 / 3,) * 3, jnp.asarray([0.1, 0.5, 0.9])) if env.is_slippery else ((1.0,), None)
-    tried, stated = tabulate(env, states, lambda state: state.index.astype(jnp.int32), luck, odds), env.model()
+    probabilities, noise = ((1 / 3,) * 3, jnp.asarray([0.1, 0.5, 0.9])) if env.is_slippery else ((1.0,), None)
+    sampled, declared = (
+        tabulate(env, states, lambda state: state.index.astype(jnp.int32), noise, probabilities),
+        env.model(),
+    )
     for part in Dynamics._fields:
-        np.testing.assert_allclose(getattr(tried, part), getattr(stated, part), rtol=1e-6, err_msg=part)
+        np.testing.assert_allclose(getattr(sampled, part), getattr(declared, part), rtol=1e-6, err_msg=part)
 
 
 def test_simulated_returns_of_frozen_lake_equal_the_value_of_its_model():

@@ -19,7 +19,7 @@ from shoal.rollouts.episodes import EpisodeStats
 
 @struct
 class BanditState(Struct):
-    """What each action earned."""
+    """The Q-value of each action."""
 
     age: Int[Array, ""]
     key: Key
@@ -28,7 +28,7 @@ class BanditState(Struct):
 
 @struct
 class Bandit(Agent):
-    """Learn what the first action of an episode earns, whatever is seen. Keeps the whole contract."""
+    """Learn the reward of the first action of an episode, for any observation. It keeps the whole contract."""
 
     learning_rate: Number = hyper(0.1, search=(0.01, 1.0, "log"), valid=(0, 1))
     size: int = static(1)
@@ -48,9 +48,9 @@ class Bandit(Agent):
 
     def update(self, state, env, clock):
         key, k_init, k_act, k_noise = jax.random.split(state.key, 4)
-        world = env.init(k_init)
-        action, _ = self.act(state, env.observe(world), None, k_act, False, env.action_mask(world))
-        _, reward, terminated, _, _ = env.advance(world, action, env.noise(k_noise))
+        env_state = env.init(k_init)
+        action, _ = self.act(state, env.observe(env_state), None, k_act, False, env.action_mask(env_state))
+        _, reward, terminated, _, _ = env.advance(env_state, action, env.noise(k_noise))
         step = self.learning_rate * (reward - state.q_values[action])
         episodes = EpisodeStats.of(terminated[None], reward[None], jnp.ones(1, jnp.int32))
         state = BanditState(state.age + 1, key, state.q_values.at[action].add(step))
@@ -70,7 +70,7 @@ class Bandit(Agent):
 
 @struct
 class Known(Struct):
-    """What acting needs."""
+    """The policy state."""
 
     q_values: Float[Array, "A"]
 
@@ -147,7 +147,7 @@ class LossOfEachAction(Bandit):
         state, metrics = Bandit.update(self, state, env, clock)
         object.__setattr__(
             metrics, "losses", {"q_value": state.q_values}
-        )  # what type checks, which run in tests alone, refuse
+        )  # the type checks of the tests would refuse this
         return state, metrics
 
 
@@ -208,8 +208,8 @@ class ForgetfulCopy(Bandit):
 class SameDrawsAlways(Bandit):
     def update(self, state, env, clock):
         after, metrics = Bandit.update(self, state, env, clock)
-        luck = jax.random.normal(after.key, dtype=jnp.float32)
-        return after.replace(key=state.key, q_values=after.q_values + luck), metrics
+        noise = jax.random.normal(after.key, dtype=jnp.float32)
+        return after.replace(key=state.key, q_values=after.q_values + noise), metrics
 
 
 @struct

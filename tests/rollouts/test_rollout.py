@@ -20,7 +20,7 @@ from shoal.rollouts.rollout import Rollout, final_slots, successor_value
 
 @struct
 class CounterState(State):
-    """Where the count began, and how many episodes came before."""
+    """The first count of the episode, and the number of earlier episodes."""
 
     origin: Any
     lives: Any
@@ -47,7 +47,7 @@ class Counter(Env):
         return CounterState(jnp.int32(0), jax.random.randint(key, (), 0, 1000, jnp.int32), jnp.int32(0))
 
     def transition(self, state, action, noise):
-        """Count; end if told to."""
+        """Count; terminate if the action is 1."""
         return state, (state.origin + state.time).astype(jnp.float32), action == 1, {}
 
     def observe(self, state):
@@ -55,24 +55,26 @@ class Counter(Env):
         return (state.origin + state.time).astype(jnp.float32)
 
     def carry_over(self, ended, fresh):
-        """Lives go on."""
+        """Keep counting episodes."""
         return fresh.replace(lives=ended.lives + 1)
 
 
 def play(env, actions, num_envs=2, reset="bank", bank_size=0):
-    """A rollout that takes the actions [T, E] it is given."""
+    """A rollout with given actions [T, E]."""
     rollout = Rollout.for_env(env, num_envs, len(actions), reset, bank_size)
-    worlds = jax.jit(rollout.init)(env, make_key(0))
+    env_states = jax.jit(rollout.init)(env, make_key(0))
     policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
-    run = jax.jit(lambda worlds: rollout.collect(env, worlds, policy, jnp.asarray(actions, jnp.int32), make_key(1)))
-    return worlds, *run(worlds)
+    run = jax.jit(
+        lambda env_states: rollout.collect(env, env_states, policy, jnp.asarray(actions, jnp.int32), make_key(1))
+    )
+    return env_states, *run(env_states)
 
 
 def test_a_step_equals_the_environment_s_own():
     env = make("CartPole-v1")
     actions = jax.random.randint(make_key(5), (60, 3), 0, 2)
-    worlds, _, trajectory, _ = play(env, actions, num_envs=3)
-    state, step = jax.tree.map(lambda x: x[1], worlds.state), jax.jit(env.step)
+    env_states, _, trajectory, _ = play(env, actions, num_envs=3)
+    state, step = jax.tree.map(lambda x: x[1], env_states.state), jax.jit(env.step)
     obs = env.observe(state)
     for t in range(60):
         np.testing.assert_allclose(trajectory.obs[t, 1], obs, atol=1e-5)
@@ -85,8 +87,8 @@ def test_a_step_equals_the_environment_s_own():
 
 
 def test_truncated_episodes_keep_their_true_final_observation():
-    worlds, _, trajectory, _ = play(Counter(), np.zeros((10, 2)))
-    origin = np.asarray(worlds.state.origin)
+    env_states, _, trajectory, _ = play(Counter(), np.zeros((10, 2)))
+    origin = np.asarray(env_states.state.origin)
     assert trajectory.truncated[:, 0].tolist() == [False, False, False, True] * 2 + [False] * 2
     np.testing.assert_array_equal(trajectory.final_obs[0], origin + 4)
     # The second episode began where observation 4 says it did.
@@ -142,9 +144,11 @@ def test_episodes_continue_in_the_next_rollout():
     env = Counter(max_steps=6)
     rollout = Rollout.for_env(env, 2, 4)
     policy = lambda obs, mask, action, carry: (action, None, carry)  # noqa: E731
-    collect = jax.jit(lambda worlds, key: rollout.collect(env, worlds, policy, jnp.zeros((4, 2), jnp.int32), key))
-    worlds, first, _ = collect(jax.jit(rollout.init)(env, make_key(0)), make_key(1))
-    _, second, _ = collect(worlds, make_key(2))
+    collect = jax.jit(
+        lambda env_states, key: rollout.collect(env, env_states, policy, jnp.zeros((4, 2), jnp.int32), key)
+    )
+    env_states, first, _ = collect(jax.jit(rollout.init)(env, make_key(0)), make_key(1))
+    _, second, _ = collect(env_states, make_key(2))
     assert first.episodes().count == 0 and second.episodes().count == 2
     np.testing.assert_array_equal(second.obs[0], first.last_obs)
     np.testing.assert_allclose(
@@ -189,8 +193,8 @@ def test_bank_and_exact_resets_give_the_same_distribution():
 
 
 def test_environments_do_not_share_their_randomness():
-    worlds, _, trajectory, _ = play(Counter(), np.ones((20, 100)), num_envs=100)
-    assert len(set(np.asarray(worlds.state.origin).tolist())) > 80
+    env_states, _, trajectory, _ = play(Counter(), np.ones((20, 100)), num_envs=100)
+    assert len(set(np.asarray(env_states.state.origin).tolist())) > 80
     rows = np.asarray(trajectory.obs)
     assert abs(np.corrcoef(rows[1, :], rows[2, :])[0, 1]) < 0.3
 
@@ -230,18 +234,18 @@ def test_invalid_bank_sizes_are_refused(reset, bank_size, says):
 def test_a_random_policy_hardly_ever_empties_the_bank(names):
     env = smallest(names)
     rollout = Rollout.for_env(env, 64, 128)
-    rounds = max(30, 3 * env.reset_every // 128)  # so that every world has a few resets
+    rounds = max(30, 3 * env.reset_every // 128)  # so that every environment has a few resets
 
     def act(obs, mask, key, carry):
         return jax.vmap(env.action_space.sample)(key), None, carry
 
     @jax.jit
     def run(key):
-        def collect(worlds, key):
+        def collect(env_states, key):
             k_act, k_envs = jax.random.split(key)
             keys = jax.random.split(k_act, (128, 64))
-            worlds, trajectory, _ = rollout.collect(env, worlds, act, keys, k_envs)
-            return worlds, trajectory.episodes()
+            env_states, trajectory, _ = rollout.collect(env, env_states, act, keys, k_envs)
+            return env_states, trajectory.episodes()
 
         k_init, k_run = jax.random.split(key)
         return jax.lax.scan(collect, rollout.init(env, k_init), jax.random.split(k_run, rounds))[1]

@@ -71,7 +71,7 @@ def _no_compiling(monkeypatch):
 
 
 class Trained(Exception):
-    """A resumed run went on."""
+    """Raised where a resumed run would train."""
 
 
 def resume(folder):
@@ -137,7 +137,7 @@ def refusal(reader, folder):
     return None
 
 
-# What happens to any file.
+# Damage to any file.
 
 
 def link_to(target):
@@ -182,7 +182,7 @@ def test_damage_to_any_file_gives_one_line(accident, run, tmp_path):
             assert error or (accident, name) == ("missing", "summary.json"), f"{reader} took {name} as it was"
 
 
-@pytest.mark.sampled(6)  # two files for each accident
+@pytest.mark.sampled(6)  # two files for each kind of damage
 @pytest.mark.parametrize("name", [*REPLACED, *REPORTED, f"{NEWEST}/policies.npz"])
 @pytest.mark.parametrize("accident", ["half", "a pipe", "a folder"])
 def test_a_run_that_resumes_after_damage_says_so(accident, name, run, tmp_path):
@@ -191,7 +191,7 @@ def test_a_run_that_resumes_after_damage_says_so(accident, name, run, tmp_path):
     refusal("resume", folder)  # which asserts that a run says why it goes on from elsewhere
 
 
-# What happens to JSON.
+# Damage to JSON files.
 
 VALUES = (None, True, -1, 1.5, "text", [], [[]], {}, {"a": [{}]})
 
@@ -275,7 +275,7 @@ def test_a_value_of_another_type_is_named(run, tmp_path):
         shoal.load_result(folder).summary  # noqa: B018
 
 
-# What happens to arrays.
+# Damage to arrays.
 
 
 def rewritten(change):
@@ -385,7 +385,7 @@ def test_arrays_of_a_checkpoint_are_checked_even_where_the_hash_is_right(damage,
         checkpoint.restore(tmp_path / "step-1", "policies", like, "")
 
 
-# What happens to checkpoints.
+# Damage to checkpoints.
 
 
 def test_a_run_does_not_resume_from_a_symlinked_manifest(run, tmp_path):

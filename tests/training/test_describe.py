@@ -21,7 +21,7 @@ from shoal.training.describe import Described, build, describe, from_json, insid
 
 
 def through_a_file(value):
-    """What a file says of a value, and the value made from it."""
+    """The JSON text of a value, and the value built from it."""
     text = json.dumps(to_json(describe(value)), allow_nan=False)
     return json.loads(text), build(from_json(json.loads(text)))
 

@@ -33,7 +33,7 @@ def _promotion_as_users_have_it():
 
 
 class Case(NamedTuple):
-    """An agent in a wrapped world: one field of the wrapper's own, one of the world inside with two values for it."""
+    """An agent and a wrapped environment: one field of the wrapper, one inner field with two values."""
 
     agent: Agent
     env: Env
@@ -76,7 +76,7 @@ def case(request):
 
 @pytest.fixture(scope="module")
 def wrapped(case, tmp_path_factory):
-    """A run in a wrapped world, with two values of a field of the world inside."""
+    """A run in a wrapped environment, with two values of a field of the inner environment."""
     sweep, root = {f"env.{case.inner}": case.values}, tmp_path_factory.mktemp("runs")
     return shoal.train(case.agent, case.env, env_sweep=sweep, root=root, **OPTIONS, **SILENT)
 
@@ -137,8 +137,8 @@ def test_an_extended_run_equals_a_longer_run(tmp_path):
 def test_schedules_that_change_are_named(case, wrapped, tmp_path):
     folder = RunFolder(shutil.copytree(wrapped.folder, tmp_path / "copy"))
     spec = job_to_resume(folder.path, None, None, {"steps": 1000}).spec
-    told = extend(folder, spec, case.agent)
-    assert told.startswith("goes on from 256 to 1,000 steps; horizon was as long as the run, so its schedule spans")
+    message = extend(folder, spec, case.agent)
+    assert message.startswith("goes on from 256 to 1,000 steps; horizon was as long as the run, so its schedule spans")
     assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
     assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
     assert extend(folder, spec, case.agent) == ""

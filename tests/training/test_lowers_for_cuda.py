@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from learners import RELATIVES
+from learners import VARIANTS
 from shoal.agents.bc import BC
 from shoal.agents.dqn import DQN
 from shoal.agents.es import ES
@@ -61,8 +61,8 @@ def on_mesh(devices):
 
 def lowered(case, placement):
     """The three programs of a run for CUDA, as text, by name."""
-    name, world, fields = CASES[case]
-    env = to_arrays(make(world))
+    name, env_name, fields = CASES[case]
+    env = to_arrays(make(env_name))
     agent = to_arrays(AGENTS[name].build(**fields).bind(env))
     two = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), (agent, env))
     seeds, clock = jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
@@ -87,7 +87,7 @@ def calls(text):
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] if case in RELATIVES or case in MORE else []) for case in CASES],
+    [pytest.param(case, marks=[pytest.mark.slow] if case in VARIANTS or case in MORE else []) for case in CASES],
 )
 def test_every_program_of_an_agent_lowers_for_cuda(case):
     for program, text in lowered(case, on_mesh(1)).items():

@@ -37,8 +37,8 @@ def test_a_population_is_evaluated_with_another_shape_or_time_limit(result):
         many = shoal.evaluate(result.folder, episodes=3, env_fields=fields)
         alone = shoal.evaluate(result.policy(2), episodes=3, env_fields=fields)
         np.testing.assert_array_equal(many.episode_return[2], alone.episode_return)
-    told = result.policies
-    endless = type(told)(told.actor, told.weights, told.env.replace(max_steps=None), told.names)
+    policies = result.policies
+    endless = type(policies)(policies.actor, policies.weights, policies.env.replace(max_steps=None), policies.names)
     np.testing.assert_array_equal(
         shoal.evaluate(endless, episodes=3, env_fields={"max_steps": 7}).episode_return, many.episode_return
     )

@@ -38,7 +38,7 @@ class SteepState(Struct):
 
 @struct
 class Steep(Agent):
-    """Descends exp(4 w), whose slope of 4 exp(4 w) leaves float32 before its value does: at w = 22 and not at 21."""
+    """Descent on exp(4 w), whose derivative 4 exp(4 w) overflows float32 before the value does: at w = 22, not 21."""
 
     start: Number = hyper(0.0)
     warm_up: Number = hyper(0.0, spans_run=True)

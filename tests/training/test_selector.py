@@ -36,7 +36,7 @@ SAME = (0, 1, 2, 3, 4)  # on four devices the last of which has no member of its
 
 @struct
 class Scripted(Selector):
-    """Does after each record what it was told."""
+    """Makes the given turnover after each record."""
 
     every: int = static(1)
     script: tuple = static(())  # sources of every record
@@ -64,7 +64,7 @@ class Scripted(Selector):
 
 
 class Turns(Sink):
-    """Keeps what a selector did."""
+    """A sink that stores the turnovers."""
 
     def __init__(self):
         self.heard = []
@@ -169,7 +169,7 @@ def test_hyperparameters_change_without_a_new_program(train):
     rates = (0.0, 0.5, 0.5, 0.5, 0.5)
     made, found = train(Scripted(script=(SAME,), rates=rates))
     _, early = train(steps=2 * STEPS, records=1, fields={**SPEC["fields"], "horizon": 6.0 * STEPS})
-    np.testing.assert_array_equal(found["state/q"][0], early["state/q"][0])  # learned nothing from then on
+    np.testing.assert_array_equal(found["state/q"][0], early["state/q"][0])  # did not train from then on
     assert not np.array_equal(found["state/q"][1], early["state/q"][1])
     assert made.records.arrays()["learning_rate"][1:].tolist() == [list(rates)] * 2
 
@@ -286,7 +286,7 @@ def test_a_user_selector_is_kept_in_the_spec_and_resumes(tmp_path, monkeypatch):
 def test_a_selector_that_no_file_can_hold_is_refused(tmp_path):
     @struct
     class Local(Scripted):
-        """Of this function alone."""
+        """A selector class that is local to this function."""
 
     with pytest.raises(ValueError, match="selector cannot be written to a file"):
         shoal.train("q-learning", SPEC["env"], selector=Local(), steps=32, folder=tmp_path / "a", **SILENT)

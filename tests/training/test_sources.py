@@ -29,7 +29,7 @@ class Mine(CartPole):
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a run in a world of a file, before its first chunk."""
+    """The folder of a run in an environment of a user file, before its first chunk."""
     (tmp_path / "mine.py").write_text(WORLD)
     spec = make_job("ppo", f"{tmp_path / 'mine.py'}:Mine").spec
     made = RunFolder(tmp_path / "run")

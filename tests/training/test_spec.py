@@ -42,10 +42,10 @@ def test_a_spec_of_names_is_resolved_to_every_field():
 
 
 def test_a_later_default_does_not_change_what_a_spec_means(monkeypatch):
-    told = resolved(RunSpec("ppo", "CartPole-v1")).to_json()
+    written = resolved(RunSpec("ppo", "CartPole-v1")).to_json()
     init = PPO.__init__
     monkeypatch.setattr(PPO, "__init__", lambda self, clip=0.9, **fields: init(self, clip=clip, **fields))
-    assert PPO().clip == 0.9 and template(RunSpec.from_json(told)).agent.clip == 0.2
+    assert PPO().clip == 0.9 and template(RunSpec.from_json(written)).agent.clip == 0.2
 
 
 def test_an_inner_field_is_swept_and_planned():

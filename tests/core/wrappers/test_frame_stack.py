@@ -22,7 +22,7 @@ NOISES = [jnp.int32(bit) for bit in (1, 0, 1, 1, 0)]
 
 @struct
 class ShowsEpisodes(Wrapper):
-    """Observe how many episodes were played."""
+    """The observation is the number of finished episodes."""
 
     @property
     def observation_space(self):
@@ -34,7 +34,7 @@ class ShowsEpisodes(Wrapper):
 
 @struct
 class Clock(Env):
-    """Show the time in an array of every kind, none of whose axes are as long as another."""
+    """Observe the time in arrays of every kind, whose axes all have different lengths."""
 
     max_steps: int | None = 9
 

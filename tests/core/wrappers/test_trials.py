@@ -23,7 +23,7 @@ KEY = make_key(3)
 
 @struct
 class StairsState(State):
-    """The step stood on, where the walk began, and walks before this one."""
+    """The current step, the first step of the walk, and the number of walks before."""
 
     height: jax.Array
     origin: jax.Array
@@ -32,7 +32,7 @@ class StairsState(State):
 
 @struct
 class Stairs(Env):
-    """Climb by the action, from a random step below 100, to the top: a task is how many steps lead there."""
+    """Climb by the action, from a random step below 100, to the top. A task is the number of steps to the top."""
 
     steps: Number = 3
     max_steps: Number | None = 5
@@ -165,21 +165,21 @@ def test_a_task_lasts_for_all_episodes_of_one_trial():
 
 
 def rollout(env, steps, num_envs=16):
-    """A rollout of random play: states never leave the loop, so what is looked at is what agents see."""
+    """A rollout of random play: states never leave the loop, so only what agents observe is checked."""
     plan = Rollout.for_env(env, num_envs, steps)
 
     def act(obs, mask, key, carry):
         return jax.vmap(env.action_space.sample)(key), None, carry
 
     keys = jax.random.split(make_key(1), (steps, num_envs))
-    worlds = jax.jit(plan.init)(env, make_key(0))
+    env_states = jax.jit(plan.init)(env, make_key(0))
     with jax.numpy_dtype_promotion("standard"):
-        return worlds, *jax.jit(lambda w: plan.collect(env, w, act, keys, make_key(2)))(worlds)
+        return env_states, *jax.jit(lambda w: plan.collect(env, w, act, keys, make_key(2)))(env_states)
 
 
 def test_bandit_arms_stay_within_a_trial_and_are_sampled_again_in_the_next():
     env = TRIALS["bandit"]
-    worlds, after, seen, _ = rollout(env, 13)
+    env_states, after, seen, _ = rollout(env, 13)
     # Three episodes of four pulls, so every trial takes twelve steps; its end is its thirteenth observation's start.
     np.testing.assert_array_equal(np.asarray(seen.terminated).all(1), np.arange(1, 14) == 12)
     done = np.isin(np.arange(13), (4, 8))
@@ -190,9 +190,9 @@ def test_bandit_arms_stay_within_a_trial_and_are_sampled_again_in_the_next():
     taken = np.asarray(jax.nn.one_hot(seen.action, 3, dtype=bool))
     np.testing.assert_array_equal(seen.obs["action"][1:12], taken[:11])
     assert not np.asarray(seen.obs["action"])[[0, 12]].any() and not np.asarray(seen.obs["reward"])[[0, 12]].any()
-    starts = worlds.state.starts.means
-    np.testing.assert_array_equal(starts, np.repeat(worlds.state.env.probabilities[:, None], 3, 1))
-    assert not np.isclose(after.state.env.probabilities, worlds.state.env.probabilities).any()
+    starts = env_states.state.starts.means
+    np.testing.assert_array_equal(starts, np.repeat(env_states.state.env.probabilities[:, None], 3, 1))
+    assert not np.isclose(after.state.env.probabilities, env_states.state.env.probabilities).any()
 
 
 def test_the_goal_of_a_maze_stays_where_it_is():
@@ -246,7 +246,7 @@ def _ends(env):
 
 @struct
 class Dials(Stairs):
-    """The same stairs, with other kinds of actions."""
+    """The same stairs with another action space."""
 
     action_space = MultiDiscrete((2, 3))
 

@@ -148,8 +148,8 @@ def test_time_limit_truncates_at_its_own_number_without_recompiling():
 
 
 def test_a_sticky_action_repeats_the_executed_action_but_not_in_the_first_step():
-    chances = (0.1, 0.1, 0.9, 0.1)
-    noises = [(jnp.float32(chance), jnp.int32(0)) for chance in chances]
+    probabilities = (0.1, 0.1, 0.9, 0.1)
+    noises = [(jnp.float32(probability), jnp.int32(0)) for probability in probabilities]
     seen = play(StickyActions(Tally(), 0.5), (1, 2, 0, 2), noises, KEY)
     # First: as given (1). Then 0.1 < 0.5 sticks (1); 0.9 does not (0); 0.1 sticks (0).
     assert [int(state.inner.last) for state, *_ in seen[1:]] == [1, 1, 0, 0]
@@ -169,8 +169,8 @@ def test_actions_repeat_with_the_given_probability():
 
 def test_sticky_action_noise_is_independent_of_the_inner_noise():
     env = StickyActions(Tally())
-    chance, bit = jax.jit(jax.vmap(env.noise))(jax.random.split(KEY, 4000))
-    assert abs(np.corrcoef(chance, bit)[0, 1]) < 0.06
+    probability, bit = jax.jit(jax.vmap(env.noise))(jax.random.split(KEY, 4000))
+    assert abs(np.corrcoef(probability, bit)[0, 1]) < 0.06
 
 
 def test_a_probability_is_checked():

@@ -115,7 +115,7 @@ def test_lengths_are_traced_so_that_a_sweep_is_one_program():
     np.testing.assert_array_equal(jnp.argmax(ended, axis=1) + 1, lengths + 1)
 
 
-# What gymnax gets wrong.
+# Bugs of gymnax.
 
 
 def test_arms_survive_resets_and_regret_accumulates():
@@ -222,7 +222,7 @@ def test_only_the_label_of_the_digit_is_rewarded():
         assert not observe(env, after).any()
 
 
-# Pictures of worlds.
+# Pictures of environments.
 
 
 def pixels_of(picture, color):

@@ -71,10 +71,10 @@ def test_constants_as_arrays_give_the_same_step_as_constants_as_numbers(name):
 def test_a_population_of_environments_is_stepped_in_one_batch(name):
     gravity = "g" if name == "Pendulum-v1" else "gravity"
     env = make(name)
-    worlds = jax.vmap(lambda g: env.replace(**{gravity: g}))(jnp.array([1.0, 1.5]) * getattr(env, gravity))
+    envs = jax.vmap(lambda g: env.replace(**{gravity: g}))(jnp.array([1.0, 1.5]) * getattr(env, gravity))
     state, action = init(env, make_key(0)), env.action_space.sample(make_key(2))
-    axes = jax.tree.map(lambda x: 0 if isinstance(x, jax.Array) else None, worlds)
-    after, *_ = jax.jit(jax.vmap(lambda world: world.advance(state, action, None), in_axes=(axes,)))(worlds)
+    axes = jax.tree.map(lambda x: 0 if isinstance(x, jax.Array) else None, envs)
+    after, *_ = jax.jit(jax.vmap(lambda one_env: one_env.advance(state, action, None), in_axes=(axes,)))(envs)
     moved = [leaf for leaf in jax.tree.leaves(after) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     assert any(leaf.shape == (2,) and leaf[0] != leaf[1] for leaf in moved)
 

@@ -111,18 +111,18 @@ def test_every_member_can_have_its_own_goal_without_recompilation():
     traces = []
 
     @jax.jit
-    def goals(worlds):
-        def of_member(world):
-            traces.append(world)
-            return world.init(KEYS[0])
+    def goals(envs):
+        def of_member(env):
+            traces.append(env)
+            return env.init(KEYS[0])
 
-        axes = jax.tree.map(lambda x: 0 if jnp.ndim(x) else None, worlds)
-        state = jax.vmap(of_member, in_axes=(axes,), axis_size=3)(worlds)
+        axes = jax.tree.map(lambda x: 0 if jnp.ndim(x) else None, envs)
+        state = jax.vmap(of_member, in_axes=(axes,), axis_size=3)(envs)
         return state.goal_row, state.goal_column
 
     for rows in ([1, 2, 3], [8, 9, 10]):
-        worlds = FourRooms(goal_row=jnp.array(rows), goal_column=jnp.array([1, 2, 3]))
-        assert goals(worlds)[0].tolist() == rows
+        envs = FourRooms(goal_row=jnp.array(rows), goal_column=jnp.array([1, 2, 3]))
+        assert goals(envs)[0].tolist() == rows
     assert len(traces) == 1
 
 

@@ -17,7 +17,7 @@ from shoal.grid.level import begin
 DRAWS = 20_000
 
 
-def world(size, balls, x=1, y=1, direction=0):
+def room_with_balls(size, balls, x=1, y=1, direction=0):
     """A room with balls in these cells."""
     grid = empty_room(size, size)
     grid[-2, -2] = GOAL
@@ -49,27 +49,27 @@ def counts(balls):
 
 def test_a_ball_goes_to_any_free_cell_around_it_alike():
     env = DynamicObstacles(size=8, num_obstacles=1)
-    seen = counts(moved(env, world(8, [(4, 4)]))[:, 0])
+    seen = counts(moved(env, room_with_balls(8, [(4, 4)]))[:, 0])
     assert set(seen) == {(x, y) for x in (3, 4, 5) for y in (3, 4, 5)} - {(4, 4)}
     assert chisquare(list(seen.values())).pvalue > 1e-3
 
 
 def test_a_ball_keeps_off_walls_agent_and_goal():
     env = DynamicObstacles(size=5, num_obstacles=1)
-    seen = counts(moved(env, world(5, [(2, 2)], x=1, y=1))[:, 0])
+    seen = counts(moved(env, room_with_balls(5, [(2, 2)], x=1, y=1))[:, 0])
     assert set(seen) == {(x, y) for x in (1, 2, 3) for y in (1, 2, 3)} - {(2, 2), (1, 1), (3, 3)}
     assert chisquare(list(seen.values())).pvalue > 1e-3
-    assert set(counts(moved(env, world(5, [(1, 3)], x=1, y=1))[:, 0])) == {(1, 2), (2, 2), (2, 3)}
+    assert set(counts(moved(env, room_with_balls(5, [(1, 3)], x=1, y=1))[:, 0])) == {(1, 2), (2, 2), (2, 3)}
 
 
 def test_balls_move_in_turn_and_never_share_a_cell():
     # The smallest room: agent, goal and two balls fill it, so both stay.
     env = DynamicObstacles(size=4, num_obstacles=2)
-    both = moved(env, world(4, [(1, 2), (2, 1)], x=1, y=1), 200)
+    both = moved(env, room_with_balls(4, [(1, 2), (2, 1)], x=1, y=1), 200)
     assert counts(both[:, 0]) == {(1, 2): 200} and counts(both[:, 1]) == {(2, 1): 200}
     # The second may follow into the cell that the first left, but not the other way around.
     env = DynamicObstacles(size=5, num_obstacles=2)
-    pairs = moved(env, world(5, [(1, 2), (1, 3)], x=1, y=1))
+    pairs = moved(env, room_with_balls(5, [(1, 2), (1, 3)], x=1, y=1))
     assert (pairs[:, 0] != pairs[:, 1]).any(1).all()
     assert (1, 2) in counts(pairs[:, 1]) and (1, 3) not in counts(pairs[:, 0])
 
@@ -78,26 +78,26 @@ def test_balls_move_in_turn_and_never_share_a_cell():
 def test_walking_towards_a_wall_or_a_ball_costs_one_and_ends_the_episode(x, y, direction):
     env = DynamicObstacles(size=8, num_obstacles=1)
     for seed in range(20):
-        played = steps(env, world(8, [(4, 4)], x, y, direction), "forward", seed=seed)
+        played = steps(env, room_with_balls(8, [(4, 4)], x, y, direction), "forward", seed=seed)
         assert played.reward == [-1.0] and played.terminated == [True]
 
 
 def test_turning_towards_a_ball_does_no_harm():
     env = DynamicObstacles(size=8, num_obstacles=1)
-    played = steps(env, world(8, [(4, 4)], 3, 4, 0), "left", "right")
+    played = steps(env, room_with_balls(8, [(4, 4)], 3, 4, 0), "left", "right")
     assert not any(played.reward) and not any(played.terminated)
 
 
 def test_entering_a_cell_that_a_ball_just_left_is_penalized():
     # The one ball has to leave (4, 4), so the agent in front of it always gets there.
     env = DynamicObstacles(size=8, num_obstacles=1)
-    played = steps(env, world(8, [(4, 4)], 3, 4, 0), "forward")
+    played = steps(env, room_with_balls(8, [(4, 4)], 3, 4, 0), "forward")
     assert (int(played.state.x), int(played.state.y)) == (4, 4) and played.terminated == [True]
 
 
 def test_a_ball_that_moves_in_front_of_the_agent_blocks_it_without_penalty():
     env = DynamicObstacles(size=8, num_obstacles=1)
-    start = world(8, [(5, 4)], 3, 4, 0)
+    start = room_with_balls(8, [(5, 4)], 3, 4, 0)
     outcomes = {}
     for seed in range(40):
         played = steps(env, start, "forward", seed=seed)
@@ -108,7 +108,7 @@ def test_a_ball_that_moves_in_front_of_the_agent_blocks_it_without_penalty():
 
 def test_the_goal_is_reached_as_in_any_level():
     env = DynamicObstacles(size=5, num_obstacles=1)
-    played = steps(env, world(5, [(2, 2)], 3, 2, 1).replace(time=jnp.int32(9)), "forward")
+    played = steps(env, room_with_balls(5, [(2, 2)], 3, 2, 1).replace(time=jnp.int32(9)), "forward")
     assert played.terminated == [True] and played.reward[0] == pytest.approx(1 - 0.9 * 10 / 100, abs=1e-6)
 
 

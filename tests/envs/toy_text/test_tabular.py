@@ -73,12 +73,12 @@ def test_probabilities_are_those_of_each_member_of_a_population():
     probability = jax.jit(jax.vmap(lambda rate: FrozenLake(success_rate=rate).model().probability[0, 1]))(rates)
     np.testing.assert_allclose(probability, [[0.4, 0.2, 0.4], [0.25, 0.5, 0.25], [0, 1, 0]], rtol=1e-6)
 
-    def luckless(rate):
-        # Down from the start, with 0.3 for luck: to the left (stay), as wanted (down), to the right (right).
+    def index_after_step(rate):
+        # Action "down" at the start with noise 0.3: slips to the left (stays), goes down, or slips to the right.
         env = FrozenLake(success_rate=rate)
         return env.transition(init(env, make_key(0)), jnp.int32(1), jnp.float32(0.3))[0].index
 
-    assert jax.vmap(luckless)(rates).tolist() == [0, 4, 4]
+    assert jax.vmap(index_after_step)(rates).tolist() == [0, 4, 4]
 
 
 def test_hyperparameters_change_without_recompilation():

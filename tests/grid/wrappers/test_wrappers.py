@@ -176,8 +176,8 @@ def test_a_collision_with_a_ball_costs_as_much_as_in_the_minigrid_example():
     env = NoDeath(make("MiniGrid-Dynamic-Obstacles-5x5-v0"), ("ball",), death_cost=-1.0)
     state = first(env)
     state = state.replace(grid=state.grid.at[2, 1].set(BALL))  # in front of the agent
-    for world, expected in ((env.env, (-1.0, True)), (env, (-2.0, False))):
-        _, reward, terminated, _ = advance(world, state, FORWARD)
+    for some_env, expected in ((env.env, (-1.0, True)), (env, (-2.0, False))):
+        _, reward, terminated, _ = advance(some_env, state, FORWARD)
         assert (float(reward), bool(terminated)) == expected
 
 

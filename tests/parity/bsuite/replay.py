@@ -1,4 +1,4 @@
-"""Play an environment of shoal, then the same episodes in bsuite with the same random numbers, and compare all results."""
+"""Play an environment of shoal, then the same episodes in bsuite with the same random numbers, and compare results."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from shoal.core.keys import make_key
 
 
 class Play(NamedTuple):
-    """Steps of one world of ours; leaves lead with [T]."""
+    """Steps of one environment of shoal; leaves [T, ...]."""
 
     first: Any  # state, without an axis
     first_obs: np.ndarray
@@ -27,7 +27,7 @@ class Play(NamedTuple):
 
 
 class Queue:
-    """A NumPy generator that hands out numbers put in before, each to the call that it was meant for."""
+    """Replaces a NumPy generator: returns numbers from a queue, each to the call for which it was added."""
 
     def __init__(self):
         self.waiting = deque()
@@ -84,7 +84,7 @@ def play(env: Any, steps: int, seed: int = 0, policy: Any = None) -> Play:
 
     started, rows = jax.jit(run)(k_first, jax.random.split(k_steps, steps))
     action, noise, obs, reward, terminated, truncated, *rest = jax.tree.map(np.asarray, rows)
-    assert not truncated.any()  # bsuite's worlds end by themselves, with discount 0
+    assert not truncated.any()  # bsuite's episodes end by termination, with discount 0
     info, after, after_obs, after_info = rest
     start, seen = jax.tree.map(np.asarray, started)
     return Play(start, seen, action, noise, obs, reward, terminated, info, after, after_obs, after_info)
@@ -95,7 +95,7 @@ def row(tree: Any, t: int) -> Any:
 
 
 def assert_replays(reference, seen: Play, put_start, put_step=None, *, spare=False, **tolerance) -> None:
-    """bsuite's world, fed the same numbers, shows and pays the same at every step and counts the same across resets.
+    """Assert that bsuite, with the same numbers, has equal observations, rewards and counters at every step.
 
     `put_start(queue, state)` puts in what `reset` draws, `put_step(queue, noise, state before, done)` what `step` does;
     with `spare` it may put in more than is drawn.

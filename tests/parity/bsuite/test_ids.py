@@ -7,7 +7,7 @@ from bsuite import bsuite, sweep
 from shoal.core.registry import ENVS, make
 from shoal.envs.bsuite.experiments import EXPERIMENTS
 
-# Attributes of bsuite's worlds (of the innermost, or of the wrapper) and ours.
+# Attributes of bsuite's environments (the innermost, or the wrapper) and our fields.
 SAME = {
     "_rows": "rows",
     "_columns": "columns",

@@ -42,7 +42,7 @@ def logged(limit=300, steps=4_000):
 
 
 class Both:
-    """bsuite's logging world, whose two generators are one queue."""
+    """bsuite's logging environment, whose two generators are replaced by one queue."""
 
     def __init__(self, logging):
         self.logging = logging

@@ -59,5 +59,5 @@ def test_the_expert_returns_what_was_published():
     _, (_, reward, *_) = our_episodes(env, np.arange(15), actions)
     returns = reward.sum(axis=1)
     assert (round(float(returns.mean()), 2), round(float(returns.std()), 2)) == (16.33, 1.97)
-    # Rewards telescope: whoever arrives has walked the distance there was.
+    # Rewards telescope: an agent that reaches the goal has collected the whole distance.
     np.testing.assert_allclose(returns, np.hypot(14, 14 - 2 * np.arange(15)), atol=1e-5)

@@ -14,7 +14,7 @@ SIGNIFICANCE = 0.01 / (2 * len(NAMES))  # two numbers of each game
 
 
 def played_there(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(returns, lengths) of whole games. Each begins as if nothing had been done before."""
+    """(returns, lengths) of whole games. Each game begins with a fresh environment."""
     their_env, rng, games = minatar.Environment(name), np.random.default_rng(0), []
     their_env.seed(0)
     for _ in range(GAMES):

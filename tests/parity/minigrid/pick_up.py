@@ -14,7 +14,7 @@ BLOCKED, LOCKED_OUT = 10, 40  # what a thing in the way, and a locked door witho
 
 
 def task_of(state):
-    """The reference compares the very object."""
+    """The reference compares objects by identity."""
     x, y = np.argwhere(state.grid == state.target)[0]
     return {"obj": ObjectAt(int(x), int(y))}
 
@@ -24,7 +24,7 @@ def fields_of(env):
 
 
 def take_target(env: MiniGridEnv) -> int | None:
-    """Pick the target up, with all that this takes."""
+    """Pick the target up, after unlocking doors and moving objects out of the way."""
     return _use(env, env.obj, walker.PICKUP)
 
 
@@ -60,7 +60,7 @@ def _blocks(thing: WorldObj | None) -> bool:
 
 
 def _put_down(env: MiniGridEnv, ways: set[tuple[int, int]]) -> int | None:
-    """Drop what is in the hand in the nearest free cell that nobody has to walk over."""
+    """Drop what is in the hand in the nearest free cell that no path needs."""
     here = (int(env.agent_pos[0]), int(env.agent_pos[1]))
     seen, queue = {here}, [here]
     for x, y in queue:

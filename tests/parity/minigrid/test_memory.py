@@ -43,14 +43,14 @@ def assert_same_generator(env_id, n, n_theirs):
     # Everything there is: where the hallway ends, the agent in it, what lies in the first room, which side is right.
     size = ours.grid.shape[1]
     ends = range(4, size - 2) if "Random" in env_id else [size - 3]
-    chances = {
+    probabilities = {
         (1000 * end + 10 * x) + 2 * is_key + is_up: 1 / len(ends) / end / 4
         for end in ends for x in range(1, end + 1) for is_key in (0, 1) for is_up in (0, 1)
     }  # fmt: skip
     is_key = ours.grid[:, 1, size // 2 - 1] & 15 == 5
     is_up = ours.fields["match_y"] < size // 2
     drawn = 1000 * (ours.fields["split_x"] - 1) + 10 * ours.x + 2 * is_key + is_up
-    harness.assert_frequencies(drawn, chances, tests=len(statistics) + 1)
+    harness.assert_frequencies(drawn, probabilities, tests=len(statistics) + 1)
     assert set(harness.whole(theirs).tolist()) <= set(harness.whole(ours).tolist())
 
 

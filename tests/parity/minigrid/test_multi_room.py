@@ -115,8 +115,8 @@ def test_many_layouts_come_from_minigrids_distribution(env_id):
     assert_same_generator(env_id, 10_000, 10_000)
 
 
-class Lots:
-    """Hands our random numbers to MiniGrid in the order in which it asks for them."""
+class QueuedNumbers:
+    """Returns our random numbers to MiniGrid in the order of its calls."""
 
     def __init__(self, lots):
         self.lots, self.proposals, self.queue = lots, 0, []
@@ -135,7 +135,7 @@ class Lots:
 
 def placed_by_reference(reference, lots, count):
     """MiniGrid's chain of rooms from our random numbers: rows of (x, y, width, height, door x, door y)."""
-    rooms, reference._rand_int = [], Lots(lots)
+    rooms, reference._rand_int = [], QueuedNumbers(lots)
     while len(rooms) < count:
         reference._rand_int.begin((3, 4, 0, 1))
         entry = (reference._rand_int(0, reference.width - 2), reference._rand_int(0, reference.width - 2))

@@ -55,7 +55,7 @@ def test_every_tile_is_minigrids_at_every_size(size):
 
 @pytest.fixture(scope="module", params=LEVELS)
 def sides(request):
-    """One world on both sides, full of random things."""
+    """The same grid with random objects on both sides."""
     env, reference = make(request.param), make_reference(request.param, render_mode="rgb_array")
     rng = np.random.default_rng(3)
 
@@ -71,7 +71,7 @@ def sides(request):
 
 
 def random_state(rng, shape):
-    """Anything anywhere: more than a level would hold."""
+    """A state with random objects in all cells: more than any level has."""
     kinds = np.array([1, 1, 1, 1, 1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9])
     grid = rng.choice(kinds, shape).astype(np.uint16)
     colored = np.isin(grid, [3, 4, 5, 6, 7])

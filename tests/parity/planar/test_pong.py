@@ -107,7 +107,7 @@ def of_game(states, e):
 
 
 def good_actions(env, states, noise, steps):
-    """What a player does that goes for the ball in seven of eight steps, found by playing the reference."""
+    """Actions of a player that follows the ball in seven of eight steps, computed by playing the reference."""
     num, lazy = noise[0].shape[1], np.random.default_rng(1)
     actions = np.zeros((steps, num), np.int32)
     for e in range(num):

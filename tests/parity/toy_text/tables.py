@@ -14,7 +14,7 @@ NUMBERS = ("probability", "next_state", "reward", "terminated")
 
 
 class Steps(NamedTuple):
-    """What a run of steps gave, first axis: time."""
+    """Results of consecutive steps; first axis: time."""
 
     index: np.ndarray
     reward: np.ndarray
@@ -23,14 +23,14 @@ class Steps(NamedTuple):
 
 
 class Queue:
-    """Stands in for a generator: gives what is in the queue, in order."""
+    """Replaces a generator: returns the numbers of the queue in order."""
 
     def __init__(self) -> None:
         self.numbers: list[float] = []
         self.choices: list[int] = []
 
     def random(self) -> float:
-        """The next number; one half where nobody has put any."""
+        """The next number; 0.5 where the queue is empty."""
         return self.numbers.pop(0) if self.numbers else 0.5
 
     def choice(self, among: list) -> Any:
@@ -44,7 +44,7 @@ def reference(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def entries(table: Any, state: int, action: int) -> list[tuple]:
-    """What Gymnasium lists, as plain numbers."""
+    """Gymnasium's transition table as plain numbers."""
     return [(float(p), int(s), float(r), bool(t)) for p, s, r, t in table[state][action]]
 
 
@@ -95,7 +95,7 @@ def our_best_values(env: Any, discount: float, sweeps: int) -> np.ndarray:
 
 
 def assert_same_values(env: Any, theirs: gymnasium.Env, discount: float = 0.99, sweeps: int = 2000) -> np.ndarray:
-    """Planning with our table and with theirs comes to the same; the values."""
+    """Assert that planning with our table and with theirs gives equal values; return them."""
     ours = our_best_values(env, discount, sweeps)
     np.testing.assert_allclose(ours, best_values(theirs.unwrapped.P, discount, sweeps), rtol=1e-12, atol=1e-12)
     return ours
@@ -125,11 +125,11 @@ def draws(env: Any, steps: int, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
 
 
 def assert_same_run(name: str, steps: int, *, actions: np.ndarray | None = None, **kwargs: Any) -> Steps:
-    """A closed loop of episodes in both, with our luck: states, rewards and flags are equal. What they were."""
+    """Assert that episodes on both sides with our random numbers have equal states, rewards and flags; return them."""
     env, theirs, queue = make(name, **kwargs), reference(name, **kwargs), Queue()
-    starts, luck, chosen = draws(env, steps)
+    starts, noise, chosen = draws(env, steps)
     chosen = chosen if actions is None else actions
-    ours = our_run(env, starts, chosen, luck)
+    ours = our_run(env, starts, chosen, noise)
     indices = np.asarray(starts.index)
 
     def restart(index: int) -> None:
@@ -139,7 +139,7 @@ def assert_same_run(name: str, steps: int, *, actions: np.ndarray | None = None,
     theirs.reset(seed=0)
     theirs.unwrapped._np_random = queue
     restart(indices[-1])
-    numbers = None if luck is None else np.asarray(luck, np.float64)
+    numbers = None if noise is None else np.asarray(noise, np.float64)
     for t in range(steps):
         queue.numbers = [0.5 if numbers is None else numbers[t]]
         index, reward, terminated, truncated, _ = theirs.step(int(chosen[t]))

@@ -19,7 +19,7 @@ EPISODES, LONGEST = 6_000, 12
 
 
 class Cards:
-    """Stands in for the generator: deals what it is given; suits and pictures are of no account."""
+    """Replaces the generator: deals the given cards; suits and face cards are ignored."""
 
     def __init__(self) -> None:
         self.queue: list[int] = []
