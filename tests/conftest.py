@@ -91,7 +91,7 @@ def promotion(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def clear_caches():
-    """Compiled programs of one file are of no use to the next, and a thousand tests' worth of them fills the memory."""
+    """Drop compiled programs after each file: the next file does not use them, and they would fill the memory."""
     yield
     jax.clear_caches()
 

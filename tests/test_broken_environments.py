@@ -68,7 +68,7 @@ class Drift(Env):
 
 
 class Broken(NamedTuple):
-    """One mistake: what is written in place of what, a piece of the line that the message names, what it says."""
+    """One mistake: the correct code, its replacement, a part of the line that the message names, and the message."""
 
     old: str
     new: str
@@ -323,7 +323,7 @@ def line_of(text, code):
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("mistake", BROKEN)
-def test_a_broken_file_is_answered_with_one_line(tmp_path, capsys, mistake):
+def test_a_broken_file_gives_one_line(tmp_path, capsys, mistake):
     old, new, line, says, name = BROKEN[mistake]
     assert old in GOOD
     text = GOOD.replace(old, new)

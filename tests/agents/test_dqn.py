@@ -33,7 +33,7 @@ QUICK = {
     "updates": 300,
 }
 CONTRACT = {
-    "dqn": QUICK | {"updates": 600, "horizon": 600 * 40},  # counted states, which share no weights, take longer
+    "dqn": QUICK | {"updates": 600, "horizon": 600 * 40},  # one-hot states share no weights and take longer
     "c51": QUICK | {"learning_rate": 1e-2, "hidden": (32,), "v_min": -2.0, "v_max": 12.0, "train_iterations": 2},
 }
 

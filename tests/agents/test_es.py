@@ -34,7 +34,7 @@ CONTRACT = {
         "sigma": 0.3,
         "sigma_decay": 0.98,
         "learning_rate_decay": 0.98,
-        # Two hundred generations are few for thousands of weights: a linear policy sees a half as well.
+        # 200 generations are few for thousands of weights, so the policy is linear.
         "image": {
             "network": MLP(hidden=()),
             "strategy": "SNES",
@@ -112,7 +112,7 @@ def same_candidates(agent, env):
     return jnp.tile(flat, (agent.population_size, 1))
 
 
-# Agents are arguments: those that differ in numbers only share a program.
+# Agents are arguments, so that agents which differ only in hyperparameters share a program.
 update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)))
 play_equals = jax.jit(lambda agent, env: agent._run_episodes(env, same_candidates(agent, env), None, make_key(1)))
 

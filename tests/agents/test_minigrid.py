@@ -14,7 +14,7 @@ from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import evaluate
 from shoal.studies.sweeps import suites
 
-# Lowest share of successful episodes that each preset promises.
+# Lowest success rate that each preset must reach.
 PROMISED = dict.fromkeys(suites()["minigrid-10"]["envs"], 0.95)
 PROMISED |= {"MiniGrid-Dynamic-Obstacles-5x5-v0": 0.9, "MiniGrid-FourRooms-v0": 0.7}
 

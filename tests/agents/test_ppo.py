@@ -56,7 +56,7 @@ def begin(agent, env):
     return agent.init(make_key(0), env)
 
 
-# Agents are arguments: those that differ in numbers only share a program.
+# Agents are arguments, so that agents which differ only in hyperparameters share a program.
 update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)))
 
 

@@ -33,7 +33,7 @@ def bound(env="CartPole-v1", **fields):
     return to_arrays(PQN(**{"hidden": (8,), "num_steps": 16, **fields}).bind(env)), to_arrays(env)
 
 
-# Agents are arguments: those that differ in numbers only share a program.
+# Agents are arguments, so that agents which differ only in hyperparameters share a program.
 worth_of = jax.jit(lambda agent, weights, obs: agent.q_values(weights, obs))
 
 

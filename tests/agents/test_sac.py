@@ -41,7 +41,7 @@ QUICK = {
 CONTRACT = {"sac": QUICK}
 FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
 
-# Agents are arguments: those that differ in numbers only share a program.
+# Agents are arguments, so that agents which differ only in hyperparameters share a program.
 learn_critics, learn_policy, learn_alpha = map(jax.jit, (SAC._learn_critics, SAC._learn_policy, SAC._learn_alpha))
 noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))

@@ -38,7 +38,7 @@ QUICK = {
 CONTRACT = {"td3": QUICK, "ddpg": QUICK}
 FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
 
-# Agents are arguments: those that differ in numbers only share a program.
+# Agents are arguments, so that agents which differ only in hyperparameters share a program.
 learn_critics, learn_policy = jax.jit(TD3._learn_critics), jax.jit(TD3._learn_policy)
 noise_of = jax.jit(sample_noise, static_argnums=(0, 2))
 begin = jax.jit(lambda agent, env: agent.init(make_key(0), env))

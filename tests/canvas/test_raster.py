@@ -25,7 +25,7 @@ def test_a_box_covers_exactly_its_pixels():
     np.testing.assert_array_equal(canvas.pixels(), expected)
 
 
-def test_y_points_up_when_the_window_says_so():
+def test_y_points_up_if_the_window_is_defined_that_way():
     canvas = Canvas(10, 10, window=(-1, -1, 1, 1))
     canvas.polygon(box(0, 0, 1, 1), BLACK)
     expected = np.full((10, 10, 3), 255, np.uint8)
@@ -73,7 +73,7 @@ def test_a_line_is_as_wide_as_asked(end):
     np.testing.assert_allclose(ink(canvas.pixels()), expected, rtol=0.005)
 
 
-def test_corners_of_a_line_are_not_painted_twice():
+def test_corners_of_a_line_are_not_drawn_twice():
     once, twice = Canvas(40, 40), Canvas(40, 40)
     once.line([(5, 5.3), (35, 5.3)], BLACK, width=1)
     twice.line([(5, 5.3), (20, 5.3), (35, 5.3)], BLACK, width=1)

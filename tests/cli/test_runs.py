@@ -197,7 +197,7 @@ def test_an_unusable_file_gives_one_line(run, tmp_path, capsys):
     assert "file/x: Not a directory" in refused(capsys, "render", run, "--max-steps", "2", "--out", "file/x/a.gif")
     words = ["CartPole-v1", "--sizes", "1", "--seconds", "0", "--out", "file/bench.json"]
     status, out, err = say(capsys, "bench", *words)
-    assert status == 2 and "file: File exists" in err and "steps/s" not in out  # said before anything is measured
+    assert status == 2 and "file: File exists" in err and "steps/s" not in out  # refused before anything is measured
     Path("half.npz").write_bytes(b"PK")
     Path("empty.npz").touch()
     with open("array.npz", "wb") as file:

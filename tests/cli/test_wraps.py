@@ -170,7 +170,7 @@ def test_a_wrapped_run_is_resumed_as_it_was(wrapped_run, capsys):
     assert "--wrap is for a new run" in refused(capsys, *words, "--wrap", "FrameStack")
 
 
-def test_every_command_that_opens_a_run_can_be_told_to_trust_its_source(wrapped_run, tmp_path, capsys):
+def test_every_command_that_opens_a_run_accepts_trust_source(wrapped_run, tmp_path, capsys):
     folder = shutil.copytree(wrapped_run, tmp_path / "copy")
     (wrapped_run.parent / "my_env.py").rename(tmp_path / "gone.py")
     for words in (

@@ -75,7 +75,7 @@ def test_static_fields_are_part_of_the_structure():
     assert hash(structure(Settings(width=8))) == hash(structure(Settings(width=8)))
 
 
-def test_jax_may_put_anything_in_the_place_of_a_leaf():
+def test_jax_may_replace_a_leaf_by_any_value():
     value = Bounded()
     assert jax.tree.map(lambda _: None, value).rate is None
     assert jax.tree.map(lambda _: 7.0, value).rate == 7.0  # out of range, but JAX is at work

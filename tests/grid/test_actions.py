@@ -68,7 +68,7 @@ def test_an_open_door_closes_again():
     assert toggled(opened, jnp.asarray(cell("empty"))) == cell("door", "red", "closed")
 
 
-def test_a_full_hand_picks_nothing_up_and_an_empty_one_drops_nothing():
+def test_pickup_with_a_full_hand_and_drop_with_an_empty_hand_do_nothing():
     ball, key, nothing = (jnp.asarray(cell(name)) for name in ("ball", "key", "empty"))
     assert interact(ball, key, jnp.int32(PICKUP)) == (ball, key)
     assert interact(nothing, nothing, jnp.int32(DROP)) == (nothing, nothing)

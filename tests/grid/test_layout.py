@@ -68,7 +68,7 @@ def test_the_given_number_of_distinct_numbers_is_sampled():
         distinct(make_key(0), 7, 6)
 
 
-def test_a_thing_is_put_into_an_empty_cell_of_the_mask():
+def test_an_object_is_placed_in_an_empty_cell_of_the_mask():
     room = empty_room(5, 6)
     ball, where = cell("ball", "blue"), rectangle((5, 6), 2, 0, 3, 6)
     grids, x, y = jax.jit(jax.vmap(lambda k: place(k, jnp.asarray(room), ball, where)))(keys(500))

@@ -91,7 +91,7 @@ def test_removing_a_wall_keeps_its_end_cells(plan, room, side, gap):
     assert after.is_open.sum() == 1
 
 
-def test_an_obstacle_lies_in_the_room_before_its_door_whatever_lay_there(plan):
+def test_an_obstacle_replaces_any_object_in_front_of_its_door(plan):
     x, y = plan.door_at((1, 0), BELOW)
     full = plan.replace(grid=plan.grid.at[x, y - 1].set(KEY).at[x, y + 1].set(KEY))
     put = jax.jit(lambda plan: (plan.with_obstacle((1, 0), BELOW, DOOR), plan.with_obstacle((1, 1), ABOVE, DOOR)))
@@ -100,7 +100,7 @@ def test_an_obstacle_lies_in_the_room_before_its_door_whatever_lay_there(plan):
     assert np.argwhere(below.grid != full.grid).tolist() == [[int(x), int(y) + 1]]
 
 
-def test_things_keep_away_from_the_agent():
+def test_objects_are_not_placed_next_to_the_agent():
     # The agent stands at (6, 6), in the middle of room (1, 1): its four corners are left.
     grids = many(lambda key: ROOMS.plan(key).with_thing(key, (1, 1), KEY).grid)
     assert Counter(zip(*np.argwhere(grids == KEY)[:, 1:].T.tolist(), strict=True)).keys() == {

@@ -64,7 +64,7 @@ def test_an_agent_on_the_first_cell_sees_walls_outside():
     np.testing.assert_array_equal(view, expected)
 
 
-def test_what_is_carried_shows_in_the_agents_cell_and_hides_nothing():
+def test_the_carried_object_is_observed_in_the_cell_of_the_agent():
     grid = jnp.full((5, 5), EMPTY, jnp.uint16)
     pose = jnp.int32(2), jnp.int32(4), jnp.int32(3)
     empty_handed = np.array(partial_view(grid, *pose, jnp.asarray(EMPTY), 3, False))

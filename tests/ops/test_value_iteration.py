@@ -32,7 +32,7 @@ def test_transition_probabilities_weight_the_outcomes():
     np.testing.assert_allclose(value_iteration(model, 0.5), [[3.2]], atol=1e-8)
 
 
-def test_exploration_costs_what_the_mean_action_costs():
+def test_exploration_is_valued_by_the_mean_over_actions():
     # One state, ends at once: action 0 pays 1, action 1 nothing. Next to a state before it that pays nothing itself:
     # V = (1 - 0.2) * 1 + 0.2 * 0.5 = 0.9, so Q = 0.9 * discount there.
     model = Dynamics(

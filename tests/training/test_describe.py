@@ -51,7 +51,7 @@ def test_a_wrapped_environment_is_readable_and_read_back():
     assert inner["fields"]["env"]["env"] == "CartPole-v1" and inner["fields"]["env"]["fields"]["gravity"] == 5.0
 
 
-def test_defaults_are_written_down_but_not_what_bind_fills_in():
+def test_defaults_are_recorded_but_not_values_set_by_bind():
     said = to_json(describe(PPO(learning_rate=0.5)))
     assert said["agent"] == "ppo" and said["fields"]["learning_rate"] == 0.5 and said["fields"]["clip"] == 0.2
     assert not {"rollout", "observation_space", "network"} & set(said["fields"])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="flushes nothing
 
 @pytest.fixture
 def flushed(monkeypatch):
-    """The files and folders that were flushed, by what stays theirs under another name."""
+    """A function: whether a file or folder was flushed. Inodes are compared, which renaming does not change."""
     seen = set()
     monkeypatch.setattr(os, "fsync", lambda handle: seen.add(os.fstat(handle).st_ino))
     return lambda path: path.stat().st_ino in seen

@@ -131,7 +131,7 @@ def test_a_folder_with_a_run_is_not_overwritten_by_an_export(run, tmp_path):
         export(run.folder, tmp_path / "other", 9)
 
 
-def test_an_exported_policy_is_not_resumed_and_stays_as_it_was(run, tmp_path):
+def test_an_exported_policy_is_not_resumed_or_changed(run, tmp_path):
     path = export(run.folder, tmp_path / "policy")
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     for folder in (path, "zoo:ppo/CartPole-v1"):

@@ -164,7 +164,7 @@ def test_resuming_with_changes_says_what_changed(result):
 
 
 @pytest.mark.parametrize("given", [{"name": "x"}, {"root": "x"}, {"folder": "x"}, {"preset": "fast"}, {"preset": None}])
-def test_resuming_refuses_what_is_for_a_new_run(given, result):
+def test_resuming_refuses_arguments_of_a_new_run(given, result):
     with pytest.raises(ValueError, match=f"{[*given][0]}='.*' is for a new run; resume continues"):
         shoal.train(resume=result.folder, **given)
 

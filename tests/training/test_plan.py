@@ -65,7 +65,7 @@ class Dial(DialedHorizon):
         return Box(-highest(self.reach), highest(self.reach), (1,))
 
 
-def test_a_sweep_over_what_an_action_space_follows_from_is_refused():
+def test_a_sweep_over_a_field_that_determines_the_action_space_is_refused():
     # Seeds of one setting share its space, and so do settings that only bounds of observations tell apart.
     def members(env, **env_sweep):
         return make_plan(RunSpec(**{**SPEC, "env": "", "seeds": 2}, env_sweep=env_sweep), env=env).members

@@ -84,7 +84,7 @@ def test_a_gradient_that_overflows_is_undone_although_its_loss_is_finite(updates
     assert np.isnan(metrics.losses["loss"])
 
 
-def test_a_buffer_keeps_what_an_undone_update_wrote():
+def test_a_replay_buffer_keeps_the_samples_of_an_undone_update():
     member, _ = train(22.0, 1)
     assert member.state.visited.sum == 22.0 and member.state.age == 0
 

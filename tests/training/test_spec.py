@@ -77,7 +77,7 @@ def test_a_time_limit_inside_a_wrapper_is_swept():
     assert plan.horizon == 500
 
 
-def test_points_are_settings_of_their_own():
+def test_points_are_read_back_and_combined_with_a_sweep():
     points = {"learning_rate": [1e-3, 1e-4], "env.gravity": [5, 10]}
     spec = RunSpec("ppo", "CartPole-v1", points=points, sweep={"clip": [0.1, 0.2]})
     assert spec.settings()[1] == {"clip": 0.1, "learning_rate": 1e-4, "env.gravity": 10}
@@ -105,7 +105,7 @@ def test_differences_are_named_by_their_path():
     assert differences(old, new) == ["env.env.gravity: 9.8 -> 5.0", "env.n: 2 -> 3"]
 
 
-def test_a_run_is_named_by_what_it_is_made_of():
+def test_a_run_is_named_by_its_agent_and_environment():
     env = TimeLimit(FrameStack(shoal.make("CartPole-v1"), 2), 20)
     assert spec_for("ppo", env).env_name == "TimeLimit(FrameStack(CartPole-v1))"
     assert spec_for("ppo", env).stem == "ppo-TimeLimit-FrameStack-CartPole-v1"

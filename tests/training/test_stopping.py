@@ -43,7 +43,7 @@ def test_a_second_ctrl_c_calls_the_previous_handler(first):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_hangup_that_is_ignored_stays_ignored():
+def test_an_ignored_sighup_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_requests(lambda text: None) as request:
         os.kill(os.getpid(), signal.SIGHUP)

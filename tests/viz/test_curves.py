@@ -231,7 +231,7 @@ def test_a_run_of_one_sweep_of_listed_settings_or_with_a_selector_has_one_figure
     assert [len(plot_figures(folder)) for folder in (one, listed, copying)] == [1, 1, 1]
 
 
-def test_a_figure_says_what_is_unfinished_and_which_environment_is_another(tmp_path):
+def test_a_figure_names_unfinished_runs_and_different_environments(tmp_path):
     whole = write_run(tmp_path / "whole", env_fields={"gravity": 9.8})
     half = write_run(tmp_path / "half", steps=15_000, finished=False, env_fields={"gravity": 5.0})
     other = write_run(tmp_path / "other", env="Acrobot-v1")

@@ -195,7 +195,7 @@ def test_bandit_arms_stay_within_a_trial_and_are_sampled_again_in_the_next():
     assert not np.isclose(after.state.env.probabilities, env_states.state.env.probabilities).any()
 
 
-def test_the_goal_of_a_maze_stays_where_it_is():
+def test_the_goal_of_a_maze_stays_within_a_trial():
     env = TRIALS["maze"]
     state = init(env, KEY)
     goal = (int(state.env.goal_row), int(state.env.goal_column))

@@ -94,7 +94,7 @@ def test_in_the_first_observation_the_mark_hides_the_agent():
     assert seen[14, 3] == 2 and 1 not in seen
 
 
-def test_a_mark_that_was_left_stays_and_blocks():
+def test_a_mark_in_a_left_cell_stays_and_blocks():
     env, state = at_start(3)
     state, _ = walk(env, state, RIGHT)
     assert grid(env, state)[14, 3:5].tolist() == [2, 1]

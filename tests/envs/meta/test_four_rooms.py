@@ -69,7 +69,7 @@ def test_the_slip_is_independent_of_its_direction():
     assert stats.chi2_contingency(table).pvalue > 1e-3
 
 
-def test_the_agent_is_drawn_where_it_is_and_the_goal_too():
+def test_image_observations_show_agent_and_goal_at_their_positions():
     env = make("FourRooms-Image-v0")  # gymnax swaps row and column, and shows no goal
     state = init(env, KEYS[0]).replace(row=jnp.int32(10), column=jnp.int32(6))  # in a door: the other way round a wall
     layers = np.asarray(observe(env, state))

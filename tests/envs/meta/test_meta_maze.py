@@ -119,7 +119,7 @@ def test_invalid_arguments_are_refused(fields, words):
         MetaMaze(**fields)
 
 
-def test_the_picture_shows_what_the_agent_sees():
+def test_the_picture_shows_the_observed_cells():
     env = make("MetaMaze-misc", maze_size=7)
     state = init(env, KEYS[0]).replace(goal_row=jnp.int32(7), goal_column=jnp.int32(7))
     picture = env.render(state)

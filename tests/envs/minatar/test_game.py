@@ -59,7 +59,7 @@ def test_gymnax_names_mean_the_minimal_actions(game):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_every_action_means_what_it_does_in_minatar(game):
+def test_every_action_has_the_meaning_of_minatar(game):
     for version in ("v0", "v1"):
         env = make(f"MinAtar/{game}-{version}", sticky_action_prob=0.0)
         # Compiled, nothing of the game is left but this.

@@ -96,7 +96,7 @@ def test_delivering_a_full_crew_pays_the_gauge_and_leaves_a_crew_of_minus_one():
     assert reward == 0 and not ended and state.crew == -2
 
 
-def test_surfacing_alone_ends_the_game_with_the_gauge_as_it_was():
+def test_surfacing_without_divers_ends_the_game_and_keeps_the_gauge():
     # gymnax 1.0.1 shows a full gauge in this last observation.
     state = start(y=1, crew=0, oxygen=100).replace(at_surface=jnp.bool_(False))
     state, _, ended, *_ = step(state, UP)
@@ -104,7 +104,7 @@ def test_surfacing_alone_ends_the_game_with_the_gauge_as_it_was():
 
 
 def test_a_submarine_that_swims_into_a_shot_still_fires():
-    # gymnax 1.0.1 forgets its bullet.
+    # gymnax 1.0.1 loses its bullet.
     state = start(y=4, x=0)
     state, *_ = step(state, RIGHT)
     state, *_ = step(state, FIRE)  # the shot is in column 2, and will be in 3

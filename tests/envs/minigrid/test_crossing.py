@@ -24,7 +24,7 @@ def test_every_river_has_one_opening_and_there_is_a_way(size, rivers):
     assert reached(free, (1, 1))[:, -2, -2].all() and (grids[:, -2, -2] == GOAL).all()
 
 
-def test_walls_take_the_place_of_lava():
+def test_rivers_may_be_walls_instead_of_lava():
     lava, wall = (first_state(make(f"MiniGrid-{kind}CrossingS9N2-v0")).grid for kind in ("Lava", "Simple"))
     np.testing.assert_array_equal(np.where(np.asarray(lava) == LAVA, WALL, lava), wall)
     assert (np.asarray(lava) == LAVA).any() and (np.asarray(wall) == EMPTY).any()

@@ -14,7 +14,7 @@ LAVA_ROW = "#..LLL..#"
 
 
 @pytest.mark.parametrize("name, strip_row", [("MiniGrid-DistShift1-v0", 2), ("MiniGrid-DistShift2-v0", 5)])
-def test_the_layout_is_as_drawn(name, strip_row):
+def test_the_layout_equals_the_text_map(name, strip_row):
     rows = [LAVA_ROW if y == strip_row else row for y, row in enumerate(ROWS)]
     expected = drawn(GridState, " ".join(rows), {"L": LAVA}, (1, 1, 0))
     state = first_state(make(name))
@@ -22,7 +22,7 @@ def test_the_layout_is_as_drawn(name, strip_row):
     assert (int(state.x), int(state.y), int(state.direction)) == (1, 1, 0)
 
 
-def test_the_smallest_room_is_as_drawn_and_has_a_way():
+def test_the_smallest_room_equals_the_text_map_and_is_solvable():
     rows = "####### #..L.G# #..L..# #.....# #######"
     expected = drawn(GridState, rows, {"L": LAVA}, (1, 1, 0))
     level = DistShift(width=7, height=5)

@@ -71,13 +71,13 @@ def test_a_key_is_either_on_the_grid_or_in_the_hand(env):
     assert down.carrying == EMPTY and (down.grid == THINGS["k"]).sum() == 1
 
 
-def test_the_hand_shows_what_it_holds(env):
+def test_the_carried_object_is_observed(env):
     held = steps(env, drawn(GridState, ROWS, THINGS, (1, 1, 1)), "pickup").state
     image = seen(env, held)
     assert image[3, 6].tolist() == [5, 4, 0] and image[3, 5].tolist() == [1, 0, 0]
 
 
-def test_what_a_shut_door_hides_shows_when_it_is_open(env):
+def test_cells_hidden_by_a_closed_door_are_visible_when_it_is_open(env):
     start = drawn(GridState, ROWS, THINGS, (1, 1, 1))
     shut = steps(env, start, "pickup", "forward", "left").state
     opened = steps(env, shut, "toggle").state

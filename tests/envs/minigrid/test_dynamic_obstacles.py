@@ -47,14 +47,14 @@ def counts(balls):
     return {tuple(cell): int(n) for cell, n in zip(cells.tolist(), number, strict=True)}
 
 
-def test_a_ball_goes_to_any_free_cell_around_it_alike():
+def test_a_ball_moves_uniformly_to_free_neighboring_cells():
     env = DynamicObstacles(size=8, num_obstacles=1)
     seen = counts(moved(env, room_with_balls(8, [(4, 4)]))[:, 0])
     assert set(seen) == {(x, y) for x in (3, 4, 5) for y in (3, 4, 5)} - {(4, 4)}
     assert chisquare(list(seen.values())).pvalue > 1e-3
 
 
-def test_a_ball_keeps_off_walls_agent_and_goal():
+def test_a_ball_never_enters_walls_agent_or_goal():
     env = DynamicObstacles(size=5, num_obstacles=1)
     seen = counts(moved(env, room_with_balls(5, [(2, 2)], x=1, y=1))[:, 0])
     assert set(seen) == {(x, y) for x in (1, 2, 3) for y in (1, 2, 3)} - {(2, 2), (1, 1), (3, 3)}

@@ -61,7 +61,7 @@ def test_the_goal_never_moves_and_the_agent_never_starts_on_it():
     assert set(np.unique(states.direction).tolist()) == {0, 1, 2, 3}
 
 
-def test_the_first_view_is_drawn_right():
+def test_the_first_observation_equals_a_hand_computed_view():
     # Facing right from (1, 1) of 5x5: the last row of the view holds (1, 4) to (1, -2), from left hand to right hand.
     env = Empty(size=5, view_size=5)
     obs, _ = jax.jit(env.reset)(make_key(0))

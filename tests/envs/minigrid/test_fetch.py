@@ -24,11 +24,11 @@ def test_picking_up_what_the_mission_names_succeeds():
 
 
 @pytest.mark.parametrize("turns", ["right pickup", "right right pickup"])
-def test_picking_up_anything_else_ends_the_episode_with_nothing(turns):
+def test_picking_up_another_object_ends_the_episode_without_reward(turns):
     assert play(Fetch(size=5), room(), turns)[1:] == (0, True, False)
 
 
-def test_a_twin_of_what_the_mission_names_counts():
+def test_an_identical_copy_of_the_target_counts():
     state = room(target=BLUE_KEY)  # there are two
     assert play(Fetch(size=5), state, "left left pickup")[1] > 0
 
@@ -42,7 +42,7 @@ def test_success_on_the_last_step_both_terminates_and_truncates():
     assert terminated and truncated and reward == pytest.approx(0.1)
 
 
-def test_the_mission_is_said_in_five_ways_of_one_length():
+def test_the_mission_has_five_wordings_of_one_length():
     level, words = Fetch(size=5), ("get a", "go get a", "fetch a", "go fetch a", "you must fetch a")
     states = [room(wording=i) for i in range(5)]
     assert [level.mission_text(state) for state in states] == [f"{text} red key" for text in words]
@@ -57,7 +57,7 @@ def test_the_mission_names_something_in_the_room():
 
 
 @pytest.mark.parametrize("name,things", [("5x5-N2", 2), ("6x6-N2", 2), ("8x8-N3", 3)])
-def test_a_room_holds_as_many_things_as_its_name_says(name, things):
+def test_a_room_holds_the_number_of_objects_in_its_name(name, things):
     kinds = layouts(make(f"MiniGrid-Fetch-{name}-v0")).grid & 15
     assert (np.isin(kinds, [5, 6]).sum((1, 2)) == things).all()
     assert np.isin(kinds, [1, 2, 5, 6]).all()

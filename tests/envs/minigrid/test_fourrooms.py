@@ -49,6 +49,6 @@ def test_walls_hide_the_next_room():
         ({"agent_pos": (3, 3), "goal_pos": (3, 3)}, "the agent cannot start on the goal"),
     ],
 )
-def test_impossible_places_are_refused(fields, reason):
+def test_impossible_positions_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):
         make("MiniGrid-FourRooms-v0", **fields)

@@ -25,11 +25,11 @@ def test_done_beside_the_door_succeeds_whichever_way_the_agent_faces(turns):
 
 
 @pytest.mark.parametrize("picture", ["##N## #>..# R...B #...# ##Y##", "##N## #...# R.^.B #...# ##Y##"])
-def test_done_anywhere_else_ends_the_episode_with_nothing(picture):
+def test_done_anywhere_else_ends_the_episode_without_reward(picture):
     assert play(GoToDoor(), room(picture, 2, 0), "done")[1:] == (0, True, False)
 
 
-def test_toggling_opens_the_door_and_ends_the_episode_with_nothing():
+def test_toggling_opens_the_door_and_ends_the_episode_without_reward():
     state, *result = play(GoToDoor(), room("##N## #.^.# R...B #...# ##Y##", 2, 0), "toggle")
     assert result == [0, True, False]
     assert state.grid[2, 0] == cell("door", "green", "open")

@@ -16,17 +16,17 @@ def room(picture, target=RED_BOX):
     return drawn(GoToState, picture, {"B": RED_BOX, "K": BLUE_KEY}, target=target, target_x=1, target_y=1)
 
 
-def test_done_beside_the_thing_succeeds():
+def test_done_beside_the_target_object_succeeds():
     _, reward, terminated, _ = play(GoToObject(), room("##### #B>.# #..K# #...# #####"), "right done")
     assert terminated and reward == pytest.approx(1 - 0.9 * 2 / 180)
 
 
 @pytest.mark.parametrize("picture", ["##### #B.>#  #..K# #...# #####", "##### #B..# #.>K# #...# #####"])
-def test_done_elsewhere_ends_the_episode_with_nothing(picture):
+def test_done_elsewhere_ends_the_episode_without_reward(picture):
     assert play(GoToObject(), room(picture), "done")[1:] == (0, True, False)
 
 
-def test_a_thing_that_was_carried_away_still_counts_where_it_lay():
+def test_an_object_that_was_carried_away_still_counts_at_its_first_cell():
     state, reward, terminated, _ = play(GoToObject(), room("##### #B<.# #..K# #...# #####"), "pickup done")
     assert state.carrying == RED_BOX and terminated and reward > 0
 
@@ -36,13 +36,13 @@ def test_standing_where_it_lay_does_not_count():
     assert play(GoToObject(), state, "pickup forward done")[1:] == (0, True, False)
 
 
-def test_toggling_opens_a_box_and_ends_the_episode_with_nothing():
+def test_toggling_opens_a_box_and_ends_the_episode_without_reward():
     state, *result = play(GoToObject(), room("##### #B<.# #..K# #...# #####"), "toggle")
     assert state.grid[1, 1] == EMPTY and result == [0, True, False]
 
 
 @pytest.mark.parametrize("fields", [{}, {"size": 8, "num_objects": 18}])
-def test_no_two_things_are_alike(fields):
+def test_no_two_objects_are_equal(fields):
     level = GoToObject(**fields)
     grids = layouts(level).grid
     for grid in grids:
@@ -50,7 +50,7 @@ def test_no_two_things_are_alike(fields):
         assert len(things) == len(set(things)) == level.num_objects
 
 
-def test_the_target_is_one_of_the_things():
+def test_the_target_is_one_of_the_objects():
     states = layouts(make("MiniGrid-GoToObject-8x8-N2-v0"))
     assert (states.grid[np.arange(64), states.target_x, states.target_y] == states.target).all()
 

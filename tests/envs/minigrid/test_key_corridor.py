@@ -57,7 +57,7 @@ def test_the_agent_starts_in_the_middle_of_the_corridor(small):
 
 
 @pytest.mark.slow
-def test_things_lie_up_to_the_last_row_and_column():
+def test_objects_may_lie_in_the_last_row_and_column():
     large = layouts(make("MiniGrid-KeyCorridorS4R3-v0"), 1000)
     ball, key = (np.argwhere(large.grid & 15 == number)[:, 1:] for number in (6, 5))
     assert set(ball[:, 0]) == {7, 8} and set(key[:, 0]) == {1, 2}

@@ -16,16 +16,16 @@ def maze(picture="####### #####K# #B..#.# #...>.# #...#.# #####B# #######", matc
     return drawn(MemoryState, picture, {"K": KEY, "B": BALL}, split_x=5, match_y=match_y)
 
 
-def test_the_side_with_the_same_thing_succeeds():
+def test_the_side_with_the_same_object_succeeds():
     _, reward, terminated, _ = play(Memory(size=7), maze(), "forward right forward")
     assert terminated and reward == pytest.approx(1 - 0.9 * 3 / 245)
 
 
-def test_the_other_side_ends_the_episode_with_nothing():
+def test_the_other_side_ends_the_episode_without_reward():
     assert play(Memory(size=7), maze(), "forward left forward")[1:] == (0, True, False)
 
 
-def test_the_end_of_the_hallway_itself_decides_nothing():
+def test_the_end_of_the_hallway_does_not_end_the_episode():
     assert play(Memory(size=7), maze(), "forward right left left")[1:] == (0, False, False)
 
 
@@ -37,7 +37,7 @@ def test_nothing_can_be_picked_up():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("env_id", IDS)
-def test_the_right_side_is_next_to_what_lies_in_the_first_room(env_id):
+def test_the_right_side_has_the_object_of_the_first_room(env_id):
     states = layouts(make(env_id), 128)
     middle = states.grid.shape[2] // 2
     first = states.grid[:, 1, middle - 1]

@@ -64,7 +64,7 @@ def test_a_box_gives_up_its_key_and_only_the_blue_ball_counts():
 @pytest.mark.parametrize(
     ("name", "keys", "boxes", "green"), [("1Dl", 1, 0, 0), ("1Dlh", 0, 1, 0), ("1Dlhb", 0, 1, 1), ("2Dl", 2, 0, 0)]
 )
-def test_keys_are_hidden_and_doors_blocked_as_the_name_says(name, keys, boxes, green):
+def test_hidden_keys_and_blocked_doors_follow_the_name(name, keys, boxes, green):
     grids = mazes(f"{name}-v0").grid
     assert (count(grids, 5) == keys).all() and (count(grids, 7) == boxes).all()
     assert ((grids == GREEN_BALL).sum((1, 2)) == green).all() and ((grids == BLUE_BALL).sum((1, 2)) == 1).all()

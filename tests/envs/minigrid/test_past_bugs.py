@@ -69,7 +69,7 @@ def test_95_doors_show_0_when_open_1_when_closed_2_when_locked():
     np.testing.assert_array_equal(image(level, state)[2:5, 5, 2], [0, 1, 2])
 
 
-def test_112_walls_and_shut_doors_hide_what_lies_behind_and_nothing_else_does():
+def test_112_only_walls_and_closed_doors_hide_the_cells_behind():
     level = make("MiniGrid-DoorKey-8x8-v0")
     things = {"o": cell("door", "red", "open"), "c": cell("door", "red", "closed"), "L": LAVA, "k": cell("key", "red")}
     for thing, is_seen in {"o": True, "c": False, "L": True, "k": True, "G": True, ".": True, "#": False}.items():
@@ -93,7 +93,7 @@ def test_191_of_exactly_two_objects_only_the_one_in_front_is_taken():
     assert np.argwhere(np.asarray(after.grid) == cell("key", "red")).tolist() == [[2, 2]]
 
 
-def test_139_what_happened_in_one_step_is_not_rewarded_in_the_next():
+def test_139_an_event_is_not_rewarded_in_the_next_step():
     level = make("MiniGrid-Empty-8x8-v0")
     state = drawn(GridState, "##### #>G.# #...# #####")
     after, reward, terminated, _ = play(level, state, "forward")

@@ -19,7 +19,7 @@ def room(picture=ROOM, **fields):
     )
 
 
-def test_dropping_the_thing_near_the_other_succeeds():
+def test_dropping_the_object_near_the_target_succeeds():
     state, reward, terminated, _ = play(PutNear(), room(), "left left pickup left left drop")
     assert state.grid[3, 1] == BLUE_KEY and state.carrying == EMPTY
     assert terminated and reward == pytest.approx(1 - 0.9 * 6 / 30)
@@ -30,35 +30,35 @@ def test_a_diagonal_is_near():
     assert play(PutNear(), state, "drop")[1:] == (pytest.approx(1 - 0.9 / 30), True, False)
 
 
-def test_dropping_it_anywhere_else_ends_the_episode_with_nothing():
+def test_dropping_it_anywhere_else_ends_the_episode_without_reward():
     state, *result = play(PutNear(), room(), "left left pickup left drop")
     assert state.grid[2, 2] == BLUE_KEY and result == [0, True, False]
 
 
-def test_a_drop_that_fails_ends_the_episode_with_nothing_and_the_thing_in_the_hand():
+def test_a_failed_drop_ends_the_episode_without_reward_and_keeps_the_object_in_the_hand():
     state = room("###### #..^T# #o...# #....# #....# ######", carrying=BLUE_KEY)
     state, *result = play(PutNear(), state, "drop")
     assert state.carrying == BLUE_KEY and result == [0, True, False]
 
 
-def test_dropping_nothing_is_no_drop():
+def test_a_drop_with_an_empty_hand_does_not_end_the_episode():
     assert play(PutNear(), room(), "drop drop")[1:] == (0, False, False)
 
 
 @pytest.mark.parametrize("wrong,rows", [(RED_KEY, "#K..T# #o<..#"), (RED_BOX, "#K.>T# #o...#")])
-def test_picking_up_a_wrong_thing_ends_the_episode_with_nothing(wrong, rows):
+def test_picking_up_a_wrong_object_ends_the_episode_without_reward(wrong, rows):
     state, *result = play(PutNear(), room(f"###### {rows} #....# #....# ######"), "pickup")
     assert state.carrying == wrong and result == [0, True, False]
 
 
-def test_what_counts_is_where_the_target_lay():
+def test_the_first_position_of_the_target_counts():
     state = room("###### #..>T# #o...# #....# #....# ######", carrying=BLUE_KEY)
     state, reward, terminated, _ = play(PutNear(), state, "toggle forward right drop")  # the box was empty, and is gone
     assert state.grid[4, 1] == EMPTY and state.grid[4, 2] == BLUE_KEY
     assert terminated and reward > 0
 
 
-def test_no_two_things_lie_near_each_other_and_two_of_them_are_named():
+def test_no_two_objects_lie_near_each_other_and_two_of_them_are_in_the_mission():
     states = layouts(make("MiniGrid-PutNear-8x8-N3-v0"), 200)
     for i, grid in enumerate(states.grid):
         places = np.argwhere(np.isin(grid & 15, [5, 6, 7]))
@@ -68,7 +68,7 @@ def test_no_two_things_lie_near_each_other_and_two_of_them_are_named():
         assert states.moved[i] != states.target[i] and (grid == states.moved[i]).any()
 
 
-def test_the_mission_names_both_things():
+def test_the_mission_names_both_objects():
     level = make("MiniGrid-PutNear-6x6-N2-v0")
     assert level.mission_text(room()) == "put the blue key near the red box"
 

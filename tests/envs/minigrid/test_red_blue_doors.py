@@ -24,11 +24,11 @@ def test_the_red_door_and_then_the_blue_one_succeed():
     assert terminated and reward == pytest.approx(1 - 0.9 * 5 / 320)
 
 
-def test_opening_the_red_door_alone_decides_nothing():
+def test_opening_only_the_red_door_does_not_end_the_episode():
     assert play(LEVEL, room("######## #.R<.B.# #.#..#.# ########"), "toggle forward forward")[1:] == (0, False, False)
 
 
-def test_opening_the_blue_door_first_ends_the_episode_with_nothing():
+def test_opening_the_blue_door_first_ends_the_episode_without_reward():
     assert play(LEVEL, room("######## #.R.>B.# #.#..#.# ########"), "toggle")[1:] == (0, True, False)
 
 
@@ -37,7 +37,7 @@ def test_a_red_door_that_was_shut_again_does_not_count():
     assert play(LEVEL, state, "toggle toggle right right forward toggle")[1:] == (0, True, False)
 
 
-def test_shutting_the_blue_door_while_the_red_one_is_open_ends_the_episode_with_nothing():
+def test_closing_the_blue_door_while_the_red_one_is_open_ends_the_episode_without_reward():
     # No play leads here, because an open blue door ends the episode; the reference has the rule.
     state = room("######## #.R.>B.# #.#..#.# ########", red="open", blue="open")
     assert play(LEVEL, state, "toggle")[1:] == (0, True, False)
@@ -57,7 +57,7 @@ def test_the_doors_stand_in_the_walls_of_the_middle_room_and_the_agent_between_t
     assert set(states.x.tolist()) == {4, 5, 6, 7} and set(states.y.tolist()) == {1, 2, 3, 4}
 
 
-def test_the_smallest_room_is_as_drawn():
+def test_the_smallest_room_equals_the_text_map():
     states = layouts(LEVEL, 200)
     doors = [np.argwhere(states.grid == cell("door", color, "closed")) for color in ("red", "blue")]
     assert {tuple(d) for d in doors[0][:, 1:].tolist()} == {(2, 1), (2, 2)} and len(doors[0]) == 200

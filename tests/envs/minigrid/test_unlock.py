@@ -44,7 +44,7 @@ def test_another_key_or_none_does_not_open_the_door(unlock):
         assert state.grid[5, 2] == LOCKED_DOOR and reward == 0 and not terminated
 
 
-def test_nothing_but_toggling_succeeds(unlock):
+def test_only_toggling_the_door_succeeds(unlock):
     open_door = at_the_door(KEY)
     open_door = open_door.replace(grid=open_door.grid.at[5, 2].set(OPEN_DOOR))
     for action in ("left", "right", "pickup", "drop", "done"):
@@ -60,7 +60,7 @@ def test_success_on_the_last_step_is_both_terminated_and_truncated(unlock):
     assert reward == pytest.approx(0.1) and terminated and truncated
 
 
-def test_the_key_fits_and_lies_with_the_agent_who_does_not_face_it(unlock):
+def test_the_key_fits_the_door_and_lies_in_the_room_of_the_agent_but_not_in_front(unlock):
     states = layouts(unlock, 500)
     objects = states.grid & 15
     keys, doors = (states.grid[objects == number] for number in (5, 4))

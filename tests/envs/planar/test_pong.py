@@ -55,7 +55,7 @@ def test_a_miss_is_a_point_for_the_other_side():
     assert float(reward) == 1 and terminated and state.score.tolist() == [1, 0]
 
 
-def test_a_longer_game_goes_on_with_a_serve_until_someone_has_its_points():
+def test_a_longer_game_continues_with_a_serve_until_one_side_has_its_points():
     env = PixelPong(points=2)
     start = game(env, (5.0, 39.0), (0.0, 1.0), paddles=(20.0, 12.0))
     state, reward, terminated, *_ = step(env, start, height=0.75, right=False)
@@ -128,7 +128,7 @@ def test_an_opponent_moves_with_the_probability_of_its_skill():
     assert float(step(env, near, chance=0.0)[0].paddles[1]) == 15.0  # it does not tremble
 
 
-def test_paddles_move_by_two_rows_and_stay_in_the_field():
+def test_paddles_move_by_two_rows_and_stay_inside_the_field():
     env = PixelPong()
     state = game(env, (15.0, 20.0), (0.0, 1.0))
     assert [float(step(env, state, a)[0].paddles[0]) for a in (STAY, UP, DOWN)] == [15.0, 13.0, 17.0]

@@ -80,7 +80,7 @@ def test_a_fickle_passenger_changes_the_destination_at_the_first_ride(new, desti
     assert drive(env, waiting, NORTH, noise=noise)[0][0][3] == YELLOW
 
 
-def test_as_many_passengers_are_fickle_as_the_field_says():
+def test_the_fraction_of_fickle_passengers_equals_the_field():
     def share(probability):
         env = Taxi(fickle_passenger=True, fickle_probability=probability)
         return jax.vmap(env.init)(jax.random.split(make_key(0), 10_000)).is_fickle.mean()

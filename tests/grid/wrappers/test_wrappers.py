@@ -168,7 +168,9 @@ def test_the_lava_penalty_applies_after_any_action_in_lava(empty):
     env = NoDeath(StochasticAction(empty, probability=0.0, random_action=2), ("lava",), death_cost=-2.0)
     state = first(env)
     state = state.replace(grid=state.grid.at[2, 1].set(LAVA))
-    state, reward, terminated, _ = advance(env, state, jnp.int32(0))  # asked for "left", went forward
+    state, reward, terminated, _ = advance(
+        env, state, jnp.int32(0)
+    )  # the action was "left", the executed one "forward"
     assert (float(reward), bool(terminated), int(state.x)) == (-2, False, 2)
 
 

@@ -42,7 +42,7 @@ class Replayed:
 
 
 class Adapter(NamedTuple):
-    """What this module needs to know about one game."""
+    """The data and functions of one game that this module needs."""
 
     answers: Callable[[Any], list]  # from the noise of one step: what MinAtar's calls of `rand` and `randint` return
     put: Callable[[Any, Any], None]  # (their game, our state with NumPy leaves): set their game to this state

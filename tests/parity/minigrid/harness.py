@@ -65,13 +65,13 @@ def _nothing(_: Any) -> dict[str, Any]:
 
 
 class Family(NamedTuple):
-    """What the harness has to know of a level beyond grid, agent and mission."""
+    """The data of a level family that the harness needs besides grid, agent and mission."""
 
     # Our state (unbatched, NumPy) -> attributes of the reference, see `reference.inject`.
     task_of: Callable[[Any], dict[str, Any]] = _nothing
     # The reference after its reset -> the fields that our state has beyond those of GridState.
     fields_of: Callable[[Any], dict[str, Any]] = _nothing
-    # Players that know the task, see `walker`; some should succeed, some fail.
+    # Scripted players for the task, see `walker`; some should succeed, some fail.
     scripts: tuple[Script, ...] = (walker.reach_goal,)
     # Makes the reference's next step draw what ours drew: (reference, our state before, our state after).
     force: Callable[[Any, Any, Any], None] | None = None

@@ -39,7 +39,7 @@ def test_distshift_starts_anywhere_where_minigrids_does():
     "options",
     [{"agent_pos": (2, 2), "goal_pos": (15, 4)}, {"agent_pos": (3, 9)}, {"goal_pos": (9, 12)}],
 )
-def test_chosen_places_in_four_rooms_are_minigrids(options):
+def test_chosen_positions_in_four_rooms_are_those_of_minigrid(options):
     ours = harness.layouts_of_ours("MiniGrid-FourRooms-v0", 4000, **options)
     theirs = harness.layouts_of_reference("MiniGrid-FourRooms-v0", 1000, **options)
     for statistic in (harness.cells, harness.pose, harness.position_of(int(GOAL))):

@@ -99,7 +99,7 @@ def test_pictures_of_other_sizes_are_minigrids(sides, size):
 
 
 @pytest.mark.parametrize("view_size", [3, 7])
-def test_the_agents_own_view_is_minigrids(sides, view_size):
+def test_the_picture_of_the_agent_view_is_that_of_minigrid(sides, view_size):
     env, scenes = sides
     env = env.replace(agent_pov=True, tile_size=8, view_size=view_size)
     for state, reference in scenes(12):
@@ -109,7 +109,7 @@ def test_the_agents_own_view_is_minigrids(sides, view_size):
         np.testing.assert_array_equal(env.render(state), theirs)
 
 
-def test_a_played_game_looks_like_minigrids():
+def test_pictures_of_a_played_episode_equal_those_of_minigrid():
     env, reference = make("MiniGrid-DoorKey-5x5-v0", tile_size=8), make_reference("MiniGrid-DoorKey-5x5-v0")
     state, step = env.init(make_key(4)), jax.jit(env.step)
     agent = (int(state.x), int(state.y), int(state.direction))

@@ -86,7 +86,7 @@ def test_the_time_limit_equals_gymnasium():
 
 
 def _driven(env, starts, noise, random_actions):
-    """A run of a driver who plans well and takes every fourth action at random, and the actions."""
+    """A run with optimal actions, every fourth replaced by a random one; and the actions."""
     value = our_best_values(env, 0.99, 400)
     model = jax.tree.map(np.asarray, env.model())
     target = model.reward + 0.99 * np.where(model.terminated, 0, value[model.next_state])
