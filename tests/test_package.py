@@ -73,7 +73,7 @@ def test_the_version_is_the_same_everywhere(wheel):
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_a_package_index_shows_the_readme_without_links_that_lead_nowhere(wheel, hook):
+def test_the_readme_on_a_package_index_has_no_broken_links(wheel, hook):
     metadata = contents(wheel)[1]
     text = metadata.get_payload()
     assert text.startswith("# shoal\n") and "shoal.train(" in text

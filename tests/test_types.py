@@ -1,4 +1,4 @@
-"""What a type checker tells a user's program: the types of public names, and an error for what does not exist."""
+"""Static types: the types that a type checker infers for public names, and errors for names that do not exist."""
 
 import re
 import subprocess
@@ -40,11 +40,11 @@ TYPES = [
 MISTAKES = ['No parameter named "lr"', '"DNQ" is not a known attribute of module "shoal"']
 
 
-def test_a_type_checker_knows_the_public_names(tmp_path):
+def test_a_type_checker_infers_public_types_and_rejects_mistakes(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     source = Path(shoal.__file__).parents[1]
     (tmp_path / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{source}"]}}')
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "program.py"]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
-    assert re.findall(r'information: Type of ".*" is "(.*)"', told) == TYPES, told
-    assert re.findall(r"error: (.*) \(report", told) == MISTAKES, told
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert re.findall(r'information: Type of ".*" is "(.*)"', output) == TYPES, output
+    assert re.findall(r"error: (.*) \(report", output) == MISTAKES, output

@@ -400,7 +400,7 @@ def test_evosax_is_imported_only_when_an_agent_is_bound():
     assert done.stdout.strip() == "False"
 
 
-def test_agents_that_are_bound_alike_share_a_program():
+def test_agents_with_equal_static_fields_share_a_program():
     env = make("CartPole-v1")
     shapes = []
 
