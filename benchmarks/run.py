@@ -138,7 +138,7 @@ def peer_contests(options: argparse.Namespace) -> list[Contest]:
     ]
 
 
-def world_contests(options: argparse.Namespace) -> list[Contest]:
+def environment_contests(options: argparse.Namespace) -> list[Contest]:
     """Steps of environments that gymnax has too. gymnax is measured in several configurations; the best counts."""
     contests = []
     for env in options.envs or WORLDS:
@@ -270,7 +270,7 @@ SUITES = {
     "minigrid": minigrid_contests,
     "minigrid-every": every_minigrid_contests,
     "classic": classic_contests,
-    "worlds": world_contests,
+    "worlds": environment_contests,
     "ppo": ppo_contests,
     "tabular": tabular_contests,
     "peers": peer_contests,
@@ -324,7 +324,7 @@ def process_seconds(answer: dict[str, Any]) -> float:
     return answer["outer_s"]
 
 
-def hold(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
+def run_contest(contest: Contest, python: str, rounds: int) -> dict[str, Any]:
     """Run the sides of a contest alternately and collect their answers."""
     answers: dict[str, list[dict[str, Any]]] = {side.name: [] for side in contest.sides}
     with tempfile.TemporaryDirectory() as directory:
@@ -436,7 +436,7 @@ def main(argv: list[str] | None = None) -> None:
     stamp, results, report = machine(), [], {}
     contests = [contest for contest in SUITES[options.suite](options) if options.only in contest.name]
     for contest in contests:  # write the report after each, so that a later failure loses nothing
-        results.append(hold(contest, options.python, options.rounds))
+        results.append(run_contest(contest, options.python, options.rounds))
         report = write(out, stamp, results, options.rounds)
     print(table(report))
 

@@ -31,7 +31,7 @@ def test_sides_alternate_and_the_median_is_reported(run, monkeypatch, capsys):
 
     monkeypatch.setattr(run, "ask", ask)
     contest = run.Contest("race", (run.Side("a", "x"), run.Side("b", "y")), lambda answer: answer["score"], "s")
-    result = run.hold(contest, "python", 3)
+    result = run.run_contest(contest, "python", 3)
     assert asked == ["a", "b", "a", "b", "a", "b"]
     assert result["median"] == {"a": 2.0, "b": 20.0}
     assert "race | b | 40 s" in capsys.readouterr().out
@@ -41,7 +41,9 @@ def test_a_warm_cache_is_filled_by_an_unmeasured_run_and_a_cold_cache_is_always_
     places = {"filled": [], "empty": []}
     for cache, seen in places.items():
         monkeypatch.setattr(run, "ask", lambda side, python, place, seen=seen: seen.append(place) or {"score": 1.0})
-        run.hold(run.Contest("c", (run.Side("a", "x"),), lambda answer: answer["score"], "s", cache), "python", 2)
+        run.run_contest(
+            run.Contest("c", (run.Side("a", "x"),), lambda answer: answer["score"], "s", cache), "python", 2
+        )
     assert len(places["filled"]) == 3 and len(set(places["filled"])) == 1
     assert len(places["empty"]) == 2 and len(set(places["empty"])) == 2
 
