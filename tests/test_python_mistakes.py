@@ -1,5 +1,8 @@
 """A table of mistakes in Python code that uses shoal, and the one message that each of them must give."""
 
+import copy
+import functools
+
 import jax
 import jaxtyping
 import numpy as np
@@ -33,11 +36,22 @@ class Gymnax:
     __module__ = "gymnax.environments.classic"
 
 
+def reset(*args, **options):
+    return shoal.make("CartPole-v1").reset(*args, **options)
+
+
+@functools.cache
+def trained():
+    return shoal.load("zoo:ppo/CartPole-v1")
+
+
 def stepped(action, name="CartPole-v1"):
     env = shoal.make(name)
     return env.step(KEY, env.reset(KEY)[1], action)
 
 
+RESET = r"the call is obs, state = env.reset\(key\), with a random key such as shoal.make_key\(0\)"
+BY_NAME = r"{0}.\w+ is {1}, not a number. .* by name, .* and the environment to train: shoal.train\({0}"
 # What a user writes, the type of the error, and what it says.
 MISTAKES = {
     # Names of other libraries and of other places.
@@ -247,11 +261,143 @@ MISTAKES = {
         ValueError,
         "env 'CartPol-v1' is not registered. Did you mean CartPole-v1",
     ),
+    # Habits from Gymnasium and Stable-Baselines3.
+    "reset()": (lambda: reset(), TypeError, RESET),
+    "reset(0)": (lambda: reset(0), TypeError, RESET),
+    "reset(seed=0)": (lambda: reset(seed=0), TypeError, RESET),
+    "reset(None)": (lambda: reset(None), TypeError, RESET),
+    "reset of options": (lambda: reset(KEY, options={}), TypeError, RESET),
+    "step(action)": (
+        lambda: shoal.make("CartPole-v1").step(0),
+        TypeError,
+        r"info = env.step\(key, state, action\), with",
+    ),
+    "step with a seed": (
+        lambda: shoal.make("CartPole-v1").step(0, reset(KEY)[1], 1),
+        TypeError,
+        r"env.step\(key, state, action\), with a random key",
+    ),
+    "learn": (
+        lambda: PPO().learn(total_timesteps=1000),
+        AttributeError,
+        r"PPO has no 'learn': write result = shoal.train\(agent, \"CartPole-v1\", steps=100_000\).",
+    ),
+    "predict of an agent": (
+        lambda: PPO().predict(0),
+        AttributeError,
+        r"PPO has no 'predict': a policy, from shoal.load\(folder\) .* is called: action = policy\(observation\)",
+    ),
+    "save of an agent": (lambda: PPO().save("x"), AttributeError, "'save': a run writes its weights into its folder"),
+    "load of a class": (
+        lambda: SAC.load("x"),
+        AttributeError,
+        r"SAC has no 'load': write policy = shoal.load\(folder\)",
+    ),
+    "load of an agent": (lambda: DQN().load("x"), AttributeError, r"DQN has no 'load': write policy = shoal.load"),
+    "predict of a policy": (
+        lambda: trained().predict(0),
+        AttributeError,
+        r"Policy has no 'predict': .* action = policy\(observation\)",
+    ),
+    "evaluate(n_eval_episodes=...)": (
+        lambda: shoal.evaluate(trained(), n_eval_episodes=5),
+        TypeError,
+        r"evaluate\(\) has no argument 'n_eval_episodes'. Did you mean episodes=5\?",
+    ),
+    "evaluate(deterministic=...)": (
+        lambda: shoal.evaluate(trained(), deterministic=True),
+        TypeError,
+        r"evaluate\(\) has no argument 'deterministic'. Did you mean greedy=True\?",
+    ),
+    "evaluate(gravity=...)": (
+        lambda: shoal.evaluate(trained(), "CartPole-v1", gravity=5.0),
+        TypeError,
+        r"a field of the environment: write env_fields={'gravity': 5.0}",
+    ),
+    "evaluate in several environments": (
+        lambda: shoal.evaluate(trained(), ["CartPole-v1", "CartPole-v0"]),
+        TypeError,
+        r"evaluate takes one environment: call it once for each",
+    ),
+    "rollout(n_steps=...)": (
+        lambda: shoal.rollout(trained(), n_steps=5),
+        TypeError,
+        r"rollout\(\) has no argument 'n_steps'. Did you mean num_steps=5\?",
+    ),
+    "load(None)": (
+        lambda: shoal.load(None),
+        TypeError,
+        r"None is no path: give the folder of a run, .* or zoo:AGENT/ENV",
+    ),
+    "load(PPO())": (lambda: shoal.load(PPO()), TypeError, r"^PPO\(.* is no path: give the folder of a run"),
+    "render(None)": (
+        lambda: shoal.render(None),
+        TypeError,
+        "render needs a run folder, a policy or an environment, not None",
+    ),
+    "render(CartPole)": (lambda: shoal.render(CartPole), TypeError, r"not the class CartPole: write CartPole\(\)"),
+    "FrameStack of a name": (
+        lambda: FrameStack("CartPole-v1", 4),
+        TypeError,
+        r"FrameStack wraps an environment of shoal, not a name: write FrameStack\(shoal.make\('CartPole-v1'\), ...\)",
+    ),
+    "FrameStack of a class": (
+        lambda: FrameStack(CartPole, 4),
+        TypeError,
+        r"FrameStack wraps an environment of shoal, not a class: write FrameStack\(CartPole\(\), ...\)",
+    ),
+    "FrameStack of a Gymnasium environment": (
+        lambda: FrameStack(env=Gymnasium()),
+        TypeError,
+        "FrameStack wraps an environment of shoal, not a value of Gymnasium",
+    ),
+    "PPO(env)": (lambda: PPO(CartPole()), TypeError, BY_NAME.format("PPO", "a value of CartPole")),
+    "PPO('MlpPolicy', env)": (lambda: PPO("MlpPolicy", CartPole()), TypeError, BY_NAME.format("PPO", "'MlpPolicy'")),
+    "SAC of a Gymnasium environment": (
+        lambda: SAC(Gymnasium()),
+        TypeError,
+        BY_NAME.format("SAC", "a value of Gymnasium"),
+    ),
+    "a schedule": (
+        lambda: PPO(learning_rate=lambda left: left * 1e-3),
+        TypeError,
+        r"PPO.learning_rate is a function: write a number. The schedules of PPO are set by anneal, horizon.",
+    ),
+    "a schedule where there is none": (
+        lambda: SAC(learning_rate=lambda left: left * 1e-3),
+        TypeError,
+        "SAC.learning_rate is a function: write a number. SAC has no schedules.",
+    ),
+    "a schedule in fields": (
+        lambda: train("dqn", "CartPole-v1", fields={"learning_rate": lambda left: left}),
+        TypeError,
+        r"The schedules of DQN are set by epsilon_start, epsilon_end, exploration, horizon.",
+    ),
+    "a value that is no number": (
+        lambda: CartPole(gravity=PPO()),
+        TypeError,
+        r"CartPole.gravity=PPO\(.* write a number",
+    ),
+    "policy(obs, key)": (
+        lambda: trained()(np.zeros(4, np.float32), KEY),
+        TypeError,
+        r"the mask is a random key: policy\(observation\) needs none, and policy.sample\(observation, key\) samples",
+    ),
+    "policy(env.reset(key))": (
+        lambda: trained()(reset(KEY)),
+        TypeError,
+        r"the observation is a tuple with a state: write obs, state = env.reset\(key\), and then policy\(obs\)",
+    ),
+    "policy(env.reset(key)) inside jit": (
+        lambda: jax.jit(trained())(reset(KEY)),
+        TypeError,
+        r"the observation is a tuple with a state",
+    ),
     # Acting.
     "gymnax's order of arguments": (
         lambda: shoal.make("CartPole-v1").step(shoal.make("CartPole-v1").reset(KEY)[1], 0, KEY),
         TypeError,
-        r"state is of type int, not a state of CartPole: the call is env.step\(key, state, action\)",
+        r"the call is .* = env.step\(key, state, action\), with a random key such as shoal.make_key\(0\)",
     ),
     "an observation as state": (
         lambda: shoal.make("CartPole-v1").step(KEY, shoal.make("CartPole-v1").reset(KEY)[0], 0),
@@ -328,3 +474,24 @@ def test_a_policy_acts_inside_jit_and_vmap_as_outside():
     np.testing.assert_array_equal(jax.jit(jax.vmap(policy))(observations), outside)
     np.testing.assert_array_equal(jax.jit(policy)(observations[0]), outside[0])
     assert len(set(outside.tolist())) == 2
+
+
+def test_names_of_other_libraries_are_no_attributes():
+    for value in (PPO, PPO(), DQN(), trained()):
+        assert not any(hasattr(value, name) for name in ("learn", "predict", "save", "load"))
+
+
+def test_an_agent_may_have_a_method_called_as_in_another_library():
+    class Saving(PPO):
+        def save(self):
+            return "saved"
+
+    assert Saving().save() == "saved" and hasattr(Saving, "save") and not hasattr(Saving, "load")
+
+
+def test_what_looks_like_a_mistake_is_none():
+    assert reset(key=KEY)[0].shape == reset(jax.random.PRNGKey(0))[0].shape == (4,)
+    assert jax.vmap(shoal.make("CartPole-v1").reset)(jax.random.split(jax.random.PRNGKey(0)))[0].shape == (2, 4)
+    assert PPO(1e-3).learning_rate == 1e-3
+    assert trained()((0.0, 0.0, 0.0, 0.0)) in (0, 1)
+    assert copy.copy(FrameStack(CartPole())).env.gravity == 9.8

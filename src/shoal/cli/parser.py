@@ -502,6 +502,8 @@ def full_path(name: str) -> str:
 
 def member_number(text: str, others: str = " or `best`") -> int:
     """The number in a text given for `--member`. Raises ValueError otherwise; `others` names what else is allowed."""
-    if not text.lstrip("-").isdecimal() or len(text) > 10:
+    if re.fullmatch(r"-\d+", text):
+        raise ValueError(f"--member {short(text)} must be at least 0: members are numbered from 0.")
+    if not text.isdecimal() or len(text) > 10:
         raise ValueError(f"--member {short(text)} is unknown: give a number{others}.")
     return int(text)

@@ -85,7 +85,8 @@ def render_parser() -> Parser:
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
     parser.add_argument("--max-steps", type=whole_number, metavar="N", help="end the episode after N steps")
     parser.add_argument("--sample", action="store_true", help="sample actions, as in training, instead of greedy ones")
-    parser.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: GIFs in the run's videos/, or ENV.gif)")
+    about = ".gif or .mp4 (default: GIFs in the run's videos/, or ENV.gif)"
+    parser.add_argument("--out", type=file_ending_in(".gif", ".mp4"), metavar="FILE", help=about)
     return parser
 
 
@@ -135,9 +136,8 @@ def plot_parser() -> Parser:
     parser.add_argument("--metric", default="", metavar="NAME", help="any column of curves.npz (default: the returns)")
     parser.add_argument("--by", default="", metavar="FIELD[,FIELD]", help="pool settings by a swept hyperparameter")
     parser.add_argument("--log", action="store_true", help="a logarithmic y axis")
-    parser.add_argument(
-        "--out", metavar="FILE", help=".png, .svg or .pdf (default: in the run's figures/, or curves.png)"
-    )
+    about = ".png, .svg or .pdf (default: in the run's figures/, or curves.png)"
+    parser.add_argument("--out", type=file_ending_in(".png", ".svg", ".pdf"), metavar="FILE", help=about)
     return parser
 
 

@@ -7,18 +7,34 @@ An agent's hooks are written for one member. The training program batches them o
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, Observation
-from shoal.core.struct import Number, Struct, hyper_fields, is_concrete, static_fields, struct
+from shoal.core.errors import refuse_attributes
+from shoal.core.struct import (
+    Number,
+    Struct,
+    Value,
+    hyper_fields,
+    is_concrete,
+    is_number,
+    number_fields,
+    static_fields,
+    struct,
+)
 
 # A struct with `age: Int[Array, ""]`, the number of updates since this member began, and `key: Key`, the random key
 # from which all its later random numbers derive.
 AgentState = Any
+
+
+# Fields that say how another field changes during a run, in the agents that have them.
+SCHEDULES = ("anneal", "epsilon_start", "epsilon_end", "exploration", "learning_rate_decay", "sigma_decay", "horizon")
 
 
 class Buffer(Struct):
@@ -67,6 +83,12 @@ class Agent(Actor):
     """
 
     rollout: Any = None  # the sizes of a bound agent's rollouts (`rollouts.rollout.Rollout`); None without rollouts
+
+    def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
+        """Raise TypeError for arguments that agents of other libraries take: an environment, a schedule."""
+        agent = super().__new__(cls, *args, **fields)
+        _check_arguments(cls, args, fields)
+        return agent
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Make the hooks that need a bound agent check that it is bound."""
@@ -140,6 +162,32 @@ class Agent(Actor):
         loop over steps is not compiled into one kernel (`training.placement`).
         """
         return 0
+
+
+refuse_attributes(Agent, OTHER_METHODS)
+
+
+def _check_arguments(cls: type, args: Sequence[Any], fields: Mapping[str, Any]) -> None:
+    """Raise TypeError for an environment or a network in the place of a number, and for a function as a schedule."""
+    numbers = number_fields(cls)
+    by_position = dict(zip((field.name for field in dataclasses.fields(cls)), args, strict=False))
+    for name, value in {**by_position, **fields}.items():
+        if name not in numbers or is_number(value):
+            continue
+        if callable(value) and not isinstance(value, type):
+            schedules = [each for each in SCHEDULES if each in numbers]
+            are_set = f"The schedules of {cls.__name__} are set by {', '.join(schedules)}."
+            has_none = f"{cls.__name__} has no schedules."
+            raise TypeError(
+                f"{cls.__name__}.{name} is a function: write a number. {are_set if schedules else has_none}"
+            )
+        if name in by_position:
+            kind = value.__name__ if isinstance(value, type) else type(value).__name__
+            what = repr(value) if isinstance(value, str) else f"a value of {kind}"
+            raise TypeError(
+                f"{cls.__name__}.{name} is {what}, not a number. Give fields by name, as in {cls.__name__}("
+                f"{name}={numbers[name].default}), and the environment to train: shoal.train({cls.__name__}(), env)."
+            )
 
 
 def check_bound(agent: Agent) -> None:

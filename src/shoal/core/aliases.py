@@ -10,13 +10,14 @@ from collections.abc import Iterable
 ALIASES: dict[str, tuple[str, ...]] = {
     # Runs.
     "algo": ("agent",),
+    "deterministic": ("greedy",),
     "device": ("devices",),
     "env_id": ("env",),
     "env_name": ("env",),
     "env_params": ("env_fields",),
     "eval_freq": ("evaluations",),
     "log_dir": ("folder", "root"),
-    "n_eval_episodes": ("eval_episodes",),
+    "n_eval_episodes": ("eval_episodes", "episodes"),
     "n_seeds": ("seeds",),
     "num_episodes": ("episodes",),
     "num_seeds": ("seeds",),
@@ -117,6 +118,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "num_stack": ("n",),
     "stack_size": ("n",),
     "theta_threshold_radians": ("theta_threshold",),
+}
+
+# Methods of Stable-Baselines3's models -> what to write instead.
+OTHER_METHODS = {
+    "learn": 'write result = shoal.train(agent, "CartPole-v1", steps=100_000)',
+    "predict": "a policy, from shoal.load(folder) or result.policy(), is called: action = policy(observation)",
+    "save": "a run writes its weights into its folder, result.folder; shoal.export writes one policy for others",
+    "load": "write policy = shoal.load(folder)",
 }
 
 # Suites that shoal does not have, by a pattern of their environments' names.

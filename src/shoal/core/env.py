@@ -6,16 +6,22 @@ implementation, and a rollout can sample the noise of many steps at once, outsid
 """
 
 import abc
-from typing import Any, ClassVar
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.keys import Key
+from shoal.core.keys import Key, is_key
 from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 Observation = Any
 MAX_TIME = 2**31 - 1  # the largest number of steps that `State.time`, an int32, can hold
@@ -26,6 +32,30 @@ class State(Struct):
     """The base class of environment states. Subclass it with `@struct` and add fields."""
 
     time: Int[Array, ""]  # steps taken in this episode
+
+
+def _called_as(call: str) -> Callable[[Callable[Arguments, Returned]], Callable[Arguments, Returned]]:
+    """A method of `Env` that raises TypeError with the right `call` where no random key is given, as in Gymnasium."""
+
+    def decorate(method: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+        bind = inspect.signature(method).bind
+
+        @functools.wraps(method)
+        def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+            try:
+                key = bind(*args, **kwargs).arguments["key"]
+            except TypeError:
+                key = None
+            if not is_key(key) and not getattr(key, "shape", ()):
+                raise TypeError(
+                    f"the call is {call}, with a random key such as shoal.make_key(0): an environment is a value and "
+                    f"keeps neither its state nor a seed."
+                )
+            return method(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 class Env(Struct, abc.ABC):
@@ -123,11 +153,13 @@ class Env(Struct, abc.ABC):
             truncated = state.time >= self.max_steps
         return state, reward, terminated, truncated, info
 
+    @_called_as("obs, state = env.reset(key)")
     def reset(self, key: Key) -> tuple[Observation, State]:
         """Begin an episode. Returns (first observation, first state). `key` is consumed."""
         state = self.init(key)
         return self.observe(state), state
 
+    @_called_as("obs, state, reward, terminated, truncated, info = env.step(key, state, action)")
     def step(
         self, key: Key, state: State, action: Any
     ) -> tuple[Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]]:

@@ -3,8 +3,9 @@
 import difflib
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import ModuleType
+from typing import NoReturn
 
 from shoal.core.aliases import alias_of
 
@@ -47,6 +48,26 @@ def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
     near = did_you_mean(name, known)
     every = f" Its fields are: {', '.join(known) or 'none'}."
     return TypeError(f"{owner} has no field {name!r}.{near or every}")
+
+
+class MissingAttribute:
+    """An attribute that a class does not have, but that of another library has: AttributeError says what to write.
+
+    `hasattr` is therefore False, for the class and for its values.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name, self.remedy = name, remedy
+
+    def __get__(self, value: object, owner: type) -> NoReturn:
+        """Raise AttributeError."""
+        raise AttributeError(f"{owner.__name__} has no {self.name!r}: {self.remedy}.")
+
+
+def refuse_attributes(cls: type, remedies: Mapping[str, str]) -> None:
+    """Make a class explain attributes that it does not have. Set them here, so that type checkers do not see them."""
+    for name, remedy in remedies.items():
+        setattr(cls, name, MissingAttribute(name, remedy))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

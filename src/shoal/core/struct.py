@@ -172,6 +172,16 @@ def hyper_fields(value: Any) -> dict[str, dataclasses.Field]:
     return {f.name: f for f in dataclasses.fields(value) if "search" in f.metadata}
 
 
+def number_fields(value: Any) -> dict[str, dataclasses.Field]:
+    """Return the fields of a struct or its class that hold numbers, by name, in order of declaration."""
+    return {f.name: f for f in dataclasses.fields(value) if f.type in NUMBERS and not f.metadata.get("static")}
+
+
+def is_number(content: Any) -> bool:
+    """Return whether a field of numbers can hold this: a number, an array, a tracer, or None."""
+    return content is None or isinstance(content, (bool, int, float)) or hasattr(content, "dtype")
+
+
 def static_fields(value: Any) -> dict[str, dataclasses.Field]:
     """Return the `static` fields of a struct or its class, by name, in order of declaration."""
     return {f.name: f for f in dataclasses.fields(value) if f.metadata.get("static")}
@@ -285,17 +295,16 @@ def _integers_to_floats(value: Any) -> None:
 
 
 def _check_numbers(value: Any) -> None:
-    for field in dataclasses.fields(value):
-        content = getattr(value, field.name)
-        is_number = field.type in NUMBERS and not field.metadata.get("static")
-        if is_number and isinstance(content, (str, bytes, list, tuple, dict)):
+    for name in number_fields(value):
+        content = getattr(value, name)
+        if not is_number(content):
             raise TypeError(
-                f"{type(value).__name__}.{field.name}={content!r} is a {type(content).__name__}: write a number, or "
+                f"{type(value).__name__}.{name}={content!r:.60} is a {type(content).__name__}: write a number, or "
                 f"for a population an array."
             )
-        if is_number and isinstance(content, np.ndarray) and content.dtype == object:
+        if isinstance(content, np.ndarray) and content.dtype == object:
             raise TypeError(
-                f"{type(value).__name__}.{field.name}={content.tolist()} mixes None with numbers, which are different "
+                f"{type(value).__name__}.{name}={content.tolist()} mixes None with numbers, which are different "
                 f"programs: train them in different runs."
             )
 

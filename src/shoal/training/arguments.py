@@ -38,7 +38,8 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
                 raise _unknown_argument(function.__name__, name, value, given, known)
         _check_value("agent", given.get("agent"), Agent, AGENTS)
         if isinstance(given.get("env"), (list, tuple)):
-            raise TypeError(f"{function.__name__} takes one environment: shoal.train_all takes a list of them.")
+            several = "shoal.train_all takes a list of them" if "agent" in known else "call it once for each"
+            raise TypeError(f"{function.__name__} takes one environment: {several}.")
         for env in _each(given.get("env", given.get("envs"))):
             _check_value("env", env, Env, ENVS)
         _check_options(valid)

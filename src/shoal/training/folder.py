@@ -173,7 +173,14 @@ class RunFolder:
 
 
 def locate(path: Path | str) -> Path:
-    """Return the path; for `zoo:AGENT/ENV`, that of the policy in the package. Raises ValueError for an unknown one."""
+    """Return the path; for `zoo:AGENT/ENV`, that of the policy in the package. Raises ValueError for an unknown one.
+
+    Raises TypeError for what is no path.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            f"{path!r:.40} is no path: give the folder of a run, as in 'runs/ppo-CartPole-v1', or zoo:AGENT/ENV."
+        )
     if not str(path).startswith(ZOO_PREFIX):
         return Path(path)
     name = str(path).removeprefix(ZOO_PREFIX)

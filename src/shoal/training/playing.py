@@ -17,6 +17,7 @@ from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.evaluate import evaluate as evaluate_one
 from shoal.rollouts.rollout import Rollout
+from shoal.training.arguments import explaining_arguments
 from shoal.training.plan import default_horizon
 from shoal.training.policy import Function, Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load
@@ -35,6 +36,7 @@ ROLLOUT_PARTS = (
 )
 
 
+@explaining_arguments
 def evaluate(
     policy: Policy | Policies | Path | str,
     env: str | Env | None = None,
@@ -73,6 +75,7 @@ def evaluate(
     return jax.tree.map(np.asarray, result)
 
 
+@explaining_arguments
 def rollout(
     policy: Any,
     env: str | Env | None = None,
@@ -104,6 +107,7 @@ def rollout(
     return run(policy.actor, policy.weights, played_env, key, sizes, tuple(keep), greedy, num_envs is None)
 
 
+@explaining_arguments
 def record(
     policy: Policy | Path | str, steps: int = 10_000, *, num_envs: int = 16, greedy: bool = True, seed: int = 0
 ) -> Demonstrations:

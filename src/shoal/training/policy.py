@@ -11,9 +11,10 @@ import numpy as np
 from jax.core import Tracer
 
 from shoal.core.agent import Actor, Agent
-from shoal.core.env import Env, Key
-from shoal.core.errors import CheckpointError
-from shoal.core.keys import make_key
+from shoal.core.aliases import OTHER_METHODS
+from shoal.core.env import Env, Key, State
+from shoal.core.errors import CheckpointError, refuse_attributes
+from shoal.core.keys import is_key, make_key
 from shoal.core.spaces import Space, misfit, random_action
 from shoal.core.struct import static, struct
 from shoal.training import checkpoint
@@ -57,6 +58,7 @@ class Policy:
         self._carry = None
 
     def _act(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
+        _check_arguments(obs, mask)
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((obs, key, mask))):
             return self._act_inside_jit(obs, mask, key, greedy)
         obs, batch = fit_observation(self.env.observation_space, obs)
@@ -79,6 +81,20 @@ class Policy:
             raise ValueError(f"{reason}. Inside jit give one observation; for a batch use jax.vmap.")
         weights = jax.tree.map(jnp.asarray, self.weights)
         return self.actor.act(weights, obs, carry, key, greedy, mask)[0]
+
+
+refuse_attributes(Policy, OTHER_METHODS)
+
+
+def _check_arguments(obs: Any, mask: Any) -> None:
+    if isinstance(obs, tuple) and any(isinstance(part, State) for part in obs):
+        raise TypeError(
+            "the observation is a tuple with a state: write obs, state = env.reset(key), and then policy(obs)."
+        )
+    if is_key(mask) or getattr(mask, "dtype", None) == np.uint32:
+        raise TypeError(
+            "the mask is a random key: policy(observation) needs none, and policy.sample(observation, key) samples."
+        )
 
 
 class Policies:

@@ -72,6 +72,10 @@ def render(
 
 def _env_and_file_name(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tuple[Env, str]:
     """The environment `what` with its fields set, and the file name of its GIF."""
+    if not isinstance(what, (str, Path, Env)):
+        is_class = isinstance(what, type)
+        given = f"the class {what.__name__}: write {what.__name__}()" if is_class else f"{what!r:.60}"
+        raise TypeError(f"render needs a run folder, a policy or an environment, not {given}.")
     if isinstance(what, Env):
         return what.replace(**(fields or {})), f"{type(what).__name__}.gif"
     if Path(what).exists() and ":" not in str(what):

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from shoal.core.env import Env, Observation, State
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
-from shoal.core.struct import Number, struct
+from shoal.core.struct import Number, Value, struct
 
 
 @struct
@@ -18,6 +18,17 @@ class Wrapper(Env):
     """An environment made from another one, with the same states. Override the hooks that differ."""
 
     env: Env
+
+    def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
+        """Raise TypeError for an inner environment that is a name, a class, or of another library.
+
+        A subclass that declares `env: Any` checks it itself.
+        """
+        wrapper = super().__new__(cls, *args, **fields)
+        given = [*args[:1], *(value for name, value in fields.items() if name == "env")]
+        if given and cls.__dataclass_fields__["env"].type is not Any:  # type: ignore[attr-defined]  # it is a dataclass
+            _check_env(cls.__name__, given[0])
+        return wrapper
 
     @property
     def revision(self) -> int:  # type: ignore[override]  # a wrapper has its environment's
@@ -78,6 +89,17 @@ class Wrapper(Env):
     def render(self, state: State) -> Any:
         """Return the picture of the inner environment."""
         return self.env.render(state)
+
+
+def _check_env(wrapper: str, env: Any) -> None:
+    if isinstance(env, Env):
+        return
+    what = "an environment of shoal"
+    if isinstance(env, str):
+        raise TypeError(f"{wrapper} wraps {what}, not a name: write {wrapper}(shoal.make({env!r}), ...).")
+    if isinstance(env, type):
+        raise TypeError(f"{wrapper} wraps {what}, not a class: write {wrapper}({env.__name__}(), ...).")
+    raise TypeError(f"{wrapper} wraps {what}, not a value of {type(env).__name__}.")
 
 
 @struct
