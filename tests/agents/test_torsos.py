@@ -24,7 +24,7 @@ SMALL = {
     "dqn": (REPLAY, "CartPole-v1"),
     "sac": (REPLAY, "Pendulum-v1"),
     "td3": (REPLAY, "Pendulum-v1"),
-    "es": ({"population_size": 4, "episode_steps": 3}, "CartPole-v1"),
+    "es": ({"population_size": 8, "episode_steps": 30}, "CartPole-v1"),
     "bc": ({"batch_size": 4, "num_batches": 2}, "CartPole-v1"),
 }
 SPACES = {

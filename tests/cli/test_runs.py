@@ -106,7 +106,7 @@ def test_plot_draws_a_metric_or_all_figures_of_a_run(run, tmp_path, capsys):
 
 
 def test_render_names_the_formats_and_the_extra(run, capsys, monkeypatch):
-    assert "end it in .gif or .mp4" in refused(capsys, "render", run, "--out", "a.avi")
+    assert "must end in .gif or .mp4" in refused(capsys, "render", run, "--out", "a.avi")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert "pip install 'shoal[video]'" in refused(capsys, "render", run, "--out", "a.mp4")
 

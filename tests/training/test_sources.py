@@ -111,5 +111,5 @@ def test_a_run_is_repeated_from_its_spec(folder, tmp_path):
     assert job_from_spec(folder.path).spec == first
     (tmp_path / "other.json").write_text((folder.path / "spec.json").read_text())
     assert job_from_spec(tmp_path / "other.json", seed=3, steps=1000).spec.seed == 3
-    with pytest.raises(FileNotFoundError, match="no nothing.json"):
+    with pytest.raises(FileNotFoundError, match="nothing.json does not exist"):
         job_from_spec(tmp_path / "nothing.json")

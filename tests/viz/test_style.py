@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib.style
 import numpy as np
 import pytest
 
@@ -74,6 +75,15 @@ def test_a_heatmap_of_long_names_cuts_nothing(tmp_path, figure):
         rows, columns, np.array([[1.0, 2], [np.nan, 4], [5, 6]]), tmp_path / "out.png", LONG, "IQM of 4 seeds"
     )
     assert_texts_apart(figure())
+
+
+def test_a_style_that_was_set_in_matplotlib_changes_nothing(tmp_path):
+    curves = make_curves(2, 3, "noise", "gamma")
+    learning_curves(curves, tmp_path / "usual.png")
+    with matplotlib.style.context("ggplot"):  # as bsuite's analysis sets it when it is imported
+        learning_curves(curves, tmp_path / "other.png")
+        assert matplotlib.rcParams["axes.facecolor"] == "#E5E5E5"  # outside of the figure the user's style stays
+    assert (tmp_path / "other.png").read_bytes() == (tmp_path / "usual.png").read_bytes()
 
 
 def assert_texts_apart(figure):

@@ -15,8 +15,8 @@ from shoal.viz.style import (
     GRID,
     PALE_INK,
     PALETTE,
-    STYLE,
     check_figure_format,
+    figure_style,
     new_figure,
     place_legend,
     save_figure,
@@ -120,13 +120,11 @@ def learning_curves(
     nor rings, and of more than eight curves only the eight with the highest last value (or return) are drawn, as a note
     in the figure says. `unit` is the word for one column of a curve. The legend covers nothing drawn. Returns the path.
     """
-    from matplotlib import rc_context
-
     check_figure_format(Path(out))
     shown = [_with_stopped(curve, unit) for curve in _best(curves, len(PALETTE))]
     if len(curves) == 1 and shown[0].stopped:
         title = f"{title} {shown[0].label}".strip()
-    with rc_context(STYLE):
+    with figure_style():
         figure, axes = new_figure(7.6, 4.6)
         for index, (color, curve) in enumerate(zip(PALETTE, shown, strict=False)):
             _draw_population(axes, curve, color, 0.2 if len(shown) < 3 else 0.13)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from shoal.ops.statistics import iqm_band
 from shoal.viz.run_data import RunData
-from shoal.viz.style import INK, STYLE, new_figure, save_figure, set_axis_label, set_titles, short
+from shoal.viz.style import INK, figure_style, new_figure, save_figure, set_axis_label, set_titles, short
 
 MOST_NUMBERED = 18  # columns or rows of a heatmap whose cells show their values
 WIDEST = 13.0  # inches, of all cells together
@@ -64,8 +64,6 @@ def sweep_heatmap(
 
     Cells are equally large, whatever the distances between the values, so values on a logarithmic scale are fine.
     """
-    from matplotlib import rc_context
-
     ((row_name, row_values),) = rows.items()
     ((column_name, column_values),) = columns.items()
     if scores.shape != (len(row_values), len(column_values)):
@@ -74,7 +72,7 @@ def sweep_heatmap(
             f"{len(column_values)} of {column_name}. Give scores[row, column]."
         )
     cell = min(0.75, WIDEST / len(column_values))
-    with rc_context(STYLE):
+    with figure_style():
         figure, axes = new_figure(max(4.8, 2.6 + cell * len(column_values)), 2.0 + min(0.5, cell) * len(row_values))
         image = axes.imshow(scores, cmap="viridis", origin="lower", aspect="auto")
         axes.set_facecolor(NO_VALUE)

@@ -5,6 +5,8 @@ memory. The suffix of the file decides the format: .png, .svg or .pdf.
 """
 
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,17 @@ LETTER = 0.54  # mean width of a letter, as a fraction of the font's size
 LEFT_MARGIN = 1.0  # inches, at most: from the edge of a figure to its axes
 CORNERS = ("upper left", "upper right", "lower right", "lower left", "center right", "center left")
 CLEARANCE = 4  # pixels between a legend inside the axes and the nearest curve
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw with the style of shoal's figures, whatever style the user or another library has set in matplotlib."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
 
 
 def new_figure(width: float, height: float) -> tuple[Any, Any]:
