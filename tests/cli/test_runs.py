@@ -166,7 +166,7 @@ def test_a_run_of_a_notebook_class_asks_for_the_missing_value(words, run, tmp_pa
         file = folder / f"{name}.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     said = refused(capsys, *words.replace("RUN", str(folder)).split())
-    assert "was made in Python with env of its own, which no file can hold: give env=" in said
+    assert "was made in Python with an environment of your own, which no file can hold: give env=" in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Trained policies: one (`Policy`) or those of a population (`Policies`), and how they are loaded."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -224,9 +224,15 @@ def check_opaque_parts(spec: RunSpec, where: str, agent: Agent | None = None, en
         opaque = [name for name in opaque_fields(spec) if (name.split(".")[0] == "env") == prefixed]
         if opaque and value is None:
             raise ValueError(
-                f"{where} was made in Python with {', '.join(opaque)} of its own, which no file can hold: "
-                f"give {kind}= as it was given to train."
+                f"{where} was made in Python with {_with_article(opaque)} of your own, which no file can hold: give "
+                f"{kind}= as it was given to train, as in shoal.load(run, {kind}={kind})."
             )
+
+
+def _with_article(paths: Sequence[str]) -> str:
+    """Return `a network, an activation` for the paths of fields; `env` and `agent` are named by their words."""
+    words = ["environment" if path == "env" else path for path in paths]
+    return ", ".join(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in words)
 
 
 def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
