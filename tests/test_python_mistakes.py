@@ -495,3 +495,11 @@ def test_what_looks_like_a_mistake_is_none():
     assert PPO(1e-3).learning_rate == 1e-3
     assert trained()((0.0, 0.0, 0.0, 0.0)) in (0, 1)
     assert copy.copy(FrameStack(CartPole())).env.gravity == 9.8
+
+
+def test_a_class_in_a_file_beside_is_named_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("class Tank(")
+    (tmp_path / "tank.py").write_text("@struct\nclass Tank(Env):\n    pass\n")
+    with pytest.raises(ValueError, match="env 'Tank' is not registered. Write tank.py:Tank"):
+        shoal.make("Tank")

@@ -5,6 +5,7 @@ through the entry-point groups `shoal.envs` and `shoal.agents`: each entry point
 """
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -123,6 +124,8 @@ class Registry(Mapping[str, Entry]):
                     f"{name} is a {what}, and no {IN_WORDS[self.kind]} has this name. Name one of your own as "
                     f"my_file.py:MyClass."
                 )
+            if found := _defined_beside(name):
+                raise unknown_name(self.kind, name, (), f"Write {found}: the class is defined in that file.")
             names = (*self._entries, *self._aliases)
             elsewhere = f"It belongs to {found}, which shoal does not have." if (found := library_of(name)) else ""
             raise unknown_name(self.kind, name, names, f"{elsewhere} `shoal {self.kind}s` lists every name.".strip())
@@ -185,8 +188,25 @@ def _classes_hint(path: Path) -> str:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         return f"name a class in it, as in {path}:MyEnv. As it is now, Python cannot read it: {error}."
-    classes = [f"{path}:{part.name}" for part in tree.body if isinstance(part, ast.ClassDef) and part.decorator_list]
+    classes = [f"{path}:{name}" for name in _decorated_classes(tree)]
     return f"name the class in it, {' or '.join(classes) or f'as in {path}:MyEnv; now it has no class with @struct'}."
+
+
+def _decorated_classes(tree: ast.Module) -> list[str]:
+    """Return the names of the classes of a file that have a decorator, as @struct."""
+    return [part.name for part in tree.body if isinstance(part, ast.ClassDef) and part.decorator_list]
+
+
+def _defined_beside(name: str) -> str:
+    """Return `tank.py:Tank` if a Python file in the working folder defines a class of this name; empty otherwise.
+
+    No file is run.
+    """
+    for path in sorted(Path().glob("*.py")) if name.isidentifier() else ():
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            if name in _decorated_classes(ast.parse(path.read_bytes())):
+                return f"{path}:{name}"
+    return ""
 
 
 def import_module(name: str) -> Any:
