@@ -105,6 +105,12 @@ MISTAKES = {
     "PPO(gamma=...)": (lambda: PPO(gamma=0.9), TypeError, r"PPO has no field 'gamma'. Did you mean discount\?"),
     "PPO(ent_coef=...)": (lambda: PPO(ent_coef=0.0), TypeError, r"Did you mean entropy_coef\?"),
     "PPO(batch_size=...)": (lambda: PPO(batch_size=64), TypeError, r"Did you mean num_minibatches\?"),
+    "PPO(**config) of PureJaxRL": (
+        lambda: PPO(**{"LR": 1e-3, "NUM_ENVS": 4, "TOTAL_TIMESTEPS": 5e5, "ENV_NAME": "x", "ANNEAL_LR": 1, "DEBUG": 1}),
+        TypeError,
+        r"PPO has no fields LR \(here learning_rate\), NUM_ENVS \(here num_envs\), TOTAL_TIMESTEPS \(steps= of "
+        r"shoal.train\), ENV_NAME \(env= of shoal.train\), ANNEAL_LR \(here anneal\), DEBUG.",
+    ),
     "DQN(exploration_fraction=...)": (
         lambda: DQN(exploration_fraction=0.1),
         TypeError,

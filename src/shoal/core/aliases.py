@@ -120,6 +120,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "theta_threshold_radians": ("theta_threshold",),
 }
 
+# Arguments of `train` that other libraries keep among the hyperparameters of an agent.
+TRAIN_ARGUMENTS = ("env", "steps", "seed", "seeds", "evaluations", "eval_episodes", "folder", "devices")
+
 # Methods of Stable-Baselines3's models -> what to write instead.
 OTHER_METHODS = {
     "learn": 'write result = shoal.train(agent, "CartPole-v1", steps=100_000)',

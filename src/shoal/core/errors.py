@@ -3,11 +3,11 @@
 import difflib
 import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from shoal.core.aliases import alias_of
+from shoal.core.aliases import TRAIN_ARGUMENTS, alias_of
 
 
 class UnknownNameError(ValueError):
@@ -50,6 +50,20 @@ def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{owner} has no field {name!r}.{near or every}")
 
 
+def unknown_fields(owner: str, names: Sequence[str], known: Iterable[str]) -> TypeError:
+    """Return the error for fields that do not exist. Of several, each is listed with what shoal calls it."""
+    known = list(known)
+    if len(names) == 1:
+        return unknown_field(owner, names[0], known)
+    parts = []
+    for name in names:
+        meant = _meant(name, known)
+        argument = "" if meant else alias_of(name, TRAIN_ARGUMENTS) or name.lower()
+        of_train = f" ({argument}= of shoal.train)" if argument in TRAIN_ARGUMENTS else ""
+        parts.append(f"{name} (here {' or '.join(meant)})" if meant else f"{name}{of_train}")
+    return TypeError(f"{owner} has no fields {', '.join(parts)}.")
+
+
 class MissingAttribute:
     """An attribute that a class does not have, but that of another library has: AttributeError says what to write.
 
@@ -75,16 +89,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     The name that another library uses for one of them counts as similar (`shoal.core.aliases`).
     """
+    near = _meant(name, known)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def _meant(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that may be meant by an unknown one, the likeliest first."""
     known = list(known)
     if (alias := alias_of(name, known)) is not None:
-        return f" Did you mean {alias}?"
+        return [alias]
     wanted = name.lower().lstrip("-")
     by_lower_case = {k.lower().lstrip("-"): k for k in known}
     by_letters = {_letters(k): k for k in known}
     if same := by_letters.get(_letters(name)):
-        return f" Did you mean {same}?"
+        return [same]
     near = [k for k in by_lower_case if _initials(k) == wanted] or _similar(wanted, list(by_lower_case))
-    return f" Did you mean {' or '.join(by_lower_case[n] for n in near)}?" if near else ""
+    return [by_lower_case[n] for n in near]
 
 
 def _letters(name: str) -> str:

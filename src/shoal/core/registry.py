@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from shoal.core.aliases import library_of
 from shoal.core.env import Env
-from shoal.core.errors import UnknownNameError, did_you_mean, unknown_field, unknown_name
+from shoal.core.errors import UnknownNameError, did_you_mean, unknown_fields, unknown_name
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
 
@@ -48,9 +48,8 @@ class Entry(NamedTuple):
     def build(self, **fields: Any) -> Any:
         """Build the environment or agent. Raises TypeError, with the nearest names, for a field that does not exist."""
         known = [field.name for field in dataclasses.fields(self.cls)]
-        for field in fields:
-            if field not in known:
-                raise unknown_field(self.name, field, known)
+        if unknown := [field for field in fields if field not in known]:
+            raise unknown_fields(self.name, unknown, known)
         try:
             return self.cls(**{**self.preset, **fields})
         except (TypeError, ValueError) as error:

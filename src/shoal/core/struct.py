@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from shoal.core.errors import did_you_mean, unknown_field
+from shoal.core.errors import did_you_mean, unknown_fields
 
 if TYPE_CHECKING:
     Number = float | jax.Array
@@ -98,11 +98,12 @@ class Struct:
         known = getattr(cls, "__dataclass_fields__", fields)
         if "__dataclass_fields__" not in cls.__dict__ and (own := [*inspect.get_annotations(cls)]):
             raise TypeError(f"{cls.__name__} has no field {own[0]!r} yet: write @struct above `class {cls.__name__}`.")
-        for name in fields:
-            if name not in known:
-                if name in cls.__dict__:
-                    raise TypeError(f"{cls.__name__}.{name} has no type, so it is no field: write `{name}: jax.Array`.")
-                raise unknown_field(cls.__name__, name, known)
+        unknown = [name for name in fields if name not in known]
+        for name in unknown:
+            if name in cls.__dict__:
+                raise TypeError(f"{cls.__name__}.{name} has no type, so it is no field: write `{name}: jax.Array`.")
+        if unknown:
+            raise unknown_fields(cls.__name__, unknown, known)
         if missing := sorted(getattr(cls, "__abstractmethods__", ())):
             raise TypeError(f"{cls.__name__} has no {' and no '.join(missing)}: define it in the class.")
         return object.__new__(cls)
@@ -110,9 +111,8 @@ class Struct:
     def replace(self: Value, **changes: Any) -> Value:
         """Return a copy with some fields changed and checked. Raises TypeError for a field that does not exist."""
         known = self.__dataclass_fields__  # type: ignore[attr-defined]  # every subclass is a dataclass
-        for name in changes:
-            if name not in known:
-                raise unknown_field(type(self).__name__, name, known)
+        if unknown := [name for name in changes if name not in known]:
+            raise unknown_fields(type(self).__name__, unknown, known)
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
 
 
