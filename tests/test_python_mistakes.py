@@ -50,6 +50,7 @@ def stepped(action, name="CartPole-v1"):
     return env.step(KEY, env.reset(KEY)[1], action)
 
 
+NO_PARAMS = r"the call is {}, without params: constants are fields of the environment, as in shoal.make"
 RESET = r"the call is obs, state = env.reset\(key\), with a random key such as shoal.make_key\(0\)"
 BY_NAME = r"{0}.\w+ is {1}, not a number. .* by name, .* and the environment to train: shoal.train\({0}"
 # What a user writes, the type of the error, and what it says.
@@ -399,6 +400,36 @@ MISTAKES = {
         TypeError,
         r"the observation is a tuple with a state",
     ),
+    # Habits from gymnax.
+    "reset(key, params)": (lambda: reset(KEY, None), TypeError, NO_PARAMS.format(r"obs, state = env.reset\(key\)")),
+    "reset(key, params=...)": (lambda: reset(KEY, params=None), TypeError, NO_PARAMS.format("obs, .*")),
+    "step(key, state, action, params)": (
+        lambda: shoal.make("CartPole-v1").step(KEY, reset(KEY)[1], 0, None),
+        TypeError,
+        NO_PARAMS.format(r".*, info = env.step\(key, state, action\)"),
+    ),
+    "action_space(params)": (
+        lambda: shoal.make("CartPole-v1").action_space(None),
+        TypeError,
+        r"a space is not called: write env.action_space and env.observation_space, without \(params\)",
+    ),
+    "observation_space(params)": (
+        lambda: shoal.make("CartPole-v1").observation_space(None).shape,
+        TypeError,
+        "a space is not called",
+    ),
+    "env, params = make(...)": (
+        lambda: tuple(shoal.make("CartPole-v1")),
+        TypeError,
+        r"an environment is one value: write env = shoal.make\(...\), .* constants are fields of the environment",
+    ),
+    "default_params": (
+        lambda: shoal.make("CartPole-v1").default_params,
+        AttributeError,
+        "CartPole has no 'default_params': constants are fields of the environment, as in shoal.make",
+    ),
+    "num_actions": (lambda: CartPole().num_actions, AttributeError, "write env.action_space.n"),
+    "max_steps_in_episode": (lambda: CartPole().max_steps_in_episode, AttributeError, "write env.max_steps"),
     # Acting.
     "gymnax's order of arguments": (
         lambda: shoal.make("CartPole-v1").step(shoal.make("CartPole-v1").reset(KEY)[1], 0, KEY),
@@ -485,6 +516,8 @@ def test_a_policy_acts_inside_jit_and_vmap_as_outside():
 def test_names_of_other_libraries_are_no_attributes():
     for value in (PPO, PPO(), DQN(), trained()):
         assert not any(hasattr(value, name) for name in ("learn", "predict", "save", "load"))
+    assert not any(hasattr(CartPole(), name) for name in ("default_params", "num_actions", "max_steps_in_episode"))
+    assert shoal.make("bsuite/bandit/0").num_actions == 11
 
 
 def test_an_agent_may_have_a_method_called_as_in_another_library():

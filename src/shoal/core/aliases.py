@@ -131,6 +131,14 @@ OTHER_METHODS = {
     "load": "write policy = shoal.load(folder)",
 }
 
+# Attributes of gymnax's environments -> what to write instead.
+GYMNAX_CONSTANTS = 'constants are fields of the environment, as in shoal.make("CartPole-v1", gravity=5.0)'
+GYMNAX_ATTRIBUTES = {
+    "default_params": GYMNAX_CONSTANTS,
+    "max_steps_in_episode": "write env.max_steps",
+    "num_actions": "write env.action_space.n",
+}
+
 # Suites that shoal does not have, by a pattern of their environments' names.
 OTHER_SUITES = {
     "Atari": r"^ALE/|NoFrameskip|Deterministic-v\d|^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)-v\d",

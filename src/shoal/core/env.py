@@ -9,13 +9,15 @@ import abc
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.core.aliases import GYMNAX_ATTRIBUTES, GYMNAX_CONSTANTS
+from shoal.core.errors import refuse_attributes
 from shoal.core.keys import Key, is_key
 from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
@@ -35,10 +37,13 @@ class State(Struct):
 
 
 def _called_as(call: str) -> Callable[[Callable[Arguments, Returned]], Callable[Arguments, Returned]]:
-    """A method of `Env` that raises TypeError with the right `call` where no random key is given, as in Gymnasium."""
+    """A method of `Env` that raises TypeError with the right `call` for the arguments of Gymnasium or of gymnax.
+
+    Gymnasium gives no random key, and gymnax gives the constants of the environment after the other arguments.
+    """
 
     def decorate(method: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-        bind = inspect.signature(method).bind
+        bind, parameters = inspect.signature(method).bind, len(inspect.signature(method).parameters)
 
         @functools.wraps(method)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -46,6 +51,8 @@ def _called_as(call: str) -> Callable[[Callable[Arguments, Returned]], Callable[
                 key = bind(*args, **kwargs).arguments["key"]
             except TypeError:
                 key = None
+            if len(args) > parameters or {"params", "env_params"} & {*kwargs}:
+                raise TypeError(f"the call is {call}, without params: {GYMNAX_CONSTANTS}.")
             if not is_key(key) and not getattr(key, "shape", ()):
                 raise TypeError(
                     f"the call is {call}, with a random key such as shoal.make_key(0): an environment is a value and "
@@ -179,6 +186,18 @@ class Env(Struct, abc.ABC):
         _check_action(self, action)
         state, reward, terminated, truncated, info = self.advance(state, action, self.noise(key))
         return self.observe(state), state, reward, terminated, truncated, info
+
+
+def _refuse_unpacking(env: Env) -> NoReturn:
+    """Raise TypeError for `env, params = shoal.make(...)`, as in gymnax."""
+    raise TypeError(
+        f"an environment is one value: write env = shoal.make(...), without params. In shoal {GYMNAX_CONSTANTS}."
+    )
+
+
+# Set here, so that type checkers do not see them.
+refuse_attributes(Env, GYMNAX_ATTRIBUTES)
+Env.__iter__ = _refuse_unpacking  # type: ignore[attr-defined]
 
 
 def _check_action(env: Env, action: Any) -> None:

@@ -7,7 +7,7 @@ the 32-bit one unless JAX runs in x64 mode.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -212,6 +212,15 @@ class Dict:
 
 
 Space = Discrete | MultiDiscrete | Box | Tuple | Dict
+
+
+def _refuse_call(space: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    """Raise TypeError for `env.action_space(params)`, as in gymnax."""
+    raise TypeError("a space is not called: write env.action_space and env.observation_space, without (params).")
+
+
+for _kind in (Discrete, MultiDiscrete, Box, Tuple, Dict):  # here, so that type checkers do not see it
+    setattr(_kind, "__call__", _refuse_call)  # noqa: B010
 
 
 def flat_size(space: Space) -> int:
