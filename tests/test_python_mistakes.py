@@ -14,6 +14,7 @@ from shoal.agents.ppo import PPOState
 from shoal.core.keys import make_key
 from shoal.core.wrappers import FrameStack
 from shoal.envs.classic.cartpole import CartPole
+from shoal.nn.torsos import MLP
 from tiny import SILENT
 
 KEY = make_key(0)
@@ -128,6 +129,31 @@ MISTAKES = {
         lambda: train("ppo", "CartPole-v1", sweep={"lr": [0.1]}),
         (TypeError, ValueError),
         r"'?lr'?.*Did you mean learning_rate\?",
+    ),
+    "sweep of a field of the environment": (
+        lambda: train("ppo", "CartPole-v1", sweep={"gravity": [5.0, 9.8]}),
+        TypeError,
+        r"gravity is a field of the environment: write env_sweep={'gravity': \[5.0, 9.8\]}",
+    ),
+    "env_fields with a field of the agent": (
+        lambda: train(PPO(), CartPole(), env_fields={"clip": 0.1}),
+        TypeError,
+        "clip is a field of the agent: write fields={'clip': 0.1}",
+    ),
+    "env_sweep={'env.gravity': ...}": (
+        lambda: train("ppo", CartPole(), env_sweep={"env.gravity": [5.0]}),
+        TypeError,
+        "env_sweep names fields of the environment as they are: write 'gravity', not 'env.gravity'",
+    ),
+    "sweep of a static field": (
+        lambda: train("ppo", "CartPole-v1", sweep={"hidden": [(4,), (8,)]}),
+        ValueError,
+        r"hidden shapes the program, so its values \[\(4,\), \(8,\)\] need one run each: shoal.train_all",
+    ),
+    "sweep of a static field inside another": (
+        lambda: train(PPO(network=MLP((4,), "tanh")), "CartPole-v1", sweep={"network.activation": ["relu"]}),
+        ValueError,
+        r"network.activation shapes the program, .* need one run each: shoal.train_all",
     ),
     "env_fields={'masscart': ...}": (
         lambda: train("ppo", "CartPole-v1", env_fields={"masscart": 1.0}),

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field
 from os import PathLike
 from typing import Any, ParamSpec, TypeVar, get_args
 
@@ -13,6 +14,7 @@ from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.tracking.events import Sink
 from shoal.training.selector import Selector
+from shoal.training.settings import one_run_each
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -45,6 +47,12 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
         _check_options(valid)
         for name in ("sweep", "env_sweep"):
             _check_sweep(name, valid.get(name))
+        for name in ("fields", "sweep"):
+            _check_owner(name, given, name, "agent")
+            _check_owner(name, given, f"env_{name}", "env")
+        if function.__name__ == "train":
+            _check_static(given, "sweep", "agent")
+            _check_static(given, "env_sweep", "env")
         return function(*args, **kwargs)
 
     return explaining
@@ -83,6 +91,34 @@ def _check_sweep(name: str, sweep: Any) -> None:
                 f"{name}={{{field!r}: {values!r}}} needs a list of values, such as [{values!r}]. For one value write "
                 f"{name.replace('sweep', 'fields')}={{{field!r}: {values!r}}}."
             )
+
+
+def _check_owner(suffix: str, given: Mapping[str, Any], argument: str, kind: str) -> None:
+    """Raise TypeError for a name in `sweep` that is a field of the environment, and the like in the other arguments."""
+    own, other = (_given_fields(each, given) for each in (kind, "agent" if kind == "env" else "env"))
+    for name, value in (given.get(argument) or {}).items():
+        first, _, rest = str(name).partition(".")
+        if kind == "env" and first == "env" and "env" not in own and rest.partition(".")[0] in own:
+            raise TypeError(f"{argument} names fields of the environment as they are: write {rest!r}, not {name!r}.")
+        if first in own or alias_of(first, own):
+            continue
+        if meant := first if first in other else alias_of(first, other):
+            owner, right = ("agent", suffix) if kind == "env" else ("environment", f"env_{suffix}")
+            raise TypeError(f"{meant} is a field of the {owner}: write {right}={{{meant!r}: {value!r}}}.")
+
+
+def _check_static(given: Mapping[str, Any], argument: str, kind: str) -> None:
+    """Raise ValueError for a list of values of a static field, before the list is taken for a value of it."""
+    fields = _given_fields(kind, given)
+    for name, values in (given.get(argument) or {}).items():
+        if name in fields and fields[name].metadata.get("static"):
+            raise one_run_each(name, values)
+
+
+def _given_fields(kind: str, given: Mapping[str, Any]) -> dict[str, Field]:
+    """The fields of the agent or environment that is given, of the first if there are several."""
+    first = next(iter(_each(given.get(kind, given.get(f"{kind}s")))), None)
+    return _fields_of(first, AGENTS if kind == "agent" else ENVS)
 
 
 def _names(signature: inspect.Signature) -> list[str]:
@@ -129,9 +165,8 @@ def _unknown_argument(
     start = f"{function}() has no argument {name!r}."
     if alias := alias_of(name, parameters):
         return TypeError(f"{start} Did you mean {alias}={value!r}?")
-    for kind, argument, registry in (("agent", "fields", AGENTS), ("env", "env_fields", ENVS)):
-        first = next(iter(_each(given.get(kind, given.get(f"{kind}s")))), None)
-        fields = _fields_of(first, registry)
+    for kind, argument in (("agent", "fields"), ("env", "env_fields")):
+        fields = _given_fields(kind, given)
         if field := name if name in fields else alias_of(name, fields):
             called = "It is" if field == name else f"shoal calls it {field},"
             whose = "agent" if kind == "agent" else "environment"
@@ -139,9 +174,9 @@ def _unknown_argument(
     return TypeError(f"{start}{did_you_mean(name, parameters)}")
 
 
-def _fields_of(value: Any, registry: Registry) -> list[str]:
+def _fields_of(value: Any, registry: Registry) -> dict[str, Field]:
     try:
         cls = registry[value].cls if isinstance(value, str) else value
     except (ValueError, FileNotFoundError):
-        return []
-    return [name for name, field in getattr(cls, "__dataclass_fields__", {}).items() if field.init]
+        return {}
+    return {name: field for name, field in getattr(cls, "__dataclass_fields__", {}).items() if field.init}

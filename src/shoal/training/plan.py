@@ -36,6 +36,7 @@ from shoal.training.settings import (
     is_of_env,
     is_static,
     join,
+    one_run_each,
     populate,
     setting_in_words,
     user_fields,
@@ -296,7 +297,7 @@ def _spanning(agent: Agent, steps: int) -> Agent:
 def _check_traced(common: Setting, spec: RunSpec) -> None:
     for path, values in {**join(spec.sweep, spec.env_sweep), **spec.points}.items():
         if is_static(common, path):
-            raise ValueError(f"{path} shapes the program, so its values {list(values)} need one run each.")
+            raise one_run_each(path, values)
         if not len(values):
             raise ValueError(f"{path} has no values to sweep over.")
 

@@ -6,7 +6,7 @@ a field is a tuple.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -154,6 +154,14 @@ def is_static_part(value: Any, path: str) -> bool:
     """Return whether a path inside a value names, or leads through, a static field."""
     name, _, rest = path.partition(".")
     return _is_static(value, name) or bool(rest and is_static_part(_parts(value)[name], rest))
+
+
+def one_run_each(path: str, values: Iterable[Any]) -> ValueError:
+    """Return the error for several values of a static field in one run."""
+    return ValueError(
+        f"{path} shapes the program, so its values {list(values)} need one run each: shoal.train_all, with the same "
+        "arguments, makes these runs."
+    )
 
 
 def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setting:
