@@ -41,6 +41,26 @@ def reset(*args, **options):
     return shoal.make("CartPole-v1").reset(*args, **options)
 
 
+def bound(**fields):
+    return PPO(**fields).bind(shoal.make("CartPole-v1"))
+
+
+def two(ratio, advantage):
+    return -ratio * advantage
+
+
+def branching(ratio, advantage, clip):
+    return -ratio if advantage > 0 else ratio
+
+
+def of_numpy(ratio, advantage, clip):
+    return -np.minimum(ratio, advantage)
+
+
+def averaged(value, old_value, target, clip):
+    return ((value - target) ** 2).mean()
+
+
 @functools.cache
 def trained():
     return shoal.load("zoo:ppo/CartPole-v1")
@@ -456,6 +476,28 @@ MISTAKES = {
     ),
     "num_actions": (lambda: CartPole().num_actions, AttributeError, "write env.action_space.n"),
     "max_steps_in_episode": (lambda: CartPole().max_steps_in_episode, AttributeError, "write env.max_steps"),
+    # Losses and networks of one's own.
+    "a loss of two arguments": (
+        lambda: bound(surrogate=two),
+        TypeError,
+        r"^surrogate=two in .*test_python_mistakes.py:\d+: write surrogate\(ratio, advantage, clip\)",
+    ),
+    "a loss with if": (
+        lambda: bound(surrogate=branching),
+        TypeError,
+        r"^surrogate=branching in .* use jnp.where .*Write surrogate\(ratio, advantage, clip\)",
+    ),
+    "a loss of NumPy": (lambda: bound(surrogate=of_numpy), TypeError, r"surrogate=of_numpy in .* use jnp in place of"),
+    "an averaged loss": (
+        lambda: bound(value_loss=averaged),
+        ValueError,
+        r"value_loss=averaged in .* returns one number .* value_loss\(value, old_value, target, clip\) returns one",
+    ),
+    "a loss that returns a matrix": (
+        lambda: bound(value_loss=lambda value, old_value, target, clip: jax.numpy.outer(value, target)),
+        ValueError,
+        r"returns an array \[7, 7\]",
+    ),
     # Acting.
     "gymnax's order of arguments": (
         lambda: shoal.make("CartPole-v1").step(shoal.make("CartPole-v1").reset(KEY)[1], 0, KEY),

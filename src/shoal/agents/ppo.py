@@ -16,8 +16,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.losses import chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
-from shoal.core.agent import Agent, Metrics, by_name, check_choices, check_counts, refuse_ignored
+from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
@@ -163,8 +164,8 @@ class PPO(Agent):
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
             refuse_ignored(self, "where neither loss is clipped", "clip")
         return self.replace(
-            surrogate=by_name(SURROGATES, self.surrogate),
-            value_loss=by_name(VALUE_LOSSES, self.value_loss),
+            surrogate=chosen_loss("surrogate", self.surrogate, SURROGATES),
+            value_loss=chosen_loss("value_loss", self.value_loss, VALUE_LOSSES),
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,

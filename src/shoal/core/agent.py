@@ -249,8 +249,3 @@ def _only_bound(hook: Callable) -> Callable:
         return hook(agent, *args, **kwargs)
 
     return checked
-
-
-def by_name(table: Mapping[str, Callable], choice: str | Callable) -> Callable:
-    """Return `choice` if it is a function, otherwise the function of that name in the table."""
-    return choice if callable(choice) else table[choice]

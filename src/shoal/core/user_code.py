@@ -61,6 +61,12 @@ def line_of(cls: type, name: str = "") -> str:
     return _line_in_class(cls, name) if is_users_class(cls) else ""
 
 
+def line_of_function(function: Callable) -> str:
+    """Return `my_losses.py:12`, where a function of the user's own is defined; empty for any other."""
+    code = _code(function)
+    return shown(code.co_filename, _line_of_def(code)) if code and is_users_file(code.co_filename) else ""
+
+
 def line_raised(error: BaseException) -> str:
     """Return `my_env.py:23`, the last line of the user's own in the traceback of an error; empty where there is none.
 
