@@ -45,6 +45,16 @@ def bound(**fields):
     return PPO(**fields).bind(shoal.make("CartPole-v1"))
 
 
+class Heads:
+    """A network as PureJaxRL's `ActorCritic`: it returns (action logits, value)."""
+
+    def init(self, key, features):
+        return {}
+
+    def apply(self, weights, features):
+        return features[..., :2], features[..., 0]
+
+
 def two(ratio, advantage):
     return -ratio * advantage
 
@@ -477,6 +487,11 @@ MISTAKES = {
     "num_actions": (lambda: CartPole().num_actions, AttributeError, "write env.action_space.n"),
     "max_steps_in_episode": (lambda: CartPole().max_steps_in_episode, AttributeError, "write env.max_steps"),
     # Losses and networks of one's own.
+    "PureJaxRL's ActorCritic": (
+        lambda: shoal.train(PPO(network=Heads()), "CartPole-v1", **SILENT, steps=512),
+        TypeError,
+        r"network=Heads returned a tuple. A torso returns one hidden vector \[..., H\] .* adds the heads .*networks.md",
+    ),
     "a loss of two arguments": (
         lambda: bound(surrogate=two),
         TypeError,

@@ -10,7 +10,7 @@ from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import to_unit
-from shoal.nn.torso_choice import form_read, torso_input
+from shoal.nn.torso_choice import form_read, hidden_units, torso_input
 from shoal.nn.torsos import MLP
 
 Weights = Any
@@ -51,7 +51,7 @@ class Critics(NamedTuple):
         k_torso, k_joint, k_head = jax.random.split(key, 3)
         features = self._features(obs, action)
         weights = {"torso": self.torso.init(k_torso, features)}
-        width = jax.eval_shape(self.torso.apply, weights["torso"], features).shape[-1]
+        width = hidden_units(self.torso, weights["torso"], features)
         if self._joins_late:
             example = jnp.zeros((width + action.shape[-1],), jnp.float32)
             weights["joint"] = self._joint(width).init(k_joint, example)

@@ -14,7 +14,7 @@ from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
 from shoal.nn.memory import Memory, unroll
-from shoal.nn.torso_choice import is_dense, torso_input
+from shoal.nn.torso_choice import hidden_units, is_dense, torso_input
 
 Weights = Any
 
@@ -49,7 +49,7 @@ class ActorCritic(NamedTuple):
         features = self.features(obs)
         # Both torsos are initialized in one vmapped call, which halves the program to compile.
         weights = self._for_each(lambda k: self.torso.init(k, features), k_torsos)
-        width = jax.eval_shape(self.torso.apply, weights["actor"], features).shape[-1]
+        width = hidden_units(self.torso, weights["actor"], features)
         if self.memory is not None:
             memory, hidden, width = self.memory, jnp.zeros((width,), jnp.float32), self.memory.size
             weights["memory"] = self._for_each(lambda k: memory.init(k, hidden), k_memory)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
-from shoal.nn.torso_choice import torso_input
+from shoal.nn.torso_choice import hidden_units, torso_input
 
 Weights = Any
 
@@ -25,7 +25,7 @@ class PolicyNetwork(NamedTuple):
         k_torso, k_head = jax.random.split(key)
         features = torso_input(self.torso, self.observation_space, obs)
         torso = self.torso.init(k_torso, features)
-        width = jax.eval_shape(self.torso.apply, torso, features).shape[-1]
+        width = hidden_units(self.torso, torso, features)
         return {"torso": torso, "head": init_dense(k_head, width, self.outputs, scale=0.01)}
 
     def __call__(self, weights: Weights, obs: Any) -> Float[Array, "*axes outputs"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
-from shoal.nn.torso_choice import torso_input
+from shoal.nn.torso_choice import hidden_units, torso_input
 
 Weights = Any
 SIGMA = 0.5  # initial scale of the noise of weights (Fortunato et al. 2018, section 3.2)
@@ -36,7 +36,7 @@ class QNetwork(NamedTuple):
         k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads))
         features = torso_input(self.torso, self.observation_space, obs)
         weights = {"torso": self.torso.init(k_torso, features)}
-        width = jax.eval_shape(self.torso.apply, weights["torso"], features).shape[-1]
+        width = hidden_units(self.torso, weights["torso"], features)
         for k_head, (name, size) in zip(k_heads, self._heads.items(), strict=True):
             weights[name] = init_dense(k_head, width, size, scale=1.0)
             if self.noisy:

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol, runtime_checkable
 
+import jax
+
 from shoal.core.agent import refuse_ignored
 from shoal.core.spaces import Box, Dict, Space, Tuple, only_boxes
 from shoal.nn.features import flat_features, image_features, is_image
@@ -158,6 +160,21 @@ def torso_input(torso: Any, space: Space, obs: Any) -> Any:
     if form == "image":
         return image_features(space, obs)  # type: ignore[arg-type]  # an image is a Box
     return flat_features(space, obs)
+
+
+def hidden_units(torso: Any, weights: Any, features: Any) -> int:
+    """Return the number of units H of the hidden vectors [..., H] that a torso returns for features.
+
+    Raises TypeError for a network of the user's own that returns anything else.
+    """
+    hidden = jax.eval_shape(torso.apply, weights, features)
+    if getattr(hidden, "shape", ()):
+        return hidden.shape[-1]
+    returned = "one number" if hasattr(hidden, "shape") else f"a {type(hidden).__name__}"
+    raise TypeError(
+        f"network={type(torso).__name__} returned {returned}. A torso returns one hidden vector [..., H] for each "
+        "observation; the agent adds the heads for actions and values itself. docs/networks.md shows an example."
+    )
 
 
 def is_dense(torso: Any) -> bool:
