@@ -5,9 +5,10 @@ from typing import Any
 
 from shoal.cli.parser import Line, Named, Parser, full_path, whole_number
 
-STEPS = 64  # random steps, as `check_env` takes
+STEPS = 1_000  # random steps of each of two games
+STEPS_OF_TRAIN = 64  # those that `check_env` takes by default, before a run
 EXAMPLES = """  shoal check my_env.py:MyEnv
-  shoal check my_env.py:MyEnv --env.size 9 --steps 1000
+  shoal check my_env.py:MyEnv --env.size 9 --steps 10000
   shoal check my_agent.py:MyAgent CartPole-v1"""
 
 
@@ -31,7 +32,7 @@ def check_parser() -> Parser:
         type=whole_number,
         default=STEPS,
         metavar="N",
-        help=f"random steps in an environment (default {STEPS})",
+        help=f"random steps in each of two games in an environment (default {STEPS:,})",
     )
     return parser
 
@@ -53,11 +54,13 @@ def check(line: Line) -> None:
         raise ValueError("check takes one value for each field, not several.")
     env = ENVS[line.named["env"]].build(**line.env.fixed)
     if "agent" not in line.named:
-        check_env(env, steps=options.steps)
-        if options.steps >= STEPS:  # a shorter check does not stand for that of `train`
+        episodes = check_env(env, steps=options.steps)
+        if options.steps >= STEPS_OF_TRAIN:  # a shorter check does not stand for that of `train`
             remember(env)
         limit = "no time limit" if env.max_steps is None else f"at most {env.max_steps:g} steps"
-        print(f"{_short(options.what)} passes: observation {env.observation_space}, action {env.action_space}, {limit}")
+        played = f"after {2 * options.steps:,} random steps, {episodes:,} episodes"
+        spaces = f"observation {env.observation_space}, action {env.action_space}"
+        print(f"{_short(options.what)} passes {played}: {spaces}, {limit}")
         return
     check_own(env)
     agent = apply(Setting(AGENTS[line.named["agent"]].build(), env), line.agent.fixed).agent

@@ -32,8 +32,11 @@ from shoal.core.struct import static_fields, to_arrays
 from shoal.core.user_code import global_random_states, line_of, line_that_samples
 
 
-def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
-    """Check an environment against the rules of `Env`: trace its hooks, then take `steps` steps with random actions.
+def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
+    """Check an environment against the rules of `Env`: trace its hooks, then take random actions.
+
+    Two games of `steps` steps are played. Returns the number of episodes that ended in them: where it is 0, no final
+    observation was checked.
 
     The rules: the environment is a pytree whose leaves are numbers; hooks accept traced constants; states, rewards,
     flags, masks and infos have the right structure, shape and dtype; every observation is in the observation space;
@@ -50,9 +53,10 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> None:
     _check_value(env)
     _check_hooks(env, key)
     _check_repeatable(env, key)
-    _check_play(env, key, steps)
+    episodes = _check_play(env, key, steps)
     _check_keys_are_used(env, key)
     _check_picture(env, key)
+    return episodes
 
 
 # The environment as a pytree.
@@ -196,7 +200,7 @@ def _check_repeatable(env: Env, key: Key) -> None:
             )
 
 
-def _check_play(env: Env, key: Key, steps: int) -> None:
+def _check_play(env: Env, key: Key, steps: int) -> int:
     traces = []
 
     def play(traced_env: Env, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -230,6 +234,8 @@ def _check_play(env: Env, key: Key, steps: int) -> None:
         alone = jax.tree.map(lambda x: x[0], jax.jit(play)(to_arrays(env), key)[1]["results"])
         _compare(env, "eager calls", eager, "jit", alone)
         _compare(env, "jit", alone, "vmap", batched)
+    results = steps_taken["results"]
+    return int((results["terminated"] | results["truncated"]).sum())
 
 
 def _one_step(
