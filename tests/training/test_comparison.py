@@ -47,6 +47,16 @@ def test_members_without_a_score_are_counted_and_left_out(result, tmp_path, caps
         shoal.compare(result.folder, other)
 
 
+def test_a_run_that_stopped_before_its_first_evaluation_is_said_to_be_unfinished(result, tmp_path):
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    np.savez(other / "curves.npz", **{**result.curves, "eval_return": result.curves["eval_return"] * np.nan})
+    with pytest.raises(ValueError, match="no evaluation to compare: train with --evaluations 1 or more"):
+        shoal.compare(result.folder, other)
+    (other / "summary.json").unlink()
+    with pytest.raises(ValueError, match=r"did not finish \(256 of 256 steps\)\. Continue it with .* --resume"):
+        shoal.compare(result.folder, other)
+
+
 def test_unfinished_runs_and_different_environments_are_noted(result, tmp_path, capsys):
     assert shoal.compare(result.folder, result.folder)["notes"] == []
     other = shutil.copytree(result.folder, tmp_path / "other")

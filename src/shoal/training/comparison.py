@@ -70,7 +70,7 @@ def env_differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
 def _notes(runs: list[Result]) -> list[str]:
     """Return what a reader must know before trusting a comparison: unfinished runs, and environments that differ."""
     notes = [
-        f"{label} is not finished: {int(run.curves['env_steps'][-1]):,} of {run.spec.steps:,} steps"
+        f"{label} is not finished: {_steps_done(run)}"
         for label, run in zip("AB", runs, strict=True)
         if not run.is_finished
     ]
@@ -81,9 +81,19 @@ def _notes(runs: list[Result]) -> list[str]:
     ]
 
 
+def _steps_done(run: Result) -> str:
+    """The steps that a run was trained for, in words: `256 of 512 steps`."""
+    return f"{int(run.curves['env_steps'][-1]):,} of {run.spec.steps:,} steps"
+
+
 def _scores(run: Result, metric: str) -> dict[str, float]:
     """Return the finite scores of a run's members, by a text of generator, seed and setting."""
     values = member_scores(run.curves, metric)
+    if np.isnan(values).all() and not run.is_finished:
+        raise ValueError(
+            f"{run.folder} has no evaluation to compare: the run did not finish ({_steps_done(run)}). "
+            f"Continue it with `shoal train --resume {run.folder}`."
+        )
     if np.isnan(values).all():
         raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
     if not np.isfinite(values).any():
