@@ -16,7 +16,8 @@ from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import make_placement
 from shoal.training.plan import make_plan
-from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover
+from shoal.training.roster import first_roster
+from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover, taken_turnover
 from shoal.training.spec import RunSpec
 from tiny import SILENT
 
@@ -226,9 +227,11 @@ class EndsAt(Selector):
     """Ends the run when every member has a score of at least `score`; writes `select` only."""
 
     score: float = -1e9
+    as_numpy: bool = static(False)
 
     def select(self, state, standing, key):
-        return state, Turnover.none(standing)._replace(finished=bool((standing.score >= self.score).all()))
+        finished = (standing.score >= self.score).all()
+        return state, Turnover.none(standing)._replace(finished=finished if self.as_numpy else bool(finished))
 
 
 def test_a_selector_that_writes_only_select_ends_a_run(train):
@@ -308,3 +311,33 @@ def test_an_invalid_turnover_is_refused(source, changes, message):
     standing = Standing(0, 2, roster, np.zeros(3), np.zeros(3), np.ones(3, bool))
     with pytest.raises(ValueError, match=message):
         check_turnover(Turnover(np.asarray(source), changes, np.arange(3)), standing)
+
+
+STANDING = Standing(0, 2, first_roster({}, np.zeros(2, int)), np.zeros(2), np.zeros(2), np.ones(2, bool))
+
+
+@pytest.mark.parametrize("kind", [bool, np.bool_, np.asarray, jax.numpy.asarray])
+def test_finished_of_numpy_and_jax_becomes_a_bool(kind):
+    state, turnover = taken_turnover(("state", Turnover.none(STANDING)._replace(finished=kind(True))), STANDING)
+    assert state == "state" and turnover.finished is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Turnover.none(STANDING), r"select must return \(state, Turnover\), not Turnover"),
+        (None, r"select must return \(state, Turnover\), not NoneType"),
+        (({}, None), r"select must return \(state, Turnover\), not \(dict, NoneType\)"),
+        ((None, Turnover.none(STANDING)._replace(finished=np.ones(2, bool))), r"finished .* True or False, not array"),
+        ((None, Turnover.none(STANDING)._replace(finished=1)), "finished of a Turnover must be True or False, not 1"),
+        ((None, Turnover.none(STANDING)._replace(finished="no")), "must be True or False, not 'no'"),
+    ],
+)
+def test_another_answer_of_select_is_refused(answer, message):
+    with pytest.raises(TypeError, match=message):
+        taken_turnover(answer, STANDING)
+
+
+def test_a_run_ends_with_finished_as_a_bool_of_numpy(train):
+    made, _ = train(EndsAt(as_numpy=True), evaluations=3)
+    assert made.state.finished is True and made.folder.has("summary.json")

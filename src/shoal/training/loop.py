@@ -29,7 +29,7 @@ from shoal.training.population import Population
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
-from shoal.training.selector import Standing, check_turnover
+from shoal.training.selector import Standing, taken_turnover
 from shoal.training.settings import setting_in_words
 from shoal.training.sources import keep
 from shoal.training.spec import plain
@@ -256,8 +256,7 @@ class Run:
             alive=alive & ~roster.is_idle,
         )
         key = jax.random.fold_in(stream(self.key, "select"), record)
-        selector_state, turnover = selector.select(self.state.selector, standing, key)
-        check_turnover(turnover, standing)
+        selector_state, turnover = taken_turnover(selector.select(self.state.selector, standing, key), standing)
         self.state = self.state.after(turnover).replace(selector=selector_state)
         self.population.apply(np.asarray(turnover.source), self.state.roster)
         if np.any(turnover.source != np.arange(self.plan.members)):

@@ -43,7 +43,7 @@ class Turnover(NamedTuple):
     hyperparameters: dict[str, Any]  # path -> [M, ...]: new values for all slots; those of other paths do not change
     seed_index: np.ndarray  # [M]; used only for new members
     notes: tuple[str, ...] = ()  # lines for the log
-    finished: bool = False  # whether the run ends now
+    finished: bool = False  # whether the run ends now; a bool of NumPy or JAX without dimensions is taken too
 
     @classmethod
     def none(cls, standing: Standing) -> "Turnover":
@@ -84,6 +84,28 @@ class Selector(Struct, abc.ABC):
     @abc.abstractmethod
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
         """Return (the selector's next state, the turnover). `key` is consumed."""
+
+
+def taken_turnover(answer: Any, standing: Standing) -> tuple[Any, Turnover]:
+    """Return the (state, turnover) that a `select` returned; `finished` is then a bool of Python.
+
+    Raises TypeError if the answer is of another kind, ValueError for a turnover that cannot be carried out.
+    """
+    state, turnover = answer if type(answer) is tuple and len(answer) == 2 else (None, None)
+    if not isinstance(turnover, Turnover):
+        raise TypeError(f"select must return (state, Turnover), not {_kind(answer)}.")
+    finished = turnover.finished
+    if np.shape(finished) != () or np.asarray(finished).dtype != np.bool_:
+        raise TypeError(f"finished of a Turnover must be True or False, not {finished!r}. For an array use .all().")
+    check_turnover(turnover, standing)
+    return state, turnover._replace(finished=bool(finished))
+
+
+def _kind(answer: Any) -> str:
+    """The type of a value in words; of a plain tuple the types of its parts too."""
+    if type(answer) is tuple:
+        return f"({', '.join(map(_kind, answer))})"
+    return type(answer).__name__
 
 
 def check_turnover(turnover: Turnover, standing: Standing) -> None:
