@@ -120,6 +120,20 @@ def test_runs_are_distinguished_by_name_and_share_a_target(tmp_path):
         assert words in text
 
 
+@pytest.mark.parametrize("by", ["", "learning_rate"])
+@pytest.mark.parametrize("factor", [1, -1])
+def test_the_axes_show_all_rings_and_bars(by, factor, tmp_path, drawn):
+    folder = write_run(tmp_path / "run", {"learning_rate": [1e-3]})  # evaluations are ten times the training returns
+    change_curves(folder, eval_return=lambda value: np.multiply(value, factor, out=value))
+    plot_run(folder, tmp_path / "out.png", by=by)
+    low, high = drawn().get_ylim()
+    bars = [
+        bar.vertices[:, 1] for bars in drawn().collections if len(bars.get_paths()) == 2 for bar in bars.get_paths()
+    ]
+    ends = np.concatenate([drawn().lines[1].get_ydata(), *bars])
+    assert np.ptp(ends) > 300 and low < ends.min() and ends.max() < high
+
+
 def test_missing_records_and_stopped_members_are_left_out(tmp_path, drawn):
     y = np.array([[np.nan, np.nan], [1.0, 3.0], [2.0, np.nan]])
     path = learning_curves([Curve("run", np.array([10, 20, 30]), y)], tmp_path / "out.pdf")

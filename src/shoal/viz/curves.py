@@ -176,6 +176,9 @@ def _draw_evaluations(axes: Any, curve: Curve, color: str, shift: float) -> None
     axes.vlines(x, low, high, color=color, linewidth=1.4, zorder=4, transform=where)
     ring = {"markerfacecolor": "white", "markersize": 5.5, "markeredgewidth": 1.5}
     axes.plot(x, center, "o", color=color, zorder=5, transform=where, **ring)
+    for values in (center, low, high):  # a shifted transform leaves marks out of the limits of the axes
+        axes.update_datalim(np.stack([x, values], axis=1)[np.isfinite(values)])
+    axes.autoscale_view()
 
 
 def _is_evaluated(curve: Curve) -> bool:
