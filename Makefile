@@ -22,7 +22,7 @@ help:  ## list the targets
 setup:  ## create or update .venv
 	@./setup
 
-demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
+demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute on two free cores
 	@rm -rf $(DEMO)
 	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 16 --name demo
 	@echo
