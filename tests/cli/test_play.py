@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shoal
 from shoal.cli.game import keys_of
 from shoal.cli.main import main
 from shoal.cli.screen import LEAVE, Size, half_blocks, shrunk
@@ -135,7 +136,7 @@ def test_environments_that_are_not_levels_are_played_with_digit_keys(console):
     assert play(console, "CartPole-v1") == 0
     console.wait_for("1 episode of CartPole: 3")
     shown = frames(console.text())
-    assert "step 3/500" in shown[-1] and "actions: keys 0 to 1" in shown[-1]
+    assert "step 3/500" in shown[-1] and "actions: 0 left  1 right" in shown[-1]
     assert pixels(shown[0]).shape[1] <= 80
 
 
@@ -207,9 +208,46 @@ def test_mistakes_are_reported_before_anything_is_drawn(capsys, words, said):
 
 
 def test_keys_of_a_level_are_those_of_minigrid():
-    keys = keys_of(7, is_level=True)
+    level = shoal.make("MiniGrid-Empty-5x5-v0")
+    keys = keys_of(7, level)
     assert [keys[key] for key in ("left", "right", "up", "tab", "pagedown", "space", "enter")] == list(range(7))
-    assert set(keys_of(3, is_level=True)) == {"left", "right", "up"}
+    assert set(keys_of(3, level)) == {"left", "right", "up"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arrows"),  # actions of left, down, right, up, from the manual pages of the environments
+    [
+        ("CartPole-v1", (0, None, 1, None)),
+        ("MountainCar-v0", (0, None, 2, None)),
+        ("FrozenLake-v1", (0, 1, 2, 3)),
+        ("CliffWalking-v1", (3, 2, 1, 0)),
+        ("Taxi-v4", (3, 0, 2, 1)),
+        ("GridWorld-v0", (2, 1, 0, 3)),
+        ("MinAtar/Breakout-v1", (1, None, 2, None)),
+        ("MinAtar/Seaquest-v0", (1, 4, 3, 2)),
+        ("Acrobot-v1", (None, None, None, None)),
+    ],
+)
+def test_an_arrow_is_the_action_of_its_direction(name, arrows):
+    env = shoal.make(name)
+    keys = keys_of(env.action_space.n, env)
+    assert tuple(keys.get(key) for key in ("left", "down", "right", "up")) == arrows
+    assert len(env.action_names) in (0, env.action_space.n) and keys["0"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "moved"),
+    [("FrozenLake-v1", "right", 1), ("CliffWalking-v1", "up", -12), ("GridWorld-v0", "up", None)],
+)
+def test_an_arrow_moves_in_its_direction(name, key, moved):
+    fields = {"is_slippery": False} if name == "FrozenLake-v1" else {}
+    env = shoal.make(name, **fields)
+    _, state = env.reset(shoal.make_key(0))
+    after = env.step(shoal.make_key(1), state, keys_of(env.action_space.n, env)[key])[1]
+    if moved is None:
+        assert int(after.row) == int(state.row) - 1
+    else:
+        assert int(after.index) == int(state.index) + moved
 
 
 def test_half_blocks_hold_two_rows_of_pixels():

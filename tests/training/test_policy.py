@@ -10,7 +10,7 @@ import pytest
 import shoal
 from shoal import PPO
 from shoal.core.errors import CheckpointError
-from shoal.core.spaces import Box
+from shoal.core.spaces import Box, Discrete
 from shoal.training import checkpoint
 from shoal.training.policy import fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
@@ -37,6 +37,19 @@ def test_a_loaded_policy_is_the_trained_one(result):
     for mine, theirs in zip(jax.tree.leaves(loaded.weights), jax.tree.leaves(result.policies[2].weights), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert loaded.name == "learning_rate=0.01 seed=0"
+
+
+def test_whole_numbers_of_any_width_fit_a_discrete_observation():
+    space = Discrete(16, np.uint8)
+    one, batch = fit_observation(space, 3)
+    assert one == 3 and one.dtype == space.dtype == np.uint8 and batch == 0
+    many, batch = fit_observation(space, [0, 15])
+    assert many.tolist() == [0, 15] and many.dtype == np.uint8 and batch == 2
+    for outside in (16, -1, 99, [3, 16], 300):
+        with pytest.raises(ValueError, match="must be from 0 to 15"):
+            fit_observation(space, outside)
+    with pytest.raises(ValueError, match="is of float64, where"):
+        fit_observation(space, 3.0)
 
 
 def test_an_observation_that_does_not_fit_is_refused(result):

@@ -15,6 +15,7 @@ LEVEL_KEYS = {
     "left": 0, "right": 1, "up": 2, "p": 3, "tab": 3, "pageup": 3, "d": 4, "pagedown": 4, "space": 5, "t": 5,
     "enter": 6,
 }  # fmt: skip
+KEYS_OF_NAMES = {"left": "left", "right": "right", "up": "up", "down": "down", "fire": "space"}
 LEVEL_HELP = "arrows walk  p pick up  d drop  space toggle  enter done"
 
 
@@ -33,7 +34,8 @@ class Game:
         while isinstance(inner, Wrapper):
             inner = inner.env
         self.has_level_keys = isinstance(inner, Level)
-        self.keys = keys_of(env.action_space.n, self.has_level_keys) if hasattr(env.action_space, "n") else {}
+        self.names = inner.action_names
+        self.keys = keys_of(env.action_space.n, inner) if hasattr(env.action_space, "n") else {}
         self._fold, self._key = jax.random.fold_in, make_key(seed)
         self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self.returns: list[float] = []
@@ -81,7 +83,11 @@ class Game:
         return [task, f"{self.ended}: press any key  {count}" if self.ended else count, f"{hint}  r new  q quit"]
 
     def _help(self) -> str:
-        return LEVEL_HELP if self.has_level_keys else f"actions: keys 0 to {self.env.action_space.n - 1}, left, right"
+        if self.has_level_keys:
+            return LEVEL_HELP
+        if self.names:
+            return "actions: " + "  ".join(f"{number} {name}" for number, name in enumerate(self.names))
+        return f"actions: keys 0 to {self.env.action_space.n - 1}"
 
     def summary(self) -> str:
         """The returns of all episodes, printed after the screen is closed."""
@@ -89,8 +95,14 @@ class Game:
         return f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)} of {type(self.env).__name__}: {numbers}"
 
 
-def keys_of(num_actions: int, is_level: bool) -> Mapping[str, int]:
-    """The action of each key, for a number of discrete actions."""
-    if is_level:
+def keys_of(num_actions: int, env: Any) -> Mapping[str, int]:
+    """The action of each key: digits, and arrows or the space bar for actions named after a direction or `fire`.
+
+    Levels have the keys of MiniGrid's manual control instead.
+    """
+    from shoal.grid.level import Level
+
+    if isinstance(env, Level):
         return {key: action for key, action in LEVEL_KEYS.items() if action < num_actions}
-    return {"left": 0, "right": num_actions - 1, **{str(i): i for i in range(min(num_actions, 10))}}
+    named = {KEYS_OF_NAMES[name]: action for action, name in enumerate(env.action_names) if name in KEYS_OF_NAMES}
+    return {**named, **{str(i): i for i in range(min(num_actions, 10))}}

@@ -86,6 +86,11 @@ class Env(Struct, abc.ABC):
         """The largest number of steps that an episode can have by the rules, without `max_steps`; None: no bound."""
         return None
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """A short name for each discrete action ("left", "fire"), which `shoal play` shows. Default: no names."""
+        return ()
+
     def __post_init__(self) -> None:
         limit = self.max_steps
         if limit is None or not is_concrete(limit):

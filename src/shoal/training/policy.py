@@ -15,7 +15,7 @@ from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, State
 from shoal.core.errors import CheckpointError, refuse_attributes
 from shoal.core.keys import is_key, make_key
-from shoal.core.spaces import Space, misfit, random_action
+from shoal.core.spaces import Discrete, Space, misfit, random_action
 from shoal.core.struct import static, struct
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
@@ -243,6 +243,10 @@ def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
     one = jax.eval_shape(space.sample, make_key(0))
     if jax.tree.structure(one) != jax.tree.structure(obs) and not hasattr(one, "shape"):
         raise ValueError(f"the observation {misfit(space, obs, 'it')}. The observation space is {space}.")
+    if isinstance(space, Discrete):
+        given = np.asarray(obs)
+        if np.issubdtype(given.dtype, np.integer) and not np.all((given >= 0) & (given < space.n)):
+            raise ValueError(f"the observation {obs} is not in {space}: it must be from 0 to {space.n - 1}.")
     arrays = jax.tree.map(lambda like, x: _in_dtype(np.asarray(x), like.dtype, space), one, obs)
     if misfit(space, arrays, "the observation") is None:
         return arrays, 0
@@ -256,6 +260,9 @@ def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
 
 
 def _in_dtype(array: np.ndarray, dtype: Any, space: Space) -> np.ndarray:
+    is_whole = np.issubdtype(array.dtype, np.integer) and np.issubdtype(dtype, np.integer)
+    if is_whole and np.all((array >= np.iinfo(dtype).min) & (array <= np.iinfo(dtype).max)):
+        return array.astype(dtype)
     if array.dtype != dtype and (array.dtype == object or not np.can_cast(array.dtype, dtype, "same_kind")):
         raise ValueError(f"the observation is of {array.dtype}, where {space} holds {dtype}: convert it first.")
     return array.astype(dtype)

@@ -99,6 +99,10 @@ class CartPole(Env):
         """Push left, push right."""
         return Discrete(2)
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("left", "right")
+
     def init(self, key: Key) -> CartPoleState:
         """The first state: all four quantities uniform in [`reset_low`, `reset_high`]."""
         x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=self.reset_low, maxval=self.reset_high)

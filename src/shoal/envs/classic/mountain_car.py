@@ -81,6 +81,10 @@ class MountainCar(Env):
         """Accelerate left, not at all, right."""
         return Discrete(3)
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("left", "nothing", "right")
+
     def init(self, key: Key) -> MountainCarState:
         """The first state: near the lowest point of the valley, at rest."""
         position = jax.random.uniform(key, minval=self.reset_low, maxval=self.reset_high)

@@ -92,6 +92,10 @@ class GridWorld(Env):
         """One of four directions."""
         return Discrete(len(MOVES))
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("right", "down", "left", "up")
+
     def init(self, key: Key) -> GridWorldState:
         """The first state: the agent at the start."""
         row, column = self.start

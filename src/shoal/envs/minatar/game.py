@@ -141,6 +141,10 @@ class Game(Env):
         return Discrete(len(self._actions))
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        return tuple(("nothing", "left", "up", "right", "down", "fire")[action] for action in self._actions)
+
+    @property
     def _actions(self) -> tuple[int, ...]:
         return self.minimal if self.minimal_actions else (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
 

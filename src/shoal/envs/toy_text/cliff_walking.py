@@ -68,6 +68,10 @@ class CliffWalking(Tabular):
         """1/3 for each outcome, or 1 if not slippery."""
         return (1 / 3, 1 / 3, 1 / 3) if self.is_slippery else (1.0,)
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("up", "right", "down", "left")
+
     def init(self, key: Key) -> TabularState:
         """The first state: at the start."""
         return TabularState(jnp.int32(0), self.sample_start(key))

@@ -91,6 +91,10 @@ class FrozenLake(Tabular):
         slip = (1.0 - self.success_rate) / 2.0
         return (slip, self.success_rate, slip) if self.is_slippery else (1.0,)
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("left", "down", "right", "up")
+
     def init(self, key: Key) -> TabularState:
         """The first state: on a cell S."""
         return TabularState(jnp.int32(0), self.sample_start(key))

@@ -102,6 +102,10 @@ class Taxi(Tabular):
         aside = (1.0 - self.rainy_probability) / 2.0
         return (self.rainy_probability, aside, aside) if self.is_rainy else (1.0,)
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return ("down", "up", "right", "left", "pick up", "drop off")
+
     def init(self, key: Key) -> TaxiState:
         """The first state: random cells of taxi, passenger and destination."""
         k_first, k_fickle = jax.random.split(key)
