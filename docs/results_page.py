@@ -78,7 +78,7 @@ def _returns(evidence: list[dict[str, Any]], published: dict[str, Any]) -> str:
     for row in sorted(evidence, key=lambda row: (row["preset"], row["agent"])):
         score, env = row["greedy"], row["preset"].partition(":")[0]
         sb3 = published["sb3"].get(f"{row['agent']}/{env}")
-        digits = 3 if abs(score["iqm"]) < 2 else 1
+        digits = 3 if abs(score["iqm"]) < 10 else 1
         rows.append(
             [
                 f"`{row['preset']}`",
