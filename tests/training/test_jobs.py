@@ -129,7 +129,7 @@ def test_an_extended_run_equals_a_longer_run(tmp_path):
             np.testing.assert_array_equal(more.curves[name], curve, err_msg=name)
     for mine, theirs in zip(*(jax.tree.leaves(run.policies.weights) for run in (more, straight)), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    assert listener.heard == ["goes on from 256 to 350 steps"] and more.summary["steps_per_member"] == 384
+    assert listener.heard == ["ends at 350 steps now, no longer at 256"] and more.summary["steps_per_member"] == 384
     assert shoal.load_result(short.folder).spec.first_steps == 256
     shoal.train(resume=short.folder, **SILENT)  # and is resumed as such
 
@@ -138,7 +138,7 @@ def test_schedules_that_change_are_named(case, wrapped, tmp_path):
     folder = RunFolder(shutil.copytree(wrapped.folder, tmp_path / "copy"))
     spec = job_to_resume(folder.path, None, None, {"steps": 1000}).spec
     message = extend(folder, spec, case.agent)
-    assert message.startswith("goes on from 256 to 1,000 steps; horizon was as long as the run, so its schedule spans")
+    assert message.startswith("ends at 1,000 steps now, no longer at 256; schedules span all steps of a run, so")
     assert not (folder.path / "summary.json").exists() and folder.read_spec().longer(2000).first_steps == 256
     assert folder.spec_hash == RunFolder(wrapped.folder).spec_hash
     assert extend(folder, spec, case.agent) == ""

@@ -17,7 +17,7 @@ def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:
         return ""
     (folder.path / "summary.json").unlink(missing_ok=True)
     folder.write_json("spec.json", {**data, "steps": spec.steps, "first_steps": spec.first_steps})
-    return f"goes on from {before:,} to {spec.steps:,} steps{_changed(spec, agent, before)}"
+    return f"ends at {spec.steps:,} steps now, no longer at {before:,}{_changed(spec, agent, before)}"
 
 
 def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
@@ -30,6 +30,6 @@ def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
     if not spanning:
         return ""
     return (
-        f"; {' and '.join(spanning)} was as long as the run, so its schedule spans {spec.steps:,} steps from here on, "
-        f"not {before:,}: its value becomes that of a run of this length"
+        f"; schedules span all steps of a run, so from here on {' and '.join(spanning)} is that of a run of "
+        f"{spec.steps:,} steps"
     )
