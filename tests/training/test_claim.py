@@ -1,5 +1,6 @@
 """A folder is used by one run at a time, however that run was started and however it ended."""
 
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
+import shoal
 from shoal.training.claim import claimed
-from shoal.training.folder import RunFolder, new_path
+from shoal.training.folder import RunFolder, new_folder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
+from tiny import FIELDS, SILENT
 
 HOLD = """
 import sys
@@ -72,7 +75,7 @@ def test_a_folder_filled_after_its_creation_is_not_overwritten(tmp_path):
 
 def test_runs_started_at_the_same_time_get_different_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
-        paths = list(pool.map(lambda _: new_path(tmp_path / "runs", "ppo-CartPole-v1"), range(16)))
+        paths = [f.path for f in pool.map(lambda _: new_folder(tmp_path / "runs", "ppo-CartPole-v1"), range(16))]
     names = {"ppo-CartPole-v1", *(f"ppo-CartPole-v1-{n}" for n in range(2, 17))}
     assert {path.name for path in paths} == names == {path.name for path in (tmp_path / "runs").iterdir()}
 
@@ -80,4 +83,72 @@ def test_runs_started_at_the_same_time_get_different_folders(tmp_path):
 def test_a_root_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "runs").touch()
     with pytest.raises(PermissionError, match=r"cannot be written: .*\. Choose another --root"):
-        new_path(tmp_path / "runs", "a")
+        new_folder(tmp_path / "runs", "a")
+
+
+# A run that ends before it begins to train: its folder is removed again.
+
+
+def failing(monkeypatch, error):
+    """Let the compilation of every run fail with an error, or do what a function does."""
+
+    def compile_nothing(population):
+        if callable(error):
+            error()
+        raise error
+
+    monkeypatch.setattr("shoal.training.population.Population.compile", compile_nothing)
+
+
+def test_a_run_that_fails_before_it_trains_leaves_no_folder(tmp_path, monkeypatch):
+    failing(monkeypatch, MemoryError("too large"))
+    options = {"fields": FIELDS, "steps": 64, "root": tmp_path / "new" / "runs", **SILENT}
+    for name in ("", "mine"):
+        with pytest.raises(MemoryError, match="too large"):
+            shoal.train("ppo", "CartPole-v1", name=name, **options)
+    with pytest.raises(MemoryError, match="too large"):
+        shoal.train_all("ppo", "CartPole-v1", sweep={"num_minibatches": [1, 2]}, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_existed_before_is_kept_and_so_are_the_files_of_others(tmp_path, monkeypatch):
+    failing(monkeypatch, MemoryError("too large"))
+    (tmp_path / "before").mkdir()
+    (tmp_path / "runs").mkdir()
+    made = {"fields": FIELDS, "steps": 64, "root": tmp_path, **SILENT}
+    with pytest.raises(MemoryError):
+        shoal.train("ppo", "CartPole-v1", name="before", **made)
+    failing(monkeypatch, lambda: (tmp_path / "notes" / "mine.txt").touch())
+    with pytest.raises(TypeError):
+        shoal.train("ppo", "CartPole-v1", name="notes", **made)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "notes", "runs"]
+    assert (tmp_path / "notes" / "mine.txt").is_file()
+
+
+def test_a_later_run_of_several_that_fails_leaves_the_runs_before_it(tmp_path):
+    folder = RunFolder(tmp_path / "a" / "one")
+    folder.create()
+    folder.write_json("spec.json", {})
+    other = RunFolder(tmp_path / "a" / "two", [tmp_path / "a"])
+    other.create()
+    for each in (folder, other):
+        each.remove_unused()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["one"]
+
+
+def test_ctrl_c_while_compiling_leaves_no_folder(tmp_path, monkeypatch):
+    seen = []
+
+    def ends_the_process(signum, frame):  # as the command's handler does, with os._exit
+        seen.append(sorted(tmp_path.iterdir()))
+        raise KeyboardInterrupt
+
+    failing(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGINT, ends_the_process)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shoal.train("ppo", "CartPole-v1", fields=FIELDS, steps=64, root=tmp_path / "runs", **SILENT)
+        assert signal.getsignal(signal.SIGINT) is ends_the_process
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [[]] and not list(tmp_path.iterdir())

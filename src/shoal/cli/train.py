@@ -224,10 +224,11 @@ def _repeat(line: Line) -> None:
 
 def _run(options: argparse.Namespace, batch: Any) -> None:
     from shoal.studies.description import describe
+    from shoal.training.folder import RunFolder
 
     root = Path(options.root or "runs")
     if options.name:
-        batch.folders(root / options.name)  # raises if a folder exists already, also in a dry run
+        batch.folders(RunFolder(root / options.name))  # raises if a folder exists already, also in a dry run
     if options.dry_run:
         print(describe(batch.plans, root))
         return

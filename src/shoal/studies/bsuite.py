@@ -26,7 +26,7 @@ from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
 from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
 from shoal.tracking.events import Event, Message, Sink, Sinks
-from shoal.training.folder import RunFolder, hash_of, new_path
+from shoal.training.folder import RunFolder, hash_of, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
@@ -178,7 +178,8 @@ def run_bsuite(
 ) -> BsuiteResult:
     """Run all programs, one after the other, and score them. Raises Stopped with the command that continues it."""
     root, agent, messages = Path(root), planned.request.agent, Sinks([_OnlyMessages(sink) for sink in sinks])
-    folder = RunFolder(resume or (root / name if name else new_path(root, run_name("bsuite", agent))))
+    given = resume or (root / name if name else None)
+    folder = RunFolder(given) if given else new_folder(root, run_name("bsuite", agent))
     if resume is None:
         _begin(folder, planned.request)
     for text in planned.left_out:

@@ -9,7 +9,7 @@ from shoal.core.env import Env
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
 from shoal.training.arguments import explaining_arguments
-from shoal.training.folder import RunFolder, new_path
+from shoal.training.folder import RunFolder, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
@@ -17,7 +17,6 @@ from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.result import Result
 from shoal.training.selector import Selector
-from shoal.training.spec import RunSpec
 from shoal.viz.figure_sink import FigureSink
 
 
@@ -146,8 +145,10 @@ def train(
         check_env_of(job)
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     all_sinks = [*([progress_sink()] if progress else []), *sinks]
-    path = RunFolder(resume or folder or _new_folder(Path(root or "runs"), name, job.spec))
-    return run_job(job, plan, path, resume=resume is not None, figures=figures, sinks=all_sinks)
+    root = Path(root or "runs")
+    given = resume or folder or (root / name if name else None)
+    run_folder = RunFolder(given) if given else new_folder(root, job.spec.stem)
+    return run_job(job, plan, run_folder, resume=resume is not None, figures=figures, sinks=all_sinks)
 
 
 def run_job(
@@ -166,7 +167,3 @@ def run_job(
         folder.create()
     Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])]).train(resume=resume)
     return Result(folder.path, job.agent, job.env)
-
-
-def _new_folder(root: Path, name: str, spec: RunSpec) -> Path:
-    return root / name if name else new_path(root, spec.stem)

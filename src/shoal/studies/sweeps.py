@@ -19,7 +19,7 @@ from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
 from shoal.training.arguments import explaining_arguments
-from shoal.training.folder import RunFolder, new_path
+from shoal.training.folder import RunFolder, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.own_code import check_env_of
@@ -74,10 +74,10 @@ class Batch(NamedTuple):
         """The plans of all runs."""
         return [task.plan for task in self.tasks]
 
-    def folders(self, base: Path) -> list[RunFolder]:
+    def folders(self, base: RunFolder) -> list[RunFolder]:
         """The folder of each run: `base` itself for a single one. Raises FileExistsError if one of them is in use."""
         several = len(self.tasks) > 1
-        found = [RunFolder(base / file_name(task.label) if several else base) for task in self.tasks]
+        found = [RunFolder(base.path / file_name(task.label), base.made) if several else base for task in self.tasks]
         for folder in found:
             folder.check_unused()
         return found
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
         Raises Stopped after a signal; later runs are then not started.
         """
         root = Path(root)
-        base = root / name if name else new_path(root, self.title)
+        base = RunFolder(root / name) if name else new_folder(root, self.title)
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
             yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks)
 

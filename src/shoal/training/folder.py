@@ -14,7 +14,8 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy as np
 from shoal.core.errors import DamagedError, did_you_mean
 from shoal.core.registry import ENVS
 from shoal.training import reading
+from shoal.training.claim import LOCK
 from shoal.training.disk import replace
 from shoal.training.host import usable_cores
 from shoal.training.shapes import FILES, misfit_of_curves
@@ -35,6 +37,7 @@ PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
 # Parts of a provenance that can change the last bits of a result. Threads and cores do so for networks that read
 # pictures. The block size, which does too, is in the spec.
 DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags", "threads", "cores")
+WRITTEN_BEFORE_SPEC = {LOCK, ".writable", "provenance.json"}  # a folder with nothing else holds no run
 
 
 ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
@@ -43,9 +46,13 @@ ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
 class RunFolder:
     """The paths and files of one run. A file is replaced by a rename, so readers see the old one or the new one."""
 
-    def __init__(self, path: Path | str) -> None:
-        """Use the folder at `path`, or a policy that comes with shoal: `zoo:AGENT/ENV`. Nothing is read or written."""
+    def __init__(self, path: Path | str, made: Sequence[Path] = ()) -> None:
+        """Use the folder at `path`, or a policy that comes with shoal: `zoo:AGENT/ENV`. Nothing is read or written.
+
+        `made` lists the folders that were made for this run, each one before its parent.
+        """
         self.path = locate(path)
+        self.made = list(made)
         self.policy = self.path / "policy"  # only in an exported folder: the policy of one member
         self.checkpoints = self.path / "checkpoints"
         self.best = self.checkpoints / "best"
@@ -74,13 +81,26 @@ class RunFolder:
 
     def check_writable(self, advice: str = "") -> None:
         """Make the folder if it does not exist. Raises PermissionError, with the advice, if it cannot be written."""
+        missing = _missing(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.made = [*missing, *self.made]
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
         except OSError as error:
             raise _not_writable(self.path, error, advice) from error
+
+    def remove_unused(self) -> None:
+        """Remove the folders that were made for this run, unless they hold a run or other files."""
+        if self.path not in self.made:
+            return
+        with suppress(OSError):  # a folder that holds something else, or that is gone already
+            if {file.name for file in self.path.iterdir()} <= WRITTEN_BEFORE_SPEC:
+                for file in self.path.iterdir():
+                    file.unlink()
+                for folder in self.made:
+                    folder.rmdir()
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
@@ -201,16 +221,17 @@ def zoo() -> list[str]:
     return sorted(str(path.parent.relative_to(ZOO)) for path in ZOO.rglob("spec.json"))
 
 
-def new_path(root: Path, stem: str) -> Path:
+def new_folder(root: Path, stem: str) -> RunFolder:
     """Make and return the first of `root/stem`, `root/stem-2`, ... that does not exist.
 
     Two processes never get the same folder. Raises PermissionError if it cannot be made.
     """
     path, n = root / stem, 1
     while True:
+        missing = _missing(path)
         try:
             path.mkdir(parents=True)
-            return path
+            return RunFolder(path, missing)
         except FileExistsError:
             n += 1
             path = root / f"{stem}-{n}"
@@ -255,6 +276,11 @@ def json_ready(data: Any) -> Any:
     if isinstance(data, float) and not np.isfinite(data):
         return None
     return data
+
+
+def _missing(path: Path) -> list[Path]:
+    """Return the path and those of its parents that do not exist, each one before its parent."""
+    return [each for each in (path, *path.parents) if not each.exists()]
 
 
 def _not_writable(path: Path, error: OSError, advice: str = "Choose another --root.") -> PermissionError:

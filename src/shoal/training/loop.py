@@ -33,7 +33,7 @@ from shoal.training.selector import Standing, taken_turnover
 from shoal.training.settings import setting_in_words
 from shoal.training.sources import keep
 from shoal.training.spec import plain
-from shoal.training.stopping import Stopped, stop_requests
+from shoal.training.stopping import Stopped, cleaned_up, stop_requests
 
 
 class Run:
@@ -58,10 +58,11 @@ class Run:
         """Train to the end and return the summary.
 
         Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once the chunk is saved. Raises FileExistsError
-        if another process writes to the folder, or if the run is new and the folder holds another run.
+        if another process writes to the folder, or if the run is new and the folder holds another run. The folders
+        that were made for a new run are removed again if it ends before it begins to train.
         """
         try:
-            with claimed(self.folder.path):
+            with claimed(self.folder.path), cleaned_up(self.folder.remove_unused):
                 if not resume:
                     self.folder.check_unused()  # again: another process may have finished a run here in the meantime
                 return self._train(resume)

@@ -63,6 +63,34 @@ def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
+@contextmanager
+def cleaned_up(clean: Callable[[], None]) -> Iterator[None]:
+    """Call `clean` if the block raises an error, and when a signal comes, before the signal's handler.
+
+    A handler may end the process at once, as that of the `shoal` command does; no `finally` is executed then. A signal
+    without a handler of Python, such as SIGTERM in a script, ends the process without cleaning up.
+    """
+    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
+    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        clean()
+        _as_before(before[signum], signum, frame)
+
+    try:
+        for number in before:
+            signal.signal(number, on_signal)
+        yield
+    except BaseException:
+        clean()
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _as_before(handler: object, signum: int, frame: FrameType | None) -> None:
     if callable(handler):
         handler(signum, frame)
