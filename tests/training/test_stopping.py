@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from shoal.training.stopping import ANSWER, Stopped, stop_requests
+from shoal.training.stopping import ANSWER, Stopped, stop_requests, stopped_at_once
 
 
 def handler(signum, frame):
@@ -64,3 +64,23 @@ def test_outside_the_main_thread_no_handler_is_installed():
 
 def test_a_stopped_exception_keeps_its_signal():
     assert Stopped("text", signal.SIGTERM).signal == 15 and Stopped().signal == signal.SIGINT
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_block_that_has_nothing_to_save(number):
+    with pytest.raises(Stopped, match="complete") as stopped, stopped_at_once("complete"):
+        try:
+            os.kill(os.getpid(), number)
+            raise AssertionError("the signal was not noticed")
+        except Exception as error:  # as figures and sinks, whose errors do not end a run
+            raise AssertionError("the request was taken for an error") from error
+    assert stopped.value.signal == number and signal.getsignal(number) is handler
+
+
+def test_a_second_signal_while_a_block_ends_has_the_previous_handler():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt), stopped_at_once("complete"):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)

@@ -1,5 +1,7 @@
 """Figures of a run are drawn while it trains, and a failing figure does not fail the run."""
 
+import os
+import signal
 import threading
 
 import jax
@@ -11,6 +13,7 @@ from listeners import Listener
 from shoal import PPO
 from shoal.core.struct import struct
 from shoal.tracking.events import Recorded
+from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS
 
 
@@ -109,3 +112,16 @@ def test_render_accepts_a_policy_and_an_environment_as_values(result, tmp_path):
         shoal.render("CartPole-v1", member=1)
     with pytest.raises(ValueError, match="env_fields is for an environment by name"):
         shoal.render(result.folder, env_fields={"gravity": 1.0})
+
+
+def test_ctrl_c_while_figures_are_drawn_leaves_them_out_of_a_complete_run(tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        assert listener.heard[-1].startswith("the run is complete; drawing its figures")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("shoal.viz.videos.draw_members", interrupt)
+    listener = Listener()
+    folder = tmp_path / "p"
+    with pytest.raises(Stopped, match=f"after training was complete.*shoal train --resume {folder}"):
+        shoal.train("ppo", "CartPole-v1", fields=FIELDS, folder=folder, progress=False, sinks=[listener], **OPTIONS)
+    assert (folder / "summary.json").is_file() and not [text for text in listener.heard if "failed" in text]

@@ -1,12 +1,13 @@
 """The events that a run reports, as plain data, and the base class of sinks, which receive them.
 
 A sink is an object with a method `receive(event)`. It uses the kinds of events that it needs and ignores the others.
-It may return a `Message`, which is then sent to all sinks. `Sinks` sends every event to several sinks; a sink that
-raises an error does not stop the run.
+It may return a `Message`, which is then sent to all sinks, or an iterator of messages (`receive` can be a generator or
+return one), each of which is sent before the next one is computed. `Sinks` sends every event to several sinks; a sink
+that raises an error does not stop the run.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -70,8 +71,8 @@ class Sink(abc.ABC):
     """The base class of objects that receive the events of a run."""
 
     @abc.abstractmethod
-    def receive(self, event: Event) -> Message | None:
-        """Handle an event, or ignore it. A message that is returned is sent to all sinks."""
+    def receive(self, event: Event) -> Message | Iterator[Message] | None:
+        """Handle an event, or ignore it. A message that is returned is sent to all sinks; so are several."""
 
 
 class Sinks(Sink):
@@ -88,15 +89,21 @@ class Sinks(Sink):
         """Send an event to all sinks, and then every message that one returns. Messages in reply to one are dropped."""
         for sink in list(self._sinks):
             try:
-                answer = sink.receive(event)
+                for message in _messages(sink.receive(event)):
+                    if not isinstance(event, Message):
+                        self.receive(message)
             except Exception as error:
                 self._sinks.remove(sink)
                 text = f"{type(sink).__name__} failed with {error!r} and is left out from here on; the run goes on"
                 self.say(text)
-            else:
-                if answer is not None and not isinstance(event, Message):
-                    self.receive(answer)
 
     def say(self, text: str) -> None:
         """Send a message to every sink."""
         self.receive(Message(text))
+
+
+def _messages(answer: object) -> Iterator[Message]:
+    """What a sink returned, as an iterator of messages."""
+    if isinstance(answer, Message):
+        return iter([answer])
+    return answer if isinstance(answer, Iterator) else iter(())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.tracking.events import Closed, Compiled, Event, Message, Opened, Recorded, Sink, Turned
+from shoal.tracking.events import Closed, Compiled, Event, Finished, Message, Opened, Recorded, Sink, Turned
 from shoal.tracking.text import duration, headline, rate, returns, short_number
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -51,7 +51,7 @@ class LiveDisplay(Sink):
                     self._print(note)
             case Message(text):
                 self._print(text)
-            case Closed():
+            case Finished() | Closed():
                 self._close()
             case _:
                 pass

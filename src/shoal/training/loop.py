@@ -33,7 +33,7 @@ from shoal.training.selector import Standing, taken_turnover
 from shoal.training.settings import setting_in_words
 from shoal.training.sources import keep
 from shoal.training.spec import plain
-from shoal.training.stopping import Stopped, cleaned_up, stop_requests
+from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_at_once
 
 
 class Run:
@@ -71,16 +71,18 @@ class Run:
 
     def _train(self, resume: bool) -> dict[str, Any]:
         self.open(resume=resume)
+        again = f"shoal train --resume {self.folder.path}"
+        complete = f"stopped after training was complete. To draw the figures: {again}"
         with stop_requests(self.sinks.say) as stop:
             while self.step():
                 if stop.is_set() and not self.is_over:
-                    raise Stopped(f"stopped. Continue with: shoal train --resume {self.folder.path}", stop.signal)
+                    raise Stopped(f"stopped. Continue with: {again}", stop.signal)
             summary = self.summary()
             self.folder.write_json("summary.json", summary)
             if stop.is_set():  # raised even though the run is complete: more runs may be waiting in this process
-                again = f"shoal train --resume {self.folder.path}"
-                raise Stopped(f"stopped after training was complete. To draw the figures: {again}", stop.signal)
-        self.sinks.receive(Finished(summary))
+                raise Stopped(complete, stop.signal)
+        with stopped_at_once(complete):
+            self.sinks.receive(Finished(summary))
         return summary
 
     def open(self, *, resume: bool = False) -> None:

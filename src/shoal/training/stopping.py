@@ -2,9 +2,10 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 REQUESTS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 ANSWER = "stopping when this chunk is saved; Ctrl-C again stops at once"
@@ -39,9 +40,6 @@ def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
     because Python does not allow it. `say` sends a message to the user.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         if request.is_set():
@@ -51,16 +49,37 @@ def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
         request.signal = signum
         threading.Thread(target=say, args=(ANSWER,)).start()  # a signal may have come in the middle of a print
 
-    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    handled = [n for n in numbers if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.getsignal(number) for number in handled}
-    for number in handled:
-        signal.signal(number, on_signal)
+    before = _handle(on_signal)
     try:
         yield request
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _restore(before)
+
+
+class _Interruption(BaseException):
+    """Raised inside a block that a signal ends; no `except Exception` of the block catches it."""
+
+
+@contextmanager
+def stopped_at_once(text: str) -> Iterator[None]:
+    """Raise Stopped with this text when SIGINT, SIGTERM or SIGHUP comes in the block, in which nothing is to be saved.
+
+    Further signals have the handlers from before. Which signals are handled is as in `stop_requests`.
+    """
+    signals: list[int] = []
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        signals.append(signum)
+        _restore(before)
+        raise _Interruption
+
+    before = _handle(on_signal)
+    try:
+        yield
+    except _Interruption:
+        raise Stopped(text, signals[0]) from None
+    finally:
+        _restore(before)
 
 
 @contextmanager
@@ -70,25 +89,43 @@ def cleaned_up(clean: Callable[[], None]) -> Iterator[None]:
     A handler may end the process at once, as that of the `shoal` command does; no `finally` is executed then. A signal
     without a handler of Python, such as SIGTERM in a script, ends the process without cleaning up.
     """
-    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
-    if threading.current_thread() is not threading.main_thread():
-        before = {}
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         clean()
         _as_before(before[signum], signum, frame)
 
+    before = _handle(on_signal, only_callable=True)
     try:
-        for number in before:
-            signal.signal(number, on_signal)
         yield
     except BaseException:
         clean()
         raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _restore(before)
+
+
+def _handle(on_signal: Callable[[int, FrameType | None], None], only_callable: bool = False) -> dict[int, Any]:
+    """Install a handler for the signals that ask a run to stop. Returns the handlers from before, by signal.
+
+    A SIGTERM or SIGHUP that is ignored stays so, and with `only_callable` every signal without a handler of Python.
+    Outside the main thread nothing is installed, because Python does not allow it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
+    before = {
+        number: handler
+        for number, handler in zip(numbers, map(signal.getsignal, numbers), strict=True)
+        if (callable(handler) if only_callable else number == signal.SIGINT or handler is not signal.SIG_IGN)
+    }
+    for number in before:
+        signal.signal(number, on_signal)
+    return before
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _as_before(handler: object, signum: int, frame: FrameType | None) -> None:

@@ -26,21 +26,20 @@ class FigureSink(Sink):
         self.plan, self.folder = plan, folder
         self._recorder: Future | None = None
 
-    def receive(self, event: Event) -> Message | None:
-        """Start the preparation when training starts, and draw when it is finished. Returns a message for failures."""
+    def receive(self, event: Event) -> Iterator[Message] | None:
+        """Start the preparation when training starts; draw when it is finished, and yield messages meanwhile."""
         if isinstance(event, Compiled):
             pool = ThreadPoolExecutor(1)
             self._recorder = pool.submit(self._prepare)
             pool.shutdown(wait=False)  # do not wait: training starts now
-        if isinstance(event, Finished) and (failures := [*self._draw()]):
-            return Message("\n".join(failures))
-        return None
+        return (Message(text) for text in self._draw()) if isinstance(event, Finished) else None
 
     def _draw(self) -> Iterator[str]:
-        """Draw the figures and the videos. Yields a sentence for each that could not be drawn."""
+        """Draw the figures and the videos. Yields a sentence at the start, and one for each that could not be drawn."""
         from shoal.viz.curves import plot_figures
         from shoal.viz.videos import draw_members
 
+        yield "the run is complete; drawing its figures and videos (Ctrl-C leaves them out)"
         try:
             plot_figures(self.folder.path)
         except ValueError as error:  # for example, no episode has ended in a very short run
