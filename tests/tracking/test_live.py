@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from shoal.tracking.events import Closed, Compiled, Message, Opened, Recorded
-from shoal.tracking.live import LEAST_BAR, LiveDisplay, fitted, progress_line, ranking, sparkline
+from shoal.tracking.events import Closed, Compiled, Message, Opened, Recorded, Started
+from shoal.tracking.live import LEAST_BAR, LiveDisplay, fitted, progress_line, ranking, sparkline, state_line
 
 OPENED = Opened("ppo", "CartPole-v1", members=8, steps=500_000, updates=1_000, notes=" on 2 CPU cores")
 SCORE = {"mean": 21.5, "p05": 20.0, "p95": 23.0}
@@ -83,6 +83,25 @@ def test_a_wide_terminal_shows_all_values(display):
 
 def test_a_narrow_terminal_keeps_the_returns_and_drops_the_rest(display):
     assert display.lines(60)[1] == "  return 21.5 (20 to 23)  evaluation 30.25 (9 to 41)  ▁▁"
+
+
+def test_a_sparkline_gets_shorter_where_the_terminal_is_narrow():
+    scores = {"train_return": {"mean": 499.4, "p05": 497.5, "p95": 500.0}}
+    record = RECORD._replace(line={"eval_return": {"mean": 499.2, "p05": 494.3, "p95": 500.0}, **scores})
+    history = [float(i) for i in range(30)]
+    words = "return 499.4 (497.5 to 500)  evaluation 499.2 (494.3 to 500)"  # 60 columns
+    assert state_line(record, history, "", 78) == f"{words}  {sparkline(history[-16:])}"
+    assert state_line(record, history, "", 120) == f"{words}  {sparkline(history)}  1.23M steps/s"
+    assert state_line(record, history, "", 66) == words
+
+
+def test_before_the_first_record_the_display_says_when_it_comes():
+    display = LiveDisplay(io.StringIO())
+    for event in (OPENED, Compiled(1.0), Started(0, 25_000)):
+        display.receive(event)
+    (line,) = display.lines(80)
+    display.receive(Closed())
+    assert line[2:] == "training  0 s  the first record comes after 25,000 steps of each member"
 
 
 def test_a_run_without_a_fixed_end_shows_its_steps():

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from shoal.tracking.events import Closed, Compiled, Opened, Recorded
+from shoal.tracking.events import Closed, Compiled, Opened, Recorded, Started
 from shoal.tracking.progress import PlainLines, progress_sink
 from shoal.tracking.text import duration, rate, returns
 
@@ -16,11 +16,12 @@ LINE = {"env_steps": 64, "train_return": {"mean": 21.5, "p05": 20.0, "p95": 23.0
 def test_log_lines_name_the_run_and_its_returns():
     stream = io.StringIO()
     sink = PlainLines(stream)
-    for event in (OPENED, Compiled(1.25), Recorded(2, LINE, 12_345.0, 61.0), Closed()):
+    for event in (OPENED, Compiled(1.25), Started(0, 64), Recorded(2, LINE, 12_345.0, 61.0), Closed()):
         sink.receive(event)
     assert stream.getvalue().splitlines() == [
         "ppo on CartPole-v1: 2 members x 128 steps (100 asked for, rounded up to whole updates) on 2 CPU cores",
         "compiled in 1.2 s",
+        "the first record comes after 64 steps of each member",
         " 50%            64 steps  return 21.5 (20 to 23)  12.3k steps/s  1:01 left",
     ]
 
@@ -31,6 +32,12 @@ def test_a_run_without_a_fixed_end_shows_neither_percentage_nor_time_left():
     sink.receive(OPENED._replace(updates=None))
     sink.receive(Recorded(2, LINE, 12_345.0, None))
     assert stream.getvalue().splitlines()[1] == "          64 steps  return 21.5 (20 to 23)  12.3k steps/s"
+
+
+def test_a_resumed_run_says_where_it_goes_on():
+    stream = io.StringIO()
+    PlainLines(stream).receive(Started(1_200, 25_000))
+    assert stream.getvalue() == "going on from step 1,200 of each member; the next record comes after 25,000\n"
 
 
 def test_files_and_pipes_get_lines():

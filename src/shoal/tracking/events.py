@@ -29,6 +29,13 @@ class Compiled(NamedTuple):
     seconds: float
 
 
+class Started(NamedTuple):
+    """Training begins or, in a resumed run, continues."""
+
+    steps: int  # environment steps of each member, so far
+    next_record: int  # environment steps of each member at the next record
+
+
 class Recorded(NamedTuple):
     """A record was written."""
 
@@ -64,7 +71,7 @@ class Closed(NamedTuple):
     """The last event of every run: it is complete, was stopped, or failed."""
 
 
-Event = Opened | Compiled | Recorded | Turned | Message | Finished | Closed
+Event = Opened | Compiled | Started | Recorded | Turned | Message | Finished | Closed
 
 
 class Sink(abc.ABC):

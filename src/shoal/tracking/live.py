@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.tracking.events import Closed, Compiled, Event, Finished, Message, Opened, Recorded, Sink, Turned
-from shoal.tracking.text import duration, headline, rate, returns, short_number
+from shoal.tracking.events import Closed, Compiled, Event, Finished, Message, Opened, Recorded, Sink, Started, Turned
+from shoal.tracking.text import duration, expectation, headline, rate, returns, short_number
 
 BARS = "▁▂▃▄▅▆▇█"
-HISTORY = 20  # values that a sparkline shows at most
+HISTORY, LEAST_HISTORY = 20, 5  # values that a sparkline shows at most, and at least
 SHOWN_SETTINGS = 5
 LEAST_BAR, WIDEST_BAR = 6, 40  # columns
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -43,7 +43,9 @@ class LiveDisplay(Sink):
                 self._open(event)
             case Compiled(seconds):
                 self._print(f"compiled in {seconds:.1f} s")
-                self._stage, self._cpu_at_record = "training", (time.monotonic(), time.process_time())
+            case Started():
+                self._stage, self._expected, self._started = "training", expectation(event), time.monotonic()
+                self._cpu_at_record = (self._started, time.process_time())
             case Recorded():
                 self._add(event)
             case Turned():
@@ -62,16 +64,11 @@ class LiveDisplay(Sink):
             return []
         if self._record is None:
             seconds = duration(time.monotonic() - self._started)
-            return [fitted([f"{self._spinner()} {self._stage}", seconds], width)]
-        state = [
-            *returns(self._record.line).split(SEPARATOR),
-            sparkline(self._history),
-            rate(self._record.steps_per_second),
-            f"CPU {self._cpu:.0%}" if self._cpu else "",
-        ]
+            return [fitted([f"{self._spinner()} {self._stage}", seconds, self._expected], width)]
+        cpu = f"CPU {self._cpu:.0%}" if self._cpu else ""
         return [
             progress_line(self._spinner(), self._opened, self._record, width),
-            SEPARATOR + fitted(state, width - len(SEPARATOR)),
+            SEPARATOR + state_line(self._record, self._history, cpu, width - len(SEPARATOR)),
             *ranking(self._record.settings, width),
         ]
 
@@ -87,7 +84,7 @@ class LiveDisplay(Sink):
         from rich.live import Live
 
         self._opened, self._record, self._history = opened, None, []
-        self._stage, self._started = "compiling", time.monotonic()
+        self._stage, self._expected, self._started = "compiling", "", time.monotonic()
         console = Console(file=self.stream)
         console.print(headline(opened), highlight=False, markup=False)
         self._live = Live(self, console=console, refresh_per_second=4)
@@ -135,6 +132,14 @@ def progress_line(spinner: str, opened: Opened, record: Recorded, width: int) ->
         return fitted([f"{spinner} {percent}", left], width)
     full = round(fraction * columns)
     return f"{spinner} {'━' * full}{'─' * (columns - full)}{SEPARATOR}{text}"
+
+
+def state_line(record: Recorded, history: Sequence[float], cpu: str, width: int) -> str:
+    """Return `return 21.5  ▁▃▅█  1.2M steps/s  CPU 90%`. A narrow terminal shows fewer of the newest bars."""
+    scores = returns(record.line)
+    room = width - len(scores) - len(SEPARATOR)
+    bars = sparkline(history[-max(room, 1) :]) if room >= LEAST_HISTORY else ""
+    return fitted([*scores.split(SEPARATOR), bars, rate(record.steps_per_second), cpu], width)
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -3,9 +3,9 @@
 import sys
 from typing import Any
 
-from shoal.tracking.events import Compiled, Event, Message, Opened, Recorded, Sink, Turned
+from shoal.tracking.events import Compiled, Event, Message, Opened, Recorded, Sink, Started, Turned
 from shoal.tracking.live import LiveDisplay
-from shoal.tracking.text import headline, state_of
+from shoal.tracking.text import expectation, headline, state_of
 
 
 def progress_sink(stream: Any = None) -> Sink:
@@ -29,6 +29,8 @@ class PlainLines(Sink):
                 self._print(headline(event))
             case Compiled(seconds):
                 self._print(f"compiled in {seconds:.1f} s")
+            case Started():
+                self._print(expectation(event))
             case Recorded():
                 done = f"{event.updates / self.updates:4.0%}  " if self.updates else ""
                 self._print(f"{done}{event.line['env_steps']:>12,} steps  {state_of(event)}")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.tracking.events import Opened, Recorded
+from shoal.tracking.events import Opened, Recorded, Started
 
 
 def headline(opened: Opened) -> str:
@@ -11,6 +11,13 @@ def headline(opened: Opened) -> str:
     members = f"{opened.members} member{'s' * (opened.members > 1)}"
     changes = f"\n  {opened.changes}" if opened.changes else ""
     return f"{opened.agent} on {opened.env}: {members} x {opened.steps:,} steps{opened.notes}{changes}"
+
+
+def expectation(started: Started) -> str:
+    """Return when the next record comes: `the first record comes after 25,000 steps of each member`."""
+    if not started.steps:
+        return f"the first record comes after {started.next_record:,} steps of each member"
+    return f"going on from step {started.steps:,} of each member; the next record comes after {started.next_record:,}"
 
 
 def state_of(record: Recorded) -> str:

@@ -16,7 +16,7 @@ from shoal.core.agent import Metrics
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import make_key, stream
 from shoal.rollouts.evaluate import Evaluation
-from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Turned
+from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
 from shoal.training.changes import changes_in_words
@@ -107,6 +107,9 @@ class Run:
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
         self.started = started - (self._recorded_seconds() if resume else 0.0)
+        if not self.is_over:
+            steps = plan.agent.steps_per_update
+            self.sinks.receive(Started(self.state.updates * steps, plan.boundary(len(self.records)) * steps))
 
     @property
     def is_over(self) -> bool:
