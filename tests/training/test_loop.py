@@ -78,8 +78,14 @@ def test_a_stopped_run_resumes_bit_for_bit(result, tmp_path):
     assert user.heard == ["stopping when this chunk is saved; Ctrl-C again stops at once"]
     assert not (tmp_path / "r" / "summary.json").exists()
     assert len(shoal.load_result(tmp_path / "r").curves["env_steps"]) == 2
+    before = checkpoint.read_about(checkpoint.newest(tmp_path / "r" / "checkpoints"))
     resumed = shoal.train(resume=tmp_path / "r", **SILENT)
     assert_same_bits(resumed.folder, result.folder)
+    summary, parts = resumed.summary, ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds")
+    for name in parts[:3]:  # of both processes
+        assert summary[name] > before[name] > 0
+    assert summary["other_seconds"] > 0 and summary["total_seconds"] > resumed.curves["wall_seconds"][-1]
+    assert sum(summary[name] for name in parts) == pytest.approx(summary["total_seconds"])
     for name, curve in result.curves.items():
         if name != "wall_seconds":
             np.testing.assert_array_equal(resumed.curves[name], curve, err_msg=name)

@@ -288,7 +288,8 @@ def report(result: Any) -> str:
         table(("setting", *SCORE_HEAD), rows),
         f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s in total: "
         f"{summary['compile_seconds']:.1f} compiling, {summary['train_seconds']:.1f} training, "
-        f"{summary['eval_seconds']:.1f} evaluating",
+        f"{summary['eval_seconds']:.1f} evaluating, {summary['other_seconds']:.1f} for the rest (set-up, records, "
+        f"checkpoints)",
     ]
     if dead:
         lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss or a weight became infinite or NaN")

@@ -50,7 +50,6 @@ class Run:
         self.state = RunState.first(plan.roster)
         self.best_policy: Any = None  # [M], the policy of each occupant at its best evaluation
         self.last_policy: Any = None  # [M], the policies that were evaluated last
-        self.compile_seconds = 0.0
         self._reported_stopped: set[int] = set()  # occupants that are no longer trained, and were reported
         self._warned_of_reuse = False
 
@@ -92,8 +91,8 @@ class Run:
         spec = plan.spec
         what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.updates, plan.notes)
         self.sinks.receive(Opened(*what, changes_in_words(spec)))
-        self.compile_seconds = self.population.compile()
-        self.sinks.receive(Compiled(self.compile_seconds))
+        compile_seconds = self.population.compile()
+        self.sinks.receive(Compiled(compile_seconds))
         if resume:
             self._restore()
             self._report_revision()
@@ -106,6 +105,7 @@ class Run:
             self.folder.write_json("provenance.json", self._provenance())
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
+        self.state = self.state.replace(compile_seconds=self.state.compile_seconds + compile_seconds)
         self.started = started - (self._recorded_seconds() if resume else 0.0)
         if not self.is_over:
             steps = plan.agent.steps_per_update
@@ -151,6 +151,8 @@ class Run:
         """Return scores of the last and the best evaluation (overall, per setting, per member) and the times in s."""
         curves = self.records.arrays()
         last = member_scores(curves)
+        total = time.perf_counter() - self.started
+        parts = {name: getattr(self.state, name) for name in ("compile_seconds", "train_seconds", "eval_seconds")}
         names, best = self.plan.names(self.state.roster), self.state.best_return
         return {
             "agent": self.plan.spec.agent,
@@ -166,10 +168,9 @@ class Run:
             ],
             "episodes_per_evaluation": self.plan.spec.eval_episodes,
             "steps_per_second": self._steps_trained() / max(self.state.train_seconds, 1e-9),
-            "compile_seconds": self.compile_seconds,
-            "train_seconds": self.state.train_seconds,
-            "eval_seconds": self.state.eval_seconds,
-            "total_seconds": time.perf_counter() - self.started,
+            **parts,
+            "other_seconds": total - sum(parts.values()),  # set up members, write records and checkpoints, select
+            "total_seconds": total,
         }
 
     def _scores_of_settings(self, scores: np.ndarray) -> list[dict[str, Any]]:
@@ -277,6 +278,7 @@ class Run:
             "env_revision": self.plan.env.revision,
             "records": len(self.records),
             "curves": self.records.fingerprint(),
+            "compile_seconds": self.state.compile_seconds,
             "train_seconds": self.state.train_seconds,
             "eval_seconds": self.state.eval_seconds,
             "best_return": json_ready(self.state.best_return),

@@ -19,6 +19,7 @@ class RunState:
     next_occupant: int  # the number of the next new occupant
     selector: Any = None  # the selector's state: a tree of arrays
     updates: int = 0  # the number of updates that are done
+    compile_seconds: float = 0.0  # of this process and, in a resumed run, of those before it
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     finished: bool = False  # whether the selector ended the run
@@ -69,6 +70,7 @@ class RunState:
             selector=arrays["selector"],
             best_return=np.asarray([-np.inf if best is None else best for best in about["best_return"]]),
             updates=about["updates"],
+            compile_seconds=about.get("compile_seconds", 0.0),  # older checkpoints lack it
             train_seconds=about["train_seconds"],
             eval_seconds=about["eval_seconds"],
             next_occupant=about["next_occupant"],

@@ -104,7 +104,7 @@ WORDS: dict[Any, str] = {
 NUMBER = int | float
 UNKNOWN = int | float | None  # numbers that are not finite are null
 SCORE = {"members": int, **{name: Maybe(UNKNOWN) for name in ("mean", "min", "max", "percentile_5", "iqm")}}
-TIMES = ("steps_per_second", "compile_seconds", "train_seconds", "eval_seconds", "total_seconds")
+SECONDS = ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds", "total_seconds")
 COUNTS = ("steps", "first_steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "block")
 
 FILES: dict[str, Any] = {
@@ -139,7 +139,7 @@ FILES: dict[str, Any] = {
         "best": SCORE,
         "settings": [{"setting": dict, **SCORE}],
         "per_member": [{"member": int, "name": str, "last": UNKNOWN, "best": UNKNOWN, "alive": bool}],
-        **{name: Maybe(NUMBER) for name in TIMES},
+        **{name: Maybe(NUMBER) for name in ("steps_per_second", *SECONDS)},
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },
     "bsuite.json": {
