@@ -205,3 +205,19 @@ def test_an_unusable_file_gives_one_line(run, tmp_path, capsys):
     for name in ("half.npz", "empty.npz", "array.npz"):
         said = refused(capsys, "train", "bc", "CartPole-v1", "--demonstrations", name, "--dry-run")
         assert f"{name} holds no demonstrations" in said
+
+
+def test_episodes_that_the_limit_of_steps_cut_off_are_counted(run, capsys):
+    _, out, _ = say(capsys, "eval", run, "--episodes", "2", "--max-steps", "3")  # no pole falls within 3 steps
+    assert "16 of 16 episodes were cut off after 3 steps: their returns are those so far (--max-steps)" in out
+    assert "`shoal train` reports greedy actions" in out
+    words = "train q-learning CliffWalking-v1 --steps 100 --records 2 --evaluations 1 --seeds 2 --no-figures --name c"
+    limits = "--eval-episodes 3 --eval-max-steps 5"  # the goal is 13 steps away
+    said = "6 of 6 episodes were cut off after 5 steps: their returns are those so far (--eval-max-steps)"
+    assert said in say(capsys, *words.split(), *limits.split())[1]
+    assert said in say(capsys, "train", "--resume", "runs/c", "--no-figures")[1]
+
+
+def test_a_wrong_member_is_refused_before_the_run_is_loaded(run, capsys, monkeypatch):
+    monkeypatch.setattr("shoal.training.policy.load_policies", None)
+    assert "--member -1 must be at least 0" in refused(capsys, "eval", run, "--member", "-1")

@@ -89,6 +89,14 @@ def test_the_score_of_a_member_is_its_last_or_best_finite_evaluation():
     np.testing.assert_array_equal(member_scores({"eval_return": returns[1:2]}, "best"), [nan, nan, nan])
 
 
+def test_evaluations_of_idle_slots_do_not_count():
+    curves = {"eval_return": np.array([[1.0, 9.0], [2.0, 3.0]]), "occupant": np.array([[0, -1], [0, 2]])}
+    np.testing.assert_array_equal(member_scores(curves), [2.0, 3.0])
+    np.testing.assert_array_equal(member_scores(curves, "best"), [2.0, 3.0])  # not the 9 of the idle slot
+    curves["occupant"][1, 1] = -1
+    np.testing.assert_array_equal(member_scores(curves), [2.0, np.nan])
+
+
 def test_a_later_record_that_widens_a_column_is_no_damage(tmp_path):
     folder, records, alive = RunFolder(tmp_path), Records(2), np.array([True, True])
     stats = Metrics(members(([1.0], [1]), ([2.0], [1])), {})

@@ -29,6 +29,8 @@ def eval_parser() -> Parser:
     parser.add_argument("--which", default="last", choices=("last", "best"), help="last weights (default) or the best")
     parser.add_argument("--sample", action="store_true", help="only sampled actions, as in training")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
+    limit = "cut episodes off after N steps (default: the environment's time limit, or 1,000 where it has none)"
+    parser.add_argument("--max-steps", type=whole_number, default=0, metavar="N", help=limit)
     return parser
 
 
@@ -36,7 +38,7 @@ def evaluate_run(line: Line) -> None:
     """`shoal eval`: print a table of the returns of greedy and of sampled actions, also in changed environments."""
     import numpy as np
 
-    from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
+    from shoal.cli.table import SCORE_HEAD, cut_off, score_cells, setting_words, table
     from shoal.training.playing import evaluate
     from shoal.training.policy import load_policies
     from shoal.training.records import score_summary
@@ -44,6 +46,8 @@ def evaluate_run(line: Line) -> None:
     from shoal.training.settings import is_static_part
 
     arguments, env_values = line.options, line.env
+    if arguments.member not in ("all", "best"):
+        member_number(arguments.member, ", `best` or `all`")  # raises before the run is loaded
     _, policies = load_policies(arguments.run, arguments.which, trust_source=arguments.trust_source)
     result = load_result(arguments.run)
     if static := [name for name in env_values.sweep if is_static_part(policies.env, name)]:
@@ -51,20 +55,27 @@ def evaluate_run(line: Line) -> None:
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
-    rows = []
+    rows, cut, played, longest = [], 0, 0, 0
     for values in itertools.product(*env_values.sweep.values()):
         fields = {**env_values.fixed, **dict(zip(env_values.sweep, values, strict=True))}
         for greedy in (False,) if arguments.sample else (True, False):
-            done = evaluate(chosen, episodes=arguments.episodes, greedy=greedy, seed=arguments.seed, env_fields=fields)
+            how = {"episodes": arguments.episodes, "seed": arguments.seed, "max_steps": arguments.max_steps}
+            done = evaluate(chosen, greedy=greedy, env_fields=fields, **how)
+            cut += int((~done.finished).sum())
+            played += done.finished.size
+            longest = max(longest, int(done.episode_length.max()))
             returns = np.asarray(done.episode_return).reshape(-1, arguments.episodes).mean(axis=1)
             actions = "greedy" if greedy else "sampled"
             for setting, scores in zip(settings, np.split(returns, len(settings)), strict=True):  # setting-major
                 row = [setting_words(fields), actions, *score_cells(score_summary(scores))]
                 rows.append([setting, *row] if swept else row)
     weights = result.exported.get("weights", arguments.which)  # an exported policy has one kind, so --which is ignored
-    print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights)")
+    about = "" if arguments.sample else "; `shoal train` reports greedy actions"
+    print(f"mean return of {arguments.episodes} episodes, over members ({weights} weights){about}")
     head = ("environment", "actions", *SCORE_HEAD)
     print(table(("setting", *head) if swept else head, rows))
+    if cut:
+        print(cut_off(cut, played, longest, "--max-steps"))
 
 
 def render_parser() -> Parser:

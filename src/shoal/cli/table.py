@@ -30,6 +30,11 @@ def score_cells(score: Mapping[str, Any]) -> list[Any]:
 SCORE_HEAD = ("members", "mean", "5th pct", "IQM", "95 % interval")
 
 
+def cut_off(count: int, of: int, limit: int, option: str) -> str:
+    """A sentence about evaluation episodes that did not end within the `limit` of steps; `option` changes it."""
+    return f"{count:,} of {of:,} episodes were cut off after {limit:,} steps: their returns are those so far ({option})"
+
+
 def setting_words(setting: Mapping[str, Any]) -> str:
     """A setting as text: `learning_rate=0.001 env.gravity=5`; `all` for an empty one."""
     return " ".join(f"{name}={value}" for name, value in setting.items()) or "all"

@@ -278,19 +278,23 @@ def _sinks(options: argparse.Namespace) -> list[Any]:
 
 def report(result: Any) -> str:
     """The results of a run as text: a table with a row for each setting, the times, and the path of the folder."""
-    from shoal.cli.table import SCORE_HEAD, score_cells, setting_words, table
+    from shoal.cli.table import SCORE_HEAD, cut_off, score_cells, setting_words, table
 
     summary = result.summary
     rows = [[setting_words(s["setting"]), *score_cells(s)] for s in summary["settings"]]
     dead = sum(not member["alive"] for member in summary["per_member"])
+    episodes = summary["episodes_per_evaluation"]
     lines = [
-        f"return of the last weights over {summary['episodes_per_evaluation']} evaluation episodes",
+        f"return of greedy actions with the last weights over {episodes} evaluation episodes",
         table(("setting", *SCORE_HEAD), rows),
         f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s in total: "
         f"{summary['compile_seconds']:.1f} compiling, {summary['train_seconds']:.1f} training, "
         f"{summary['eval_seconds']:.1f} evaluating, {summary['other_seconds']:.1f} for the rest (set-up, records, "
         f"checkpoints)",
     ]
+    if cut := summary["evaluation_episodes_cut_off"]:
+        limit = summary["longest_evaluation_episode"]
+        lines.append(cut_off(cut, summary["last"]["members"] * episodes, limit, "--eval-max-steps"))
     if dead:
         lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss or a weight became infinite or NaN")
     return "\n".join([*lines, f"{result.folder}"])

@@ -167,6 +167,8 @@ class Run:
                 for m, alive in enumerate(curves["alive"][-1])
             ],
             "episodes_per_evaluation": self.plan.spec.eval_episodes,
+            "longest_evaluation_episode": self.plan.horizon,
+            "evaluation_episodes_cut_off": self.state.eval_cut,  # of all members together, in the last evaluation
             "steps_per_second": self._steps_trained() / max(self.state.train_seconds, 1e-9),
             **parts,
             "other_seconds": total - sum(parts.values()),  # set up members, write records and checkpoints, select
@@ -206,7 +208,8 @@ class Run:
         evaluation, self.last_policy = self.population.evaluate(key)
         self._keep_best(evaluation, self.last_policy)
         eval_seconds = self.state.eval_seconds + time.perf_counter() - started
-        self.state = self.state.replace(eval_seconds=eval_seconds)
+        cut = ~np.asarray(evaluation.finished) & ~self.state.roster.is_idle[:, None]
+        self.state = self.state.replace(eval_seconds=eval_seconds, eval_cut=int(cut.sum()))
         return evaluation
 
     def _keep_best(self, evaluation: Evaluation, policy: Any) -> None:
@@ -282,6 +285,7 @@ class Run:
             "train_seconds": self.state.train_seconds,
             "eval_seconds": self.state.eval_seconds,
             "best_return": json_ready(self.state.best_return),
+            "eval_cut": self.state.eval_cut,
             "next_occupant": self.state.next_occupant,
             "finished": self.state.finished,
         }

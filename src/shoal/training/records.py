@@ -13,6 +13,7 @@ from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.jsonl import as_line
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.reading import damaged
+from shoal.training.roster import NOBODY
 
 IDENTITY_COLUMNS = ("occupant", "parent")  # columns with numbers of members, whose mean has no meaning
 
@@ -92,8 +93,13 @@ class Records:
 
 
 def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndarray:
-    """Return the mean return [M] of each member's last or, with `which="best"`, best evaluation; NaN without any."""
+    """Return the mean return [M] of each member's last or, with `which="best"`, best evaluation; NaN without any.
+
+    Evaluations of a slot that was idle do not count.
+    """
     returns = curves["eval_return"]
+    if "occupant" in curves:
+        returns = np.where(curves["occupant"] == NOBODY, np.nan, returns)
     evaluated = returns[~np.isnan(returns).all(axis=1)]
     if not len(evaluated):
         return np.full(returns.shape[1], np.nan)

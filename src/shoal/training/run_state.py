@@ -22,6 +22,7 @@ class RunState:
     compile_seconds: float = 0.0  # of this process and, in a resumed run, of those before it
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
+    eval_cut: int = 0  # episodes of the newest evaluation that its limit of steps cut off, over all members
     finished: bool = False  # whether the selector ended the run
 
     @classmethod
@@ -73,6 +74,7 @@ class RunState:
             compile_seconds=about.get("compile_seconds", 0.0),  # older checkpoints lack it
             train_seconds=about["train_seconds"],
             eval_seconds=about["eval_seconds"],
+            eval_cut=about.get("eval_cut", 0),
             next_occupant=about["next_occupant"],
             finished=about["finished"],
         )

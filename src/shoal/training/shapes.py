@@ -135,6 +135,7 @@ FILES: dict[str, Any] = {
         "steps_per_member": int,
         "members": int,
         "episodes_per_evaluation": int,
+        **{name: Maybe(int) for name in ("longest_evaluation_episode", "evaluation_episodes_cut_off")},
         "last": SCORE,
         "best": SCORE,
         "settings": [{"setting": dict, **SCORE}],
