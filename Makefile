@@ -1,5 +1,6 @@
 # `make demo` trains and shows results; `make test` runs the tests. Each sets the environment up first when it is
-# missing or stale (`./setup`). VENV and PYTHON may be given, as in `make test PYTHON=python3.13 VENV=.venv-313`.
+# missing or stale: with what shoal needs to run (`./setup`), or also with the tools for tests (`./setup dev`). VENV and
+# PYTHON may be given, as in `make test PYTHON=python3.13 VENV=.venv-313`.
 
 SHELL := /bin/sh
 VENV ?= .venv
@@ -14,13 +15,16 @@ BYTECODE = PYTHONDONTWRITEBYTECODE=
 # Most of the time goes into compiling, which takes a seventh to a half of the time then: see tests/conftest.py.
 QUICK = SHOAL_TEST_XLA_LEVEL=0
 
-.PHONY: help setup demo test test-all test-newest lint docs lock peers clean
+.PHONY: help setup setup-dev demo test test-all test-newest lint docs lock peers clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-setup:  ## create or update .venv
+setup:  ## create or update .venv, with what shoal needs to run
 	@./setup
+
+setup-dev:  ## also install what the tests and `make lint` need
+	@./setup dev
 
 demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute on two free cores
 	@rm -rf $(DEMO)
@@ -30,23 +34,23 @@ demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
 	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
-test: setup  ## run the tests, except those marked slow or long
+test: setup-dev  ## run the tests, except those marked slow or long
 	@$(QUICK) $(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
-test-all: setup  ## run all tests, also those marked slow; before a release
+test-all: setup-dev  ## run all tests, also those marked slow; before a release
 	@$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-newest:  ## run the tests of `make test` with Python 3.13 and the newest JAX
-	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup
+	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup dev
 	@$(QUICK) $(THREADS) $(BYTECODE) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
-lint: setup  ## ruff, formatting, types
+lint: setup-dev  ## ruff, formatting, types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs:  ## write the generated pages, then build the site in site/
-	@./setup docs
+	@./setup dev docs
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/zensical build --clean
 
