@@ -10,6 +10,7 @@ from shoal.cli.parser import Line, Named, Parser, file_ending_in, member_number,
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 WHICH = ("last", "best")
+MOST_PIXELS = 4096  # of a picture
 
 
 def eval_parser() -> Parser:
@@ -84,13 +85,18 @@ def render_parser() -> Parser:
         "render",
         "RUN|ENV [options]",
         "Make videos of an episode: of a run's best, median and worst member, or of an environment (random actions).",
-        "  shoal render runs/ppo-CartPole-v1\n  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif\n"
+        "  shoal render runs/ppo-CartPole-v1\n"
+        "  shoal render runs/ppo-CartPole-v1 --members all --columns 8 --size 120\n"
+        "  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif\n"
         "  shoal render MiniGrid-LavaGapS5-v0 --wrap NoDeath:objects=lava --wrap TimeLimit:max_steps=50",
         named=env_unless_run,
         opens_run=True,
     )
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
+    parser.add_argument("--members", metavar="M,M|all", help="these members of the run side by side, in one file")
+    parser.add_argument("--columns", type=whole_number, metavar="N", help="of pictures side by side")
+    parser.add_argument("--size", type=whole_number, metavar="N", help="of each picture, in pixels (default 300)")
     parser.add_argument("--which", choices=WHICH, help="last weights (default) or the best")
     add_wrap(parser)
     parser.add_argument("--seed", type=whole_number, metavar="N", help="of the episode")
@@ -109,10 +115,16 @@ def render(line: Line) -> None:
     options = line.options
     if options.max_steps is not None and options.max_steps < 1:
         raise ValueError(f"--max-steps {options.max_steps} must be at least 1.")
+    for name in ("size", "columns"):
+        if getattr(options, name) is not None and not 1 <= getattr(options, name) <= MOST_PIXELS:
+            raise ValueError(f"--{name} {getattr(options, name)} must be from 1 to {MOST_PIXELS:,}.")
     if not is_run(options.what):
-        refuse_for_env(
-            options, ("member", "which", "sample", "trust_source"), options.what, "shown with random actions"
-        )
+        for_runs = ("member", "members", "which", "sample", "trust_source")
+        refuse_for_env(options, for_runs, options.what, "shown with random actions")
+    if options.member and options.members:
+        raise ValueError("--member makes a video of one member, --members of several in one file: give only one.")
+    if options.columns and not options.members:
+        raise ValueError("--columns is for pictures side by side: give --members too, as in `--members all`.")
     fixed_only(line)
     member = options.member if options.member in (None, "best") else member_number(options.member)
     is_wrapped, out = bool(options.wrap), options.out
@@ -121,12 +133,15 @@ def render(line: Line) -> None:
     paths = render_videos(
         env_of(line) if is_wrapped else options.what,
         member=member,
+        members=_member_numbers(options.members),
         which=options.which or "last",
         greedy=not options.sample,
         seed=options.seed,
         max_steps=options.max_steps or 0,
         env_fields={} if is_wrapped else line.env.fixed,
         out=out,
+        size=options.size,
+        columns=options.columns,
         trust_source=options.trust_source,
     )
     print("\n".join(str(path) for path in paths))
@@ -366,6 +381,16 @@ def _add_member(parser: Parser) -> None:
 
 def _member(options: argparse.Namespace) -> int | str:
     return "best" if options.member == "best" else member_number(options.member)
+
+
+def _member_numbers(text: str | None) -> list[int] | str | None:
+    """The members that `--members` names: a list of numbers, or `all`. Raises ValueError for anything else."""
+    if text is None or text == "all":
+        return text
+    words = text.split(",")
+    if not all(word.isdecimal() and len(word) <= 10 for word in words):
+        raise ValueError(f"--members {text:.40} is unknown: give numbers separated by commas, as in 0,1,2, or `all`.")
+    return [int(word) for word in words]
 
 
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:

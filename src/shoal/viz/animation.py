@@ -1,6 +1,6 @@
 """Animations: draw the pictures of an episode, each with a caption, and write them as a GIF or an MP4 file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import UInt8
 
 from shoal.core.env import Env
-from shoal.viz.caption import BACKGROUND, caption_for
+from shoal.viz.caption import caption_for
 from shoal.viz.gif import write_gif
+from shoal.viz.grid import MOST_PICTURES, default_columns, default_size, grid_frames, widened
 from shoal.viz.mp4 import encoder, write_mp4
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
@@ -20,7 +21,7 @@ MOST_GIF_FRAMES = 120  # of an animation whose `max_frames` is not given; an MP4
 
 
 def animate(
-    env: Env,
+    env: Env | Sequence[Env],
     states: Any,
     cumulative_rewards: Any = None,
     path: str | Path = "episode.gif",
@@ -28,7 +29,9 @@ def animate(
     title: str = "",
     fps: int | float = 30,
     max_frames: int | None = None,
-    size: int = 300,
+    size: int | None = None,
+    titles: Sequence[str] = (),
+    columns: int | None = None,
 ) -> Path:
     """Draw an episode of any environment that has `render`, and write it as a GIF or MP4 file. Returns the path.
 
@@ -36,23 +39,37 @@ def animate(
     a leading time axis, or a list of states. A caption above each picture shows the step, the `title`, and, if
     `cumulative_rewards` (one number per state) is given, the return so far. If the episode has more than `max_frames`
     states, that many are shown, evenly spaced, with the first and the last; by default a GIF shows at most 120 and an
-    MP4 file all. Pictures are resized to about `size` pixels. Raises ValueError for states of several environments at
-    once, or if the number of returns differs from the number of states.
+    MP4 file all. Pictures are resized to about `size` pixels (300).
+
+    States [T, E] of E environments at once are drawn side by side, in `columns` columns, each below its return (one of
+    `cumulative_rewards` [T, E]) and its title, if there are E `titles`; `size` is that of each picture. `env` is then
+    one environment or a list of E. Raises ValueError if these numbers differ.
     """
     path = Path(path)
     check_format(path)
     episode = _Episode(states)
+    together = episode.together
+    shape = (episode.length, together) if together else (episode.length,)
     returns = None if cumulative_rewards is None else np.asarray(cumulative_rewards, float)
-    if returns is not None and returns.shape != (episode.length,):
+    if returns is not None and returns.shape != shape:
         raise ValueError(
-            f"cumulative_rewards has shape {list(returns.shape)} for {episode.length} states: give one per state."
+            f"cumulative_rewards has shape {list(returns.shape)} for states of shape {list(shape)}: give one per state."
         )
     if max_frames is None:
         max_frames = MOST_GIF_FRAMES if path.suffix.lower() == ".gif" else episode.length
-    if max_frames < 1 or size < 1:
-        raise ValueError(f"max_frames={max_frames} and size={size} must both be at least 1.")
-    shown = np.unique(np.linspace(0, episode.length - 1, min(episode.length, max_frames)).round().astype(int))
-    return write_animation(_frames(env, episode, returns, shown.tolist(), title, size), path, fps=fps)
+    for name, value in {"max_frames": max_frames, "size": size, "columns": columns}.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value} must be at least 1.")
+    shown = np.unique(np.linspace(0, episode.length - 1, min(episode.length, max_frames)).round().astype(int)).tolist()
+    if together:
+        frames = _grid(_envs(env, together), episode, returns, shown, (title, titles), size, columns)
+    elif not isinstance(env, Env):
+        raise TypeError(f"{type(env).__name__} of environments needs states of several: [T, E].")
+    elif titles or columns:
+        raise ValueError("titles and columns are for states of several environments [T, E]; these are of one, [T].")
+    else:
+        frames = _frames(env, episode, returns, shown, title, size or 300)
+    return write_animation(frames, path, fps=fps)
 
 
 def check_format(path: str | Path) -> None:
@@ -82,7 +99,10 @@ def fit(picture: Frame, size: int) -> Frame:
 
 
 class _Episode:
-    """The states of one episode in order, from a list of states or from one state with a leading time axis."""
+    """The states of an episode in order, from a list of states or from one state with a leading time axis.
+
+    `together` is the number of environments, if the states are [T, E], and 0 if they are of one environment, [T].
+    """
 
     def __init__(self, states: Any) -> None:
         self._states = states if isinstance(states, list) else jax.tree.map(_on_host, states)
@@ -90,12 +110,10 @@ class _Episode:
         if not leaves:
             raise ValueError("states is empty: there is nothing to animate.")
         self.length = len(states) if isinstance(states, list) else len(leaves[0])
-        time = getattr(self.state(0), "time", None)
-        if time is not None and np.ndim(time):
-            raise ValueError(
-                f"states hold {np.size(time)} environments at once. Choose one, for example the first: "
-                "jax.tree.map(lambda x: x[:, 0], states)."
-            )
+        time = getattr(self.state(0), "time", 0)
+        if np.ndim(time) > 1:
+            raise ValueError(f"states have the shape {[self.length, *np.shape(time)]}: give [T] or [T, E].")
+        self.together = np.size(time) if np.ndim(time) else 0
 
     def state(self, index: int) -> Any:
         if isinstance(self._states, list):
@@ -115,18 +133,40 @@ def _frames(
     for index, status in zip(shown, statuses, strict=True):
         picture = fit(np.asarray(env.render(episode.state(index))), size)
         caption = caption or caption_for(picture.shape[1], title, statuses)
-        yield np.concatenate([caption.draw(status), _widened(picture, caption.width)])
+        yield np.concatenate([caption.draw(status), widened(picture, caption.width)])
 
 
-def _widened(picture: Frame, width: int) -> Frame:
-    """The picture in the middle of a plain frame, if the caption above it is wider."""
-    missing = width - picture.shape[1]
-    if missing <= 0:
-        return picture
-    frame = np.empty((len(picture), width, 3), np.uint8)
-    frame[:] = BACKGROUND
-    frame[:, missing // 2 : missing // 2 + picture.shape[1]] = picture
-    return frame
+def _envs(env: Env | Sequence[Env], count: int) -> list[Env]:
+    envs = [env] * count if isinstance(env, Env) else list(env)
+    if len(envs) != count:
+        raise ValueError(f"{len(envs)} environments are given for states of {count}: give one, or {count}.")
+    if count > MOST_PICTURES:
+        raise ValueError(f"{count} pictures side by side are too many to see: choose at most {MOST_PICTURES}.")
+    return envs
+
+
+def _grid(
+    envs: list[Env],
+    episode: _Episode,
+    returns: np.ndarray | None,
+    shown: list[int],
+    words: tuple[str, Sequence[str]],
+    size: int | None,
+    columns: int | None,
+) -> Iterator[Frame]:
+    """The frames of several episodes side by side. `words` are the title of all and those of each."""
+    title, titles = words[0], list(words[1]) or [""] * len(envs)
+    if len(titles) != len(envs):
+        raise ValueError(f"{len(titles)} titles are given for {len(envs)} episodes: give one for each.")
+
+    def picture(time: int, number: int) -> Frame:
+        state = jax.tree.map(lambda leaf: leaf[number], episode.state(time))
+        return np.asarray(envs[number].render(state))
+
+    columns = min(columns or default_columns(len(envs), *picture(0, 0).shape[:2]), len(envs))
+    pixels = size or default_size(columns)
+    steps = [int(np.max(episode.state(time).time)) for time in shown]
+    return grid_frames(lambda t, n: fit(picture(t, n), pixels), shown, steps, returns, titles, title, columns)
 
 
 def _on_host(leaf: Any) -> Any:

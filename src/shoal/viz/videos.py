@@ -1,9 +1,10 @@
 """Videos of one episode, as GIF or MP4 files: of members of a run (best, median, worst), or of an environment."""
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +20,7 @@ from shoal.training.policy import Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load_result
 from shoal.training.spec import run_name
 from shoal.viz.animation import animate, check_format
+from shoal.viz.grid import MOST_PICTURES
 
 MOST_STEPS = 500  # of a video without a time limit from a run or from the user
 
@@ -27,29 +29,38 @@ def render(
     what: Path | str | Env | Policy,
     *,
     member: int | str | None = None,
+    members: Sequence[int] | str | None = None,
     which: str = "last",
     greedy: bool = True,
     seed: int | None = None,
     max_steps: int = 0,
     env_fields: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
+    size: int | None = None,
+    columns: int | None = None,
     trust_source: bool = False,
 ) -> list[Path]:
     """Record episodes, draw them as GIF or MP4 files, and return the paths of the files.
 
         shoal.render("runs/ppo-CartPole-v1")                     # its best, median and worst member
         shoal.render("runs/ppo-CartPole-v1", member=3, out="three.gif")
+        shoal.render("runs/ppo-CartPole-v1", members=[0, 1, 2])  # side by side in one GIF; "all" for all members
         shoal.render("CartPole-v1", env_fields={"gravity": 20})  # with random actions
         shoal.render("zoo:ppo/CartPole-v1", out="cartpole.mp4")  # needs the extra shoal[video]
 
     `what` is a run folder or exported policy, a `Policy`, or an environment by name or as a value. `member` is an index
     or "best"; with None, a run with three or more members gets three videos (best, median, worst), and a smaller one a
-    video of its best member. `member`, `which` and `greedy` are for runs, `env_fields` for an environment by name. By
-    default GIFs are written to the run's `videos/`, or to the current folder; the suffix of `out` decides the format of
-    that file. `trust_source` is as in `shoal.load`. Raises ValueError for an option that does not apply to `what` and
-    for an unknown suffix, ImportError for .mp4 without the extra `video`, and NotImplementedError for an environment
-    without `render`.
+    video of its best member. `members` shows several side by side, in `columns` columns, in one file; each picture
+    keeps its last state when its episode has ended. `member`, `members`, `which` and `greedy` are for runs,
+    `env_fields` for an environment by name. `size` is that of each picture in pixels. By default GIFs are written to
+    the run's `videos/`, or to the current folder; the suffix of `out` decides the format of that file. `trust_source`
+    is as in `shoal.load`. Raises ValueError for an option that does not apply to `what` and for an unknown suffix,
+    ImportError for .mp4 without the extra `video`, and NotImplementedError for an environment without `render`.
     """
+    if member is not None and members is not None:
+        raise ValueError(f"member={member} makes a video of one member, members={members} of several: give only one.")
+    if columns is not None and members is None:
+        raise ValueError(f"columns={columns} is for several members: give members too.")
     if max_steps < 0:
         raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the time limit.")
     if out:
@@ -57,9 +68,12 @@ def render(
     if isinstance(what, (str, Path)) and (locate(what) / "spec.json").is_file():
         if env_fields:
             raise ValueError("env_fields is for an environment by name: a run is shown in the one it was trained in.")
-        return _render_run(what, member, which, greedy, seed, max_steps, out, trust_source)
-    if member is not None or which != "last":
-        raise ValueError(f"member and which are for a run, but {what} is not a run.")
+        if members is not None:
+            how = _Look(greedy, seed, max_steps, size, columns)
+            return [_render_side_by_side(what, members, which, how, out, trust_source)]
+        return _render_run(what, member, which, _Look(greedy, seed, max_steps, size), out, trust_source)
+    if member is not None or members is not None or which != "last":
+        raise ValueError(f"member, members and which are for a run, but {what} is not a run.")
     if isinstance(what, Policy):
         policy, title, horizon = what, what.name or "policy", max_steps or _steps_of(what.env)
         name = f"{type(what.env).__name__}.gif"
@@ -67,7 +81,17 @@ def render(
         env, name = _env_and_file_name(what, env_fields)
         policy = Policy(RandomPolicy(env.action_space), None, to_arrays(env), "random actions")
         title, horizon, greedy = "random actions", max_steps or _steps_of(env), False
-    return [render_episode(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy)]
+    return [render_episode(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy, size)]
+
+
+class _Look(NamedTuple):
+    """How a run is shown: the options of `render` with these names."""
+
+    greedy: bool
+    seed: int | None
+    max_steps: int
+    size: int | None
+    columns: int | None = None
 
 
 def _env_and_file_name(what: Path | str | Env, fields: Mapping[str, Any] | None) -> tuple[Env, str]:
@@ -91,12 +115,11 @@ def _render_run(
     run: Path | str,
     member: int | str | None,
     which: str,
-    greedy: bool,
-    seed: int | None,
-    max_steps: int,
+    look: _Look,
     out: Path | str | None,
     trust_source: bool,
 ) -> list[Path]:
+    greedy, seed, max_steps, size, _ = look
     result = load_result(run)
     ranking = result.ranking(which)
     plan, policies = load_policies(run, which, trust_source=trust_source)
@@ -105,12 +128,53 @@ def _render_run(
     if member is None and not out and not is_exported:
         recorder = recorder_for(plan, horizon, greedy)
         key = None if seed is None else make_key(seed)
-        return draw_members(plan, policies, ranking, result.folder / "videos", recorder, key)
+        return draw_members(plan, policies, ranking, result.folder / "videos", recorder, key, size)
     number = result.number_of("best" if member is None else member, which)
     policy = policies[number]
     name = f"{run_name(result.spec.env_name)}.gif" if is_exported else f"videos/member-{number}.gif"
     path = Path(out or (name if is_exported else result.folder / name))
-    return [render_episode(policy, make_key(seed or 0), horizon, path, _with_short_numbers(policy.name), greedy)]
+    title = _with_short_numbers(policy.name)
+    return [render_episode(policy, make_key(seed or 0), horizon, path, title, greedy, size)]
+
+
+def _render_side_by_side(
+    run: Path | str, members: Sequence[int] | str, which: str, look: _Look, out: Path | str | None, trust_source: bool
+) -> Path:
+    """Draw one episode of each of several members of a run in one file, all with the same random numbers."""
+    result = load_result(run)
+    rows = _numbers(members, len(result.members))
+    plan, policies = load_policies(run, which, trust_source=trust_source)
+    _check_picture(plan.env)
+    actor, env, weights = jax.tree.map(lambda x: np.asarray(x)[rows], (policies.actor, policies.env, policies.weights))
+    recorder = EpisodeRecorder(actor, env, look.max_steps or plan.horizon, look.greedy, len(rows))
+    key = video_key(plan) if look.seed is None else make_key(look.seed)
+    episodes = jax.tree.map(np.asarray, recorder.record(actor, weights, env, key))
+    steps = int(episodes.valid.sum(axis=1).max())  # of the longest episode
+    returns = np.pad(np.cumsum(episodes.reward, axis=1), ((0, 0), (1, 0)))
+    default = "members.gif" if result.exported else result.folder / "videos" / "members.gif"
+    return animate(
+        [jax.tree.map(lambda x, i=i: x[i], env) for i in range(len(rows))],
+        jax.tree.map(lambda x: np.swapaxes(x[:, : steps + 1], 0, 1), episodes.state),
+        returns[:, : steps + 1].T,
+        Path(out or default),
+        title=f"{result.spec.agent} on {result.spec.env_name}",
+        titles=[_with_short_numbers(policies.names[m]) for m in rows],
+        size=look.size,
+        columns=look.columns,
+    )
+
+
+def _numbers(members: Sequence[int] | str, count: int) -> list[int]:
+    """The indices of the members to show. Raises ValueError for "all" of too many, IndexError for an unknown one."""
+    if isinstance(members, str) and members != "all":
+        raise ValueError(f'members={members!r} is unknown: give a list of indices, or "all".')
+    rows = list(range(count)) if isinstance(members, str) else [operator.index(member) for member in members]
+    if not 1 <= len(rows) <= MOST_PICTURES:
+        raise ValueError(f"{len(rows)} pictures side by side: choose from 1 to {MOST_PICTURES} members.")
+    for row in rows:
+        if not 0 <= row < count:
+            raise IndexError(f"member {row} does not exist: the population has members 0 to {count - 1}.")
+    return rows
 
 
 class EpisodeRecorder:
@@ -160,12 +224,14 @@ def members_to_show(ranking: list[int]) -> dict[str, int]:
     return {"best": ranking[0], "median": ranking[len(ranking) // 2], "worst": ranking[-1]}
 
 
-def render_episode(policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True) -> Path:
+def render_episode(
+    policy: Policy, key: Key, horizon: int, path: Path, title: str, greedy: bool = True, size: int | None = None
+) -> Path:
     """Record one episode of a policy in its environment and draw it as a GIF or MP4 file. `key` is consumed."""
     _check_picture(policy.env)
     actor, weights, env = jax.tree.map(lambda x: np.asarray(x)[None], (policy.actor, policy.weights, policy.env))
     episodes = EpisodeRecorder(actor, env, horizon, greedy).record(actor, weights, env, key)
-    return draw(policy.env, jax.tree.map(lambda x: np.asarray(x)[0], episodes), path, title)
+    return draw(policy.env, jax.tree.map(lambda x: np.asarray(x)[0], episodes), path, title, size)
 
 
 def has_picture(env: Any) -> bool:
@@ -182,12 +248,12 @@ def _check_picture(env: Any) -> None:
         )
 
 
-def draw(env: Any, episode: Episode, path: Path, title: str) -> Path:
+def draw(env: Any, episode: Episode, path: Path, title: str, size: int | None = None) -> Path:
     """Draw one recorded episode, up to its end, as a GIF or MP4 file. Returns its path."""
     steps = int(np.sum(np.asarray(episode.valid)))
     states = jax.tree.map(lambda x: x[: steps + 1], episode.state)
     returns = np.concatenate([[0.0], np.cumsum(np.asarray(episode.reward)[:steps])])
-    return animate(env, states, returns, path, title=title)
+    return animate(env, states, returns, path, title=title, size=size)
 
 
 def _with_short_numbers(name: str) -> str:
@@ -202,6 +268,7 @@ def draw_members(
     folder: Path,
     recorder: EpisodeRecorder | None = None,
     key: Key | None = None,
+    size: int | None = None,
 ) -> list[Path]:
     """Draw GIFs of the best, median and worst member of a population. `key` is consumed; default: the run's own.
 
@@ -219,6 +286,7 @@ def draw_members(
             jax.tree.map(lambda x, i=i: x[i], episodes),
             folder / f"{word}.gif",
             f"{word}: {_with_short_numbers(policies.names[member])}",
+            size,
         )
         for i, (word, member) in enumerate(shown.items())
     ]
