@@ -7,6 +7,8 @@ from dataclasses import Field
 from os import PathLike
 from typing import Any, ParamSpec, TypeVar, get_args
 
+import numpy as np
+
 from shoal.core.agent import Agent
 from shoal.core.aliases import alias_of
 from shoal.core.env import Env
@@ -77,6 +79,11 @@ def _check_options(given: Mapping[str, Any]) -> None:
     if (selector := given.get("selector")) is not None and not isinstance(selector, Selector):
         raise TypeError(
             f"selector={selector!r} is no selector: give a value of a class that derives from shoal.Selector."
+        )
+    every = 1 if selector is None else selector.every
+    if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
+        raise ValueError(
+            f"every={every!r} of the selector must be a whole number, 1 or more: the records between two calls."
         )
     if not hasattr(devices := given.get("devices", 0), "__index__"):
         raise TypeError(f"devices={devices!r} is no number: devices=2 uses two of those that `shoal doctor` lists.")
