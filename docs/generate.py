@@ -124,7 +124,7 @@ def _curve(curves: dict[str, Any], agent: str) -> list[str]:
     command = f"`python benchmarks/agent_curves.py {agent} --seeds {row['seeds']}`"
     caption = (
         f"`{agent}`{fields} on `{row['env']}`{variant}: greedy returns of {row['seeds']} seeds, each in "
-        f"{row['episodes']} fresh episodes at each point ({command})."
+        f"{row['episodes']:,} fresh episodes at each point ({command})."
     )
     return [picture(f"Learning curve of {agent} on {row['env']}", f"agents/{agent}.png", caption)]
 
