@@ -63,9 +63,9 @@ SUITES = {
     "tabular": (
         "Tabular Q-learning on GridWorld",
         "Training only. *Pegoud's code* is that of Ryan Pegoud's article *Vectorize and Parallelize RL Environments "
-        "with JAX: Q-learning at the Speed of Light*, which introduced GridWorld. It keeps the table of every step; if it "
-        "keeps only the last one, it is twice as fast with 30 agents. shoal's 4,096 agents are compared with 30 agents "
-        "of Pegoud's code, because the tables of 4,096 agents would need about 600 GB.",
+        "with JAX: Q-learning at the Speed of Light*, which introduced GridWorld. It keeps the table of every step; if "
+        "it keeps only the last one, it is twice as fast with 30 agents. shoal's 4,096 agents are compared with 30 "
+        "agents of Pegoud's code, because the tables of 4,096 agents would need about 600 GB.",
     ),
     "es": (
         "Evolution strategies",
