@@ -3,9 +3,9 @@
     python benchmarks/agent_curves.py [AGENT ...] [--seeds N]
     python benchmarks/agent_curves.py --figures
 
-Seeds 0 to N - 1. At 20 points of the training each member plays 20 fresh episodes with greedy actions. The curves go to
-`results/agent-curves.json` (rows of agents that are not trained again are kept), and `--figures` alone draws every
-agent's figure from that file into docs/images/agents/.
+Seeds 0 to N - 1. At 20 points of the training each member plays fresh episodes (20, unless its recipe has another
+number) with greedy actions. The curves go to `results/agent-curves.json` (rows of agents that are not trained again are
+kept), and `--figures` alone draws every agent's figure from that file into docs/images/agents/.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "agent-curves.json"
 FIGURES = HERE.parent / "docs" / "images" / "agents"
-POINTS, EPISODES = 20, 20
+POINTS = 20
 
 
 class Recipe(NamedTuple):
@@ -26,10 +26,12 @@ class Recipe(NamedTuple):
     preset: str = ""
     fields: dict[str, Any] = {}
     steps: int | None = None  # None: those of the preset
+    episodes: int = 20  # of each member at each point
 
 
 CLIFF = {"learning_rate": 0.5, "discount": 1.0, "epsilon_end": 0.1}  # those of q-learning's preset
-BANDIT = Recipe("BernoulliBandit-v0", preset="5-arms-10-pulls")
+# The return of one episode, which has only 10 steps, has a standard deviation of about 2.
+BANDIT = Recipe("BernoulliBandit-v0", preset="5-arms-10-pulls", steps=1_000_000, episodes=1000)
 RECIPES = {
     "ppo": Recipe("CartPole-v1"),
     "a2c": Recipe("CartPole-v1"),
@@ -80,7 +82,7 @@ def measure(agent: str, seeds: int) -> dict[str, Any]:
             root=root,
             records=POINTS,
             evaluations=POINTS,
-            eval_episodes=EPISODES,
+            eval_episodes=recipe.episodes,
             figures=False,
             progress=False,
         )
@@ -93,7 +95,7 @@ def measure(agent: str, seeds: int) -> dict[str, Any]:
         "preset": recipe.preset,
         "fields": recipe.fields,
         "seeds": seeds,
-        "episodes": EPISODES,
+        "episodes": recipe.episodes,
         "steps": np.asarray(curves["env_steps"])[evaluated].tolist(),
         "curves": returns[evaluated].T.round(3).tolist(),
         "jax": jax.__version__,

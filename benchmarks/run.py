@@ -201,13 +201,13 @@ def every_minigrid_contests(options: argparse.Namespace) -> list[Contest]:
 
 
 def tabular_contests(options: argparse.Namespace) -> list[Contest]:
-    """Tabular Q-learning on GridWorld, training only. The article's code is measured in two forms."""
+    """Tabular Q-learning on GridWorld, training only. Pegoud's code is measured in two forms."""
     del options
     contests = []
     for agents, ours, theirs in ((1, 10_000_000, 1_000_000), (30, 1_000_000, 50_000), (4096, 100_000, 50_000)):
-        few = min(agents, 30)  # 4,096 of the article's would keep 600 GB of tables
+        few = min(agents, 30)  # 4,096 of Pegoud's would keep 600 GB of tables
         size = ("--agents", str(few), "--steps", str(theirs))
-        name = "the article's code" + f", {few} agents" * (few < agents)
+        name = "Pegoud's code" + f", {few} agents" * (few < agents)
         sides = (
             Side(name, "tabular_article", size),
             Side(f"{name}, last table only", "tabular_article", (*size, "--last-only")),

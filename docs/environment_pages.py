@@ -16,6 +16,7 @@ from shoal.core.struct import static_fields
 from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level
 
+NAVIGATION = Path(__file__).parents[1] / "mkdocs.yml"
 PICTURES = Path(__file__).parent / "images" / "environments" / "pictures.json"
 SHARED = (Level, Bandit)  # base classes with a section of their own, to which the sections of their subclasses link
 COVERS = ("CartPole", "DeepSea", "DoorKey", "MetaMaze", "SpaceInvaders", "Taxi")  # pictures of their families
@@ -28,7 +29,7 @@ EVERY = (
     "manual page of one. The pictures are drawn by each environment's `render`, with a trained policy of the zoo if "
     "there is one, otherwise with random actions (`python docs/pictures.py`)."
 )
-LABELS = re.compile(r"^(Action|Observation|Reward|Start|End|Noise|Differences?[\w ]*): *", re.M)
+LABELS = re.compile(r"^(Action|Observation|Reward|Start|End|Noise|Source|Differences?[\w ]*): *", re.M)
 
 
 def environment_pages() -> dict[str, str]:
@@ -54,7 +55,7 @@ def _overview(known: dict[str, dict[type, list[Entry]]], probes: dict[type, list
         ids = sum(map(len, classes.values()))
         cards.append(
             f"-   ![{_title(family)}](images/environments/{_cover(family, classes, drawn)})\n\n"
-            f"    **[{_title(family)}]({_file(family)})**, {ids} ids\n\n    {families()[family].about}"
+            f"    **[{_title(family)}]({_file(family)})** (`{family}`), {ids} ids\n\n    {families()[family].about}"
         )
         links = (f"[{cls.__name__}]({_file(family)}#{cls.__name__.lower()})" for cls in classes)
         lines.append(f"- {_title(family)}: {', '.join(links)}")
@@ -77,7 +78,8 @@ def _overview(known: dict[str, dict[type, list[Entry]]], probes: dict[type, list
 
 
 def _family_page(family: str, classes: dict[type, list[Entry]], drawn: Any) -> str:
-    parts = [f"# Environments: {_title(family)}", NOTICE, f"{families()[family].about} {KINDS}", _names(classes)]
+    about = f"{families()[family].about} {KINDS} `shoal envs {family}` lists this family in the terminal."
+    parts = [f"# {_title(family)}", NOTICE, about, _names(classes)]
     for cls, entries in classes.items():
         for base in SHARED:
             if issubclass(cls, base) and (section := _section(base, [], None)) not in parts:
@@ -116,9 +118,9 @@ def _cover(family: str, classes: dict[type, list[Entry]], drawn: Any) -> str:
 
 
 def _title(family: str) -> str:
-    """The name of a family as its summary writes it (MiniGrid), with spaces for underscores."""
-    found = re.search(rf"\b{family}\b", families()[family].about, re.I)
-    return found[0] if found else family.replace("_", " ")
+    """The title of a family's page, as the navigation of the site has it."""
+    found = re.search(rf"- (.*): {_file(family)}$", NAVIGATION.read_text(), re.M)
+    return found[1] if found else family.replace("_", " ").capitalize()
 
 
 def _file(family: str) -> str:
@@ -149,7 +151,7 @@ def _prose(cls: type) -> str:
     for base in SHARED:
         if cls is not base:
             text = text.replace(f"`{base.__name__}`", f"[`{base.__name__}`](#{base.__name__.lower()})")
-    return re.sub(r"\n{3,}", "\n\n", LABELS.sub(r"\n**\1.** ", text))
+    return re.sub(r"\n{3,}", "\n\n", LABELS.sub(r"\n**\1:** ", text))
 
 
 def _comments(cls: type) -> dict[str, str]:

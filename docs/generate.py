@@ -62,9 +62,10 @@ SUITES = {
     ),
     "tabular": (
         "Tabular Q-learning on GridWorld",
-        "Training only, compared with the code of the article that introduced GridWorld; 4,096 agents, compared with "
-        "30 of the article's. The article's code keeps the table of every step; if it keeps only the last one, it is "
-        "twice as fast with 30 agents.",
+        "Training only. *Pegoud's code* is that of Ryan Pegoud's article *Vectorize and Parallelize RL Environments "
+        "with JAX: Q-learning at the Speed of Light*, which introduced GridWorld. It keeps the table of every step; if "
+        "it keeps only the last one, it is twice as fast with 30 agents. shoal's 4,096 agents are compared with 30 "
+        "agents of Pegoud's code, because the tables of 4,096 agents would need about 600 GB.",
     ),
     "es": (
         "Evolution strategies",
@@ -124,7 +125,7 @@ def _curve(curves: dict[str, Any], agent: str) -> list[str]:
     command = f"`python benchmarks/agent_curves.py {agent} --seeds {row['seeds']}`"
     caption = (
         f"`{agent}`{fields} on `{row['env']}`{variant}: greedy returns of {row['seeds']} seeds, each in "
-        f"{row['episodes']} fresh episodes at each point ({command})."
+        f"{row['episodes']:,} fresh episodes at each point ({command})."
     )
     return [picture(f"Learning curve of {agent} on {row['env']}", f"agents/{agent}.png", caption)]
 

@@ -65,7 +65,9 @@ def results() -> str:
             "## Speed",
             "How many times as fast as the best configuration of the peer, in runs side by side on 2 cores: the "
             "smallest, the median and the largest ratio over the rows of each table. Times of whole processes are "
-            "included as (time of the peer) / (time of shoal).",
+            "included as (time of the peer) / (time of shoal). [Measurements](measurements.md) "
+            "names every peer; *Pegoud's code* is that of the article that introduced "
+            "[GridWorld](measurements.md#tabular-q-learning-on-gridworld).",
             _speed(),
             "## Not measured yet",
             _missing(evidence, levels),

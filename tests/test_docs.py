@@ -234,10 +234,12 @@ def test_the_page_of_a_family_describes_its_fields():
     assert "| 3      | pickup      | take the key" in page.split("## Level\n")[1].split("\n## ")[0]
 
 
-def test_every_page_is_in_the_navigation():
+def test_every_page_is_in_the_navigation_with_its_title():
     navigation = (ROOT / "mkdocs.yml").read_text()
-    missing = [page.name for page in DOCS.glob("*.md") if f": {page.name}" not in navigation]
-    assert missing == []
+    titles = {page.name: page.read_text().splitlines()[0].removeprefix("# ") for page in DOCS.glob("*.md")}
+    titles |= {"index.md": "Home", "environments.md": "Overview"}  # as they are called below the tabs
+    shown = {file: title.strip('"') for title, file in re.findall(r"- (.*): (\S+\.md)$", navigation, re.MULTILINE)}
+    assert shown == titles
 
 
 def test_a_page_is_split_into_its_executable_blocks(tmp_path):

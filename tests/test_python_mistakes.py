@@ -76,6 +76,10 @@ def trained():
     return shoal.load("zoo:ppo/CartPole-v1")
 
 
+def trained_result():
+    return shoal.load_result("zoo:ppo/CartPole-v1")
+
+
 def stepped(action, name="CartPole-v1"):
     env = shoal.make(name)
     return env.step(KEY, env.reset(KEY)[1], action)
@@ -136,7 +140,48 @@ MISTAKES = {
     "PPO(lr=...)": (lambda: PPO(lr=1e-3), TypeError, r"PPO has no field 'lr'. Did you mean learning_rate\?"),
     "PPO(gamma=...)": (lambda: PPO(gamma=0.9), TypeError, r"PPO has no field 'gamma'. Did you mean discount\?"),
     "PPO(ent_coef=...)": (lambda: PPO(ent_coef=0.0), TypeError, r"Did you mean entropy_coef\?"),
-    "PPO(batch_size=...)": (lambda: PPO(batch_size=64), TypeError, r"Did you mean num_minibatches\?"),
+    "PPO(batch_size=...)": (
+        lambda: PPO(batch_size=64),
+        TypeError,
+        r"Did you mean num_minibatches\? A minibatch has num_envs x num_steps / num_minibatches samples\.$",
+    ),
+    "train: batch_size of SB3's PPO": (
+        lambda: train("ppo", "CartPole-v1", batch_size=64),
+        TypeError,
+        r"calls it num_minibatches, a field of the agent, which is given in fields. A minibatch has [^6]*$",
+    ),
+    "train: eval_freq": (
+        lambda: train("ppo", "CartPole-v1", eval_freq=1000),
+        TypeError,
+        r"Did you mean evaluations\? It is the number of evaluations in the whole run.$",
+    ),
+    "train: callback": (
+        lambda: train("ppo", "CartPole-v1", callback=print),
+        TypeError,
+        r"no argument 'callback': sinks=\[...\] observes a run .*selector=... stops it or changes its members",
+    ),
+    "shoal.VecNormalize": (
+        lambda: shoal.VecNormalize,
+        AttributeError,
+        r"has no 'VecNormalize': normalization is a field of ppo .* write PPO\(normalize_observation=True\)",
+    ),
+    "shoal.EvalCallback": (
+        lambda: shoal.EvalCallback,
+        AttributeError,
+        "shoal.train evaluates by itself, as often as evaluations=N says, in eval_episodes=N episodes",
+    ),
+    "shoal.make_vec_env": (
+        lambda: shoal.make_vec_env("CartPole-v1", n_envs=8),
+        AttributeError,
+        r"num_envs of the agent is the number of parallel environments, as in PPO\(num_envs=8\)",
+    ),
+    "shoal.A2C": (lambda: shoal.A2C(), AttributeError, r"a2c is PPO with other .* shoal.train\(\"a2c\", ...\)"),
+    "result.plot()": (
+        lambda: trained_result().plot(),
+        AttributeError,
+        r"Result has no 'plot': the figures are in result.folder / \"figures\", and `shoal plot RUN` draws others",
+    ),
+    "result.evaluate()": (lambda: trained_result().evaluate(), AttributeError, r"shoal.evaluate\(result.policy\(\)\)"),
     "PPO(**config) of PureJaxRL": (
         lambda: PPO(**{"LR": 1e-3, "NUM_ENVS": 4, "TOTAL_TIMESTEPS": 5e5, "ENV_NAME": "x", "ANNEAL_LR": 1, "DEBUG": 1}),
         TypeError,
@@ -382,6 +427,11 @@ MISTAKES = {
         TypeError,
         r"evaluate takes one environment: call it once for each",
     ),
+    "evaluate in a Gymnasium environment": (
+        lambda: shoal.evaluate(trained(), Gymnasium()),
+        TypeError,
+        r"evaluate steps environments of shoal's own kind.* write the loop yourself, with action = policy\(obs",
+    ),
     "rollout(n_steps=...)": (
         lambda: shoal.rollout(trained(), n_steps=5),
         TypeError,
@@ -597,7 +647,7 @@ def test_a_policy_acts_inside_jit_and_vmap_as_outside():
 
 
 def test_names_of_other_libraries_are_no_attributes():
-    for value in (PPO, PPO(), DQN(), trained()):
+    for value in (PPO, PPO(), DQN(), trained(), trained_result()):
         assert not any(hasattr(value, name) for name in ("learn", "predict", "save", "load"))
     assert not any(hasattr(CartPole(), name) for name in ("default_params", "num_actions", "max_steps_in_episode"))
     assert shoal.make("bsuite/bandit/0").num_actions == 11
@@ -609,6 +659,12 @@ def test_an_agent_may_have_a_method_called_as_in_another_library():
             return "saved"
 
     assert Saving().save() == "saved" and hasattr(Saving, "save") and not hasattr(Saving, "load")
+
+
+@pytest.mark.usefixtures("_as_users_have_it")
+def test_a_list_may_stand_for_a_tuple():
+    assert PPO(hidden=[32, 32]).hidden == PPO().replace(hidden=[32, 32]).hidden == (32, 32)
+    assert jax.tree.structure(PPO(hidden=[32, 32])) == jax.tree.structure(PPO(hidden=(32, 32)))
 
 
 def test_what_looks_like_a_mistake_is_none():

@@ -1,4 +1,4 @@
-"""shoal's tabular Q-learning with the article's hyperparameters, as `shoal train` runs it, without its checkpoints."""
+"""shoal's tabular Q-learning with Pegoud's hyperparameters, as `shoal train` runs it, without its checkpoints."""
 
 import argparse
 import tempfile

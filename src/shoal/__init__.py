@@ -241,6 +241,10 @@ if not TYPE_CHECKING:  # a type checker would take every unknown name for Any
                 return version("shoal")
             except PackageNotFoundError:  # on PYTHONPATH, never installed
                 return "unknown"
+        from shoal.core.aliases import OTHER_NAMES
+
+        if name in OTHER_NAMES:
+            raise AttributeError(f"shoal has no {name!r}: {OTHER_NAMES[name]}.")
         if name[:1].isupper():
             from shoal.core.registry import agent_class
 

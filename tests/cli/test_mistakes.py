@@ -83,6 +83,9 @@ FLAGS = {
     "--lerning-rate 1": "unknown flag --lerning-rate. Did you mean --learning-rate",
     "--gamma 0.9": "Did you mean --discount?",
     "--n-envs 4": "Did you mean --num-envs?",
+    "--batch-size 64": "Did you mean --num-minibatches? A minibatch has num_envs x num_steps / num_minibatches",
+    "--eval-freq 1000": "Did you mean --evaluations? It is the number of evaluations in the whole run.",
+    "--callback my.py": "sinks and selectors, which observe and change a run, are given in Python",
     "--ent-coef 0": "Did you mean --entropy-coef?",
     "--net-arch 64,64": "Did you mean --hidden?",
     "--num-seeds 4": "Did you mean --seeds?",
@@ -162,6 +165,8 @@ VALUES = {
     "--name old": "runs/old already holds a run. Continue it with `shoal train --resume runs/old`, or choose another",
     "--wrap frame_stack": "wrapper 'frame_stack' is not registered. Did you mean FrameStack?",
     "--wrap FrameStack(4)": "Did you mean FrameStack?",
+    "--wrap VecFrameStack": "Did you mean FrameStack?",
+    "--wrap VecNormalize": "'VecNormalize' is not registered: normalization is a field of ppo and of other agents",
 }
 RUNS = {
     "eval": "eval needs a run folder, as in `shoal eval runs/ppo-CartPole-v1`",

@@ -64,6 +64,13 @@ class Scripted(Selector):
         return {"visits": np.asarray(visits + 1, np.int32)}, turnover
 
 
+@struct
+class Rare(Scripted):
+    """`Scripted` with a plain field `every`."""
+
+    every: int = 2
+
+
 class Turns(Sink):
     """A sink that stores the turnovers."""
 
@@ -291,8 +298,31 @@ def test_a_selector_that_no_file_can_hold_is_refused(tmp_path):
     class Local(Scripted):
         """A selector class that is local to this function."""
 
-    with pytest.raises(ValueError, match="selector cannot be written to a file"):
-        shoal.train("q-learning", SPEC["env"], selector=Local(), steps=32, folder=tmp_path / "a", **SILENT)
+    for selector, message in (
+        (Local(), "the class Local .* move the class to a file of its own, .* `from my_selectors import Local`"),
+        (
+            Scripted(script=lambda: SAME),
+            "selector.script cannot be written to spec.json, .* a function that is at the top level",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            shoal.train("q-learning", SPEC["env"], selector=selector, steps=32, folder=tmp_path / "a", **SILENT)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True])
+def test_records_between_two_calls_are_a_whole_number(every, tmp_path):
+    with pytest.raises(ValueError, match=f"every={every} of the selector must be a whole number, 1 or more"):
+        shoal.train("q-learning", SPEC["env"], selector=Rare(every=every), folder=tmp_path / "a", **SILENT)
+
+
+def test_a_plain_field_every_means_what_a_static_one_means(train):
+    script = ((1, 1, 2, 3, 4),)
+    static_one, plain_one = (train(made(every=2, script=script))[0] for made in (Scripted, Rare))
+    curves = plain_one.records.arrays()
+    assert curves["occupant"][:, 0].tolist() == [0, 0, 5]  # a column is written before the turnover of its record
+    for name, curve in static_one.records.arrays().items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(curves[name], curve, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from shoal.core.aliases import alias_of
 from shoal.core.errors import did_you_mean
 
 # Commands of other tools -> those of shoal.
@@ -59,6 +60,7 @@ OTHER_FLAGS = {
     **dict.fromkeys(("gpu", "cuda", "cpu", "device"), ON_GPU),
     **dict.fromkeys(("save", "save-model", "save-path", "checkpoint-dir", "track", "wandb", "tensorboard"), IN_FOLDER),
     **dict.fromkeys(("render", "render-mode", "capture-video", "video"), AS_VIDEO),
+    "callback": "sinks and selectors, which observe and change a run, are given in Python (docs/sinks.md)",
     "deterministic": "actions are greedy unless you add --sample",
     "quiet": "--no-progress prints nothing until the end",
 }
@@ -124,6 +126,8 @@ def unknown_flag(option: str, known: Mapping[str, Any], prog: str, where: str, a
         return ValueError(f"{start}. Did you mean --{plain[3:]} false?{end}")
     if plain in ("episodes", "num-episodes", "max-episodes") and agent:
         return ValueError(f"{start}: the length of training is a number of environment steps, --steps N.")
+    if alias_of(option, known):
+        return ValueError(f"{start}.{did_you_mean(option, known)}{end}")
     if others := [] if plain.startswith("env.") else _agents_with(plain.replace("-", "_")):
         if not agent and prog in OPEN_RUNS:
             return ValueError(f"{start}: it is a hyperparameter of training, which cannot change afterwards.{end}")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from shoal.cli.parser import Flag, Line, flags_of, full_path, read_values
-from shoal.core.errors import unknown_field, unknown_name
+from shoal.core.aliases import OTHER_NAMES
+from shoal.core.errors import did_you_mean, unknown_field, unknown_name
 
 if TYPE_CHECKING:
     from shoal.core.env import Env
@@ -115,6 +116,8 @@ def _class_of(name: str) -> type:
     from shoal.core.wrappers.base import Wrapper
 
     if ":" not in name and name not in wrapper_names():
+        if name in OTHER_NAMES and not did_you_mean(name, wrapper_names()):
+            raise ValueError(f"wrapper {name!r} is not registered: {OTHER_NAMES[name]}.")
         hint = "`shoal train --help` lists all; name one of your own as FILE.py:Class."
         raise unknown_name("wrapper", name, wrapper_names(), hint)
     cls = ENVS[name].cls if ":" in name else getattr(shoal, name)

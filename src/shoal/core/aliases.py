@@ -120,6 +120,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "theta_threshold_radians": ("theta_threshold",),
 }
 
+# (another library's name, shoal's name) -> what the second means, where a value of the first is no value of it.
+MINIBATCH = "A minibatch has num_envs x num_steps / num_minibatches samples."
+MEANINGS = {
+    ("batch_size", "num_minibatches"): MINIBATCH,
+    ("minibatch_size", "num_minibatches"): MINIBATCH,
+    ("eval_freq", "evaluations"): "It is the number of evaluations in the whole run.",
+    ("num_updates", "steps"): "It is the number of environment steps of each member.",
+}
+
 # Arguments of `train` that other libraries keep among the hyperparameters of an agent.
 TRAIN_ARGUMENTS = ("env", "steps", "seed", "seeds", "evaluations", "eval_episodes", "folder", "devices")
 
@@ -129,6 +138,58 @@ OTHER_METHODS = {
     "predict": "a policy, from shoal.load(folder) or result.policy(), is called: action = policy(observation)",
     "save": "a run writes its weights into its folder, result.folder; shoal.export writes one policy for others",
     "load": "write policy = shoal.load(folder)",
+}
+
+# Arguments of other libraries' training functions that `train` does not have -> what to write instead.
+CALLBACK = (
+    "sinks=[...] observes a run (docs/sinks.md), and selector=... stops it or changes its members (docs/selectors.md)"
+)
+WRAP = "wrap the environment before it is given to train, as in shoal.FrameStack(env, 4)"
+CHECKPOINT = "a run writes checkpoints into its folder after each record, and records=N sets the number of records"
+OTHER_ARGUMENTS = {
+    "callback": CALLBACK,
+    "callbacks": CALLBACK,
+    "checkpoint_freq": CHECKPOINT,
+    "eval_env": "write shoal.evaluate(result.policy(), env) after training, for an environment that differs",
+    "log_interval": "records=N sets the number of records, which are the points of the learning curves",
+    "save_freq": CHECKPOINT,
+    "wrapper": WRAP,
+    "wrapper_class": WRAP,
+    "wrappers": WRAP,
+}
+
+# Classes and functions of other libraries that shoal does not have -> what to write instead.
+NORMALIZE = (
+    "normalization is a field of ppo and of other agents: write PPO(normalize_observation=True), or on the command "
+    "line --normalize-observation true"
+)
+IN_ONE_PROGRAM = "num_envs of the agent is the number of parallel environments, as in PPO(num_envs=8)"
+STOPPING = "write a selector that ends the run, as docs/selectors.md shows"
+RETURNS = "a run records the returns of all episodes by itself, in result.curves"
+VIDEO = "write shoal.render(result.folder), or on the command line `shoal render RUN`"
+OTHER_NAMES = {
+    **dict.fromkeys(("NormalizeObservation", "NormalizeReward", "NormalizeVecObservation"), NORMALIZE),
+    **dict.fromkeys(("NormalizeVecReward", "VecNormalize"), NORMALIZE),
+    **dict.fromkeys(("AsyncVectorEnv", "DummyVecEnv", "SubprocVecEnv", "SyncVectorEnv", "VecEnv"), IN_ONE_PROGRAM),
+    **dict.fromkeys(("make_vec", "make_vec_env"), IN_ONE_PROGRAM),
+    **dict.fromkeys(("StopTrainingOnNoModelImprovement", "StopTrainingOnRewardThreshold"), STOPPING),
+    **dict.fromkeys(("LogWrapper", "Monitor", "RecordEpisodeStatistics", "VecMonitor"), RETURNS),
+    **dict.fromkeys(("RecordVideo", "VecVideoRecorder"), VIDEO),
+    **dict.fromkeys(("BaseCallback", "CallbackList"), f"in shoal.train, {CALLBACK}"),
+    "CheckpointCallback": CHECKPOINT,
+    "EvalCallback": "shoal.train evaluates by itself, as often as evaluations=N says, in eval_episodes=N episodes",
+    "VecFrameStack": "write shoal.FrameStack(env, 4), or on the command line --wrap FrameStack:n=4",
+    "evaluate_policy": "write shoal.evaluate(policy, episodes=100)",
+}
+
+# Attributes of the results of other libraries -> what to write instead.
+RESULT_METHODS = {
+    "evaluate": "write shoal.evaluate(result.policy())",
+    "learn": "write shoal.train(resume=result.folder), which continues a run that was stopped",
+    "plot": 'the figures are in result.folder / "figures", and `shoal plot RUN` draws others',
+    "predict": "write policy = result.policy(), and then action = policy(observation)",
+    "render": "write shoal.render(result.folder)",
+    "save": OTHER_METHODS["save"],
 }
 
 # Attributes of gymnax's environments -> what to write instead.
@@ -149,6 +210,11 @@ OTHER_SUITES = {
 }
 
 
+def meaning_of(name: str, meant: str) -> str:
+    """What shoal's name means, as a sentence, where a value of the other `name` is no value of it; empty otherwise."""
+    return MEANINGS.get((_plain(name), _plain(meant)), "")
+
+
 def library_of(name: str) -> str | None:
     """The suite of environments, one that shoal does not have, to which this name belongs; None for any other name."""
     return next((suite for suite, pattern in OTHER_SUITES.items() if re.search(pattern, name, re.IGNORECASE)), None)
@@ -156,6 +222,11 @@ def library_of(name: str) -> str | None:
 
 def alias_of(name: str, known: Iterable[str]) -> str | None:
     """The name among `known` that means the same as another library's `name` (in any case, with - or _), or None."""
-    plain = {other.lower().lstrip("-").replace("-", "_"): other for other in known}
-    meant = ALIASES.get(name.lower().lstrip("-").replace("-", "_"), ())
+    plain = {_plain(other): other for other in known}
+    meant = ALIASES.get(_plain(name), ())
     return next((plain[other] for other in meant if other in plain), None)
+
+
+def _plain(name: str) -> str:
+    """A name of a field or a flag as a field is written: `batch_size` for `--batch-size`."""
+    return name.lower().lstrip("-").replace("-", "_")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from shoal.core.aliases import TRAIN_ARGUMENTS, alias_of
+from shoal.core.aliases import TRAIN_ARGUMENTS, alias_of, meaning_of
 
 
 class UnknownNameError(ValueError):
@@ -87,10 +87,12 @@ def refuse_attributes(cls: type, remedies: Mapping[str, str]) -> None:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean A or B?` with the known names that are similar; empty where none is.
 
-    The name that another library uses for one of them counts as similar (`shoal.core.aliases`).
+    The name that another library uses for one of them counts as similar (`shoal.core.aliases`). If it means another
+    quantity there, a sentence says what it means here.
     """
     near = _meant(name, known)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    meaning = meaning_of(name, near[0]) if near else ""
+    return f" Did you mean {' or '.join(near)}?{f' {meaning}' if meaning else ''}" if near else ""
 
 
 def _meant(name: str, known: Iterable[str]) -> list[str]:

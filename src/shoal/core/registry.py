@@ -286,5 +286,10 @@ def agent_class(name: str) -> type:
     for entry in AGENTS.values():
         if entry.cls.__name__ == name:
             return entry.cls
+    if name.lower() in AGENTS and (entry := AGENTS[name.lower()]).preset:
+        raise AttributeError(
+            f"shoal has no class {name!r}: {entry.name} is {entry.cls.__name__} with other hyperparameters, so give "
+            f'its name, as in shoal.train("{entry.name}", ...).'
+        )
     near = did_you_mean(name, {entry.cls.__name__ for entry in AGENTS.values()})
     raise AttributeError(f"module 'shoal' has no attribute {name!r}.{near}")

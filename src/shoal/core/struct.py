@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform, get_origin
 
 import jax
 import numpy as np
@@ -132,6 +132,7 @@ def struct(cls: Cls) -> Cls:
     inherited_checks = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
 
     def post_init(self: Any) -> None:
+        _lists_to_tuples(self)
         _check_statics(self)
         _names_to_indices(self)
         _integers_to_floats(self)
@@ -254,6 +255,14 @@ def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
     if scale == "log" and low <= 0:
         raise ValueError(f'{kind}=({low}, {high}, "log") must start above 0: the logarithm of {low} does not exist.')
     return Range(low, high, scale == "log")
+
+
+def _lists_to_tuples(value: Any) -> None:
+    # `hidden=[32, 32]` means (32, 32).
+    for name, field in static_fields(value).items():
+        content = getattr(value, name)
+        if isinstance(content, list) and tuple in (field.type, get_origin(field.type)):
+            object.__setattr__(value, name, tuple(content))
 
 
 def _check_statics(value: Any) -> None:

@@ -7,8 +7,10 @@ from dataclasses import Field
 from os import PathLike
 from typing import Any, ParamSpec, TypeVar, get_args
 
+import numpy as np
+
 from shoal.core.agent import Agent
-from shoal.core.aliases import alias_of
+from shoal.core.aliases import OTHER_ARGUMENTS, alias_of, meaning_of
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS, Registry
@@ -38,12 +40,12 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
         for name, value in kwargs.items():
             if name not in known:
                 raise _unknown_argument(function.__name__, name, value, given, known)
-        _check_value("agent", given.get("agent"), Agent, AGENTS)
+        _check_value(function.__name__, "agent", given.get("agent"), Agent, AGENTS)
         if isinstance(given.get("env"), (list, tuple)):
             several = "shoal.train_all takes a list of them" if "agent" in known else "call it once for each"
             raise TypeError(f"{function.__name__} takes one environment: {several}.")
         for env in _each(given.get("env", given.get("envs"))):
-            _check_value("env", env, Env, ENVS)
+            _check_value(function.__name__, "env", env, Env, ENVS)
         _check_options(valid)
         for name in ("sweep", "env_sweep"):
             _check_sweep(name, valid.get(name))
@@ -77,6 +79,11 @@ def _check_options(given: Mapping[str, Any]) -> None:
     if (selector := given.get("selector")) is not None and not isinstance(selector, Selector):
         raise TypeError(
             f"selector={selector!r} is no selector: give a value of a class that derives from shoal.Selector."
+        )
+    every = 1 if selector is None else selector.every
+    if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
+        raise ValueError(
+            f"every={every!r} of the selector must be a whole number, 1 or more: the records between two calls."
         )
     if not hasattr(devices := given.get("devices", 0), "__index__"):
         raise TypeError(f"devices={devices!r} is no number: devices=2 uses two of those that `shoal doctor` lists.")
@@ -133,7 +140,7 @@ def _names(signature: inspect.Signature) -> list[str]:
     return names
 
 
-def _check_value(kind: str, value: Any, base: type, registry: Registry) -> None:
+def _check_value(function: str, kind: str, value: Any, base: type, registry: Registry) -> None:
     if value is None or isinstance(value, (str, base)):
         return
     an = "an agent" if kind == "agent" else "an environment"
@@ -147,10 +154,12 @@ def _check_value(kind: str, value: Any, base: type, registry: Registry) -> None:
     if place in FOREIGN:
         theirs = getattr(getattr(value, "spec", None), "id", "")
         same = f' For this one, give "{theirs}".' if kind == "env" and theirs and theirs in registry else ""
+        instead = "`shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one"
+        if not function.startswith("train"):
+            instead = "for other environments write the loop yourself, with action = policy(observation)"
         raise TypeError(
-            f"{kind} is {FOREIGN[place]} environment. shoal trains in environments of its own kind, which are compiled "
-            f"with the agent: `shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one."
-            f"{same}"
+            f"{kind} is {FOREIGN[place]} environment. {function} steps environments of shoal's own kind, which are "
+            f"compiled with the agent: {instead}.{same}"
         )
     raise TypeError(
         f"{kind} is a value of {type(value).__name__}, not {an}: give a name (`shoal {kind}s` lists them) or a value "
@@ -164,13 +173,18 @@ def _unknown_argument(
     """The error for a keyword that a function does not have; `given` are those of its other arguments that it has."""
     start = f"{function}() has no argument {name!r}."
     if alias := alias_of(name, parameters):
-        return TypeError(f"{start} Did you mean {alias}={value!r}?")
+        meaning = meaning_of(name, alias)
+        return TypeError(f"{start} Did you mean {f'{alias}? {meaning}' if meaning else f'{alias}={value!r}?'}")
     for kind, argument in (("agent", "fields"), ("env", "env_fields")):
         fields = _given_fields(kind, given)
         if field := name if name in fields else alias_of(name, fields):
             called = "It is" if field == name else f"shoal calls it {field},"
             whose = "agent" if kind == "agent" else "environment"
+            if meaning := meaning_of(name, field):
+                return TypeError(f"{start} {called} a field of the {whose}, which is given in {argument}. {meaning}")
             return TypeError(f"{start} {called} a field of the {whose}: write {argument}={{{field!r}: {value!r}}}.")
+    if name in OTHER_ARGUMENTS and "sinks" in parameters:
+        return TypeError(f"{start[:-1]}: {OTHER_ARGUMENTS[name]}.")
     return TypeError(f"{start}{did_you_mean(name, parameters)}")
 
 

@@ -18,7 +18,7 @@ from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
 from shoal.training.settings import join
 from shoal.training.sources import runnable, with_sources
-from shoal.training.spec import RunSpec, changes_of, differences, opaque_fields, resolved, spec_for, template
+from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
 
 
 class Job(NamedTuple):
@@ -81,11 +81,7 @@ def make_job(
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_none_if_name(agent), _none_if_name(env))
     spec = spec_for(agent, env, **changes, **options)
-    if only_in_python := [path for path in opaque_fields(spec) if path.partition(".")[0] == "selector"]:
-        raise ValueError(
-            f"{', '.join(only_in_python)} cannot be written to a file, so the run could not be resumed: define the "
-            "selector's class at the top of a module or of a Python file that can be imported."
-        )
+    _check_selector(spec)
     if init is not None:
         spec = dataclasses.replace(spec, init=described_init(init))
     if settings is not None:
@@ -117,6 +113,23 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     if "init" in changes:
         changes["init"] = described_init(changes["init"])
     return Job(with_sources(resolved(dataclasses.replace(spec, **changes))))
+
+
+def _check_selector(spec: RunSpec) -> None:
+    """Raise ValueError if the selector, or a field of it, cannot be described in `spec.json`."""
+    for path, part in spec.parts():
+        if path == "selector" and part.kind == "only_in_python":
+            name = part.name.rpartition(".")[2]
+            raise ValueError(
+                f"the class {name} of the selector is defined in the started script, in a notebook or in a function, "
+                f"from where a resumed run cannot import it: move the class to a file of its own, such as "
+                f"my_selectors.py, and write `from my_selectors import {name}`."
+            )
+        if path.startswith("selector.") and part.kind == "only_in_python":
+            raise ValueError(
+                f"{path} cannot be written to spec.json, so the run could not be resumed: give a number, a text, a "
+                f"tuple of these, or a function that is at the top level of a file of its own."
+            )
 
 
 def check_points(points: Mapping[str, Any], search: Any = None) -> None:

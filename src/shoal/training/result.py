@@ -8,8 +8,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from shoal.core.agent import Agent
+from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
-from shoal.core.errors import need
+from shoal.core.errors import need, refuse_attributes
 from shoal.training.folder import RunFolder
 from shoal.training.policy import Policies, Policy, load_policies
 from shoal.training.reading import damaged
@@ -156,6 +157,9 @@ class Result:
             return f"mean return {last['mean']:.4g}"
         best = max((s for s in settings if s["members"]), key=lambda s: s["mean"])
         return f"mean return {best['mean']:.4g} with the best of {len(settings)} settings, {_words(best['setting'])}"
+
+
+refuse_attributes(Result, RESULT_METHODS)  # set here, so that type checkers do not see them
 
 
 def load(

@@ -1,4 +1,4 @@
-"""The environments of the articles in NumPy, written from their description: a step rewrites a grid of numbers."""
+"""Pegoud's and Yousif's environments in NumPy, written from their articles: a step rewrites a grid of numbers."""
 
 import numpy as np
 

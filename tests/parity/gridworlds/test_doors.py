@@ -1,4 +1,4 @@
-"""Doors against the article's version in NumPy: every step from every cell, with every goal."""
+"""Doors against Yousif's version in NumPy: every step from every cell, with every goal."""
 
 import jax
 import jax.numpy as jnp

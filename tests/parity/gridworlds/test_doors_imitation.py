@@ -1,4 +1,4 @@
-"""DoorsImitation against the article's version in NumPy, and the published return of its expert."""
+"""DoorsImitation against Yousif's version in NumPy, and the published return of its expert."""
 
 import jax
 import jax.numpy as jnp

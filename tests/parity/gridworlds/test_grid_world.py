@@ -1,4 +1,4 @@
-"""GridWorld against the article's version in NumPy: every step from every cell, and the published values."""
+"""GridWorld against Pegoud's version in NumPy: every step from every cell, and the published values."""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def test_the_start_is_the_articles():
 
 
 def values(discount, restart):
-    """Value iteration; with `restart` as the article learns, for whom the value after the goal is the start's."""
+    """Value iteration; with `restart` as Pegoud's code learns, in which the value after the goal is the start's."""
     env = make("GridWorld-v0")
     (row, column, _), (place, reward, terminated) = every_step(env)
     value = np.zeros((8, 12))

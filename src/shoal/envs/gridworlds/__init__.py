@@ -1,1 +1,1 @@
-"""Small grid worlds from articles about reinforcement learning in JAX: a grid with a goal, and a wall with gaps."""
+"""Small grid worlds from articles by Ryan Pegoud and Yasin Yousif: a grid with a goal, and a wall with gaps."""

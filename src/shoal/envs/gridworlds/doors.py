@@ -1,8 +1,4 @@
-"""Doors: walk through a gap in the wall to a goal that is observed.
-
-Source: Yasin Yousif, "Speeding up Training of Model-Free RL" (2025), and its code (engyasin/ilsurvey): `DoorsGym`. The
-errors of its JAX version are corrected.
-"""
+"""Doors: walk through a gap in the wall to a goal that is observed."""
 
 import functools
 import operator
@@ -41,6 +37,9 @@ class DoorsState(State):
 class Doors(Env):
     """Walk from the last row to the goal in the first, through one of the gaps in the wall between them.
 
+    Source: Yasin Yousif's article "Speeding up Training of Model-Free RL" (2025) and its code (`DoorsGym` in
+    github.com/engyasin/ilsurvey).
+
     Action: Discrete(5); 0 stay, 1 right, 2 down, 3 left, 4 up. Walls and borders stop a move.
 
     Observation: MultiDiscrete(4, ... 4), uint8; the cells row by row: 0 free, 1 agent, 2 wall, 3 goal. At the goal, the
@@ -52,7 +51,7 @@ class Doors(Env):
     End: terminated at the goal; truncated after `max_steps` (25, which is too short for 12 of the 225 pairs of
     columns; 28 is enough for all).
     The wall is row `rows // 2`; its gaps are in columns 0, g, 2g, ... with g = `columns // doors`.
-    Differences from the code of the article: its Gymnasium version samples columns from a generator that is seeded with
+    Differences from that code: its Gymnasium version samples columns from a generator that is seeded with
     the last positions; its JAX version samples both columns from one key, so that they are equal, and rewards blocked
     moves. If `doors` does not divide `columns`, both have one gap more; here there are exactly `doors` gaps.
     """

@@ -1,8 +1,4 @@
-"""DoorsImitation: walk through a gap in the wall to a goal that is not observed, but follows from the start.
-
-Source: Yasin Yousif, "Hands-On Imitation Learning: From Behavior Cloning to Multi-Modal Imitation Learning" (2024), and
-its code (engyasin/ilsurvey): `Doors`.
-"""
+"""DoorsImitation: walk through a gap in the wall to a goal that is not observed, but follows from the start."""
 
 from typing import ClassVar
 
@@ -48,6 +44,9 @@ class DoorsImitationState(State):
 class DoorsImitation(Env):
     """Walk from the last row to the mirrored column of the first row, through one of the gaps in the wall between them.
 
+    Source: Yasin Yousif's article "Hands-On Imitation Learning: From Behavior Cloning to Multi-Modal Imitation
+    Learning" (2024) and its code (`Doors` in github.com/engyasin/ilsurvey).
+
     Action: Discrete(5); 0 stay, 1 right, 2 down, 3 left, 4 up. Walls and borders stop a move.
 
     Observation: Box(`rows` x `columns`), int8, from -1 to 2; the cells row by row: -1 wall, 0 free, 1 agent, 2 the mark
@@ -58,9 +57,9 @@ class DoorsImitation(Env):
     Start: in the last row, in a uniformly random column c; the goal is in column `columns` - 1 - c of the first row.
     End: truncated after `max_steps` (32), never terminated: an expert that has reached the goal stays there.
     The wall is row `rows // 2`; its gaps are in columns g - 1, 2g - 1, ... with g = `columns // doors`.
-    The mark works as in the article: at the start it hides the agent; after the agent has left, it blocks like a wall;
+    The mark works as in that code: at the start it hides the agent; after the agent has left, it blocks like a wall;
     and it is removed if the first action does not leave the cell.
-    Differences from the code of the article: the observation is int8 (there: whole numbers as floats).
+    Differences from that code: the observation is int8 (there: whole numbers as floats).
     """
 
     reset_every: ClassVar[int] = 32

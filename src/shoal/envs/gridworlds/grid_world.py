@@ -1,8 +1,4 @@
-"""GridWorld: find the goal in an empty grid.
-
-Source: Ryan Pegoud, "Vectorize and Parallelize RL Environments with JAX: Q-learning at the Speed of Light", and its
-code (RPegoud/jym).
-"""
+"""GridWorld: find the goal in an empty grid."""
 
 from typing import ClassVar
 
@@ -35,7 +31,10 @@ class GridWorldState(State):
 @env("GridWorld-v0")
 @struct
 class GridWorld(Env):
-    """Walk to the goal in an empty grid. In the 8 x 12 cells of the article it is 18 steps from corner to corner.
+    """Walk to the goal in an empty grid. With the default 8 x 12 cells it is 18 steps from corner to corner.
+
+    Source: Ryan Pegoud's article "Vectorize and Parallelize RL Environments with JAX: Q-learning at the Speed of Light"
+    and its code (github.com/RPegoud/jym).
 
     Action: Discrete(4); 0 right, 1 down, 2 left, 3 up. Borders stop a move.
 
@@ -46,8 +45,8 @@ class GridWorld(Env):
     Start: in the cell (`start_row`, `start_column`), by default the last cell; with `random_start` a uniformly random
     cell with row >= 3 and column >= 3.
     End: terminated at the goal. By default there is no time limit; a random policy needs about 600 steps.
-    Differences from the article: the reward is a float; the final observation shows the goal, not the start of the next
-    episode.
+    Differences from that article: the reward is a float; the final observation shows the goal, not the start of the
+    next episode.
     """
 
     reset_every: ClassVar[int] = 300
