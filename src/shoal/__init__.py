@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from shoal.grid.wrappers import StochasticAction as StochasticAction
     from shoal.grid.wrappers import SymbolicObs as SymbolicObs
     from shoal.grid.wrappers import ViewSize as ViewSize
+    from shoal.population.halving import Halving as Halving
+    from shoal.population.pbt import PBT as PBT
+    from shoal.population.random import RandomSearch as RandomSearch
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
@@ -175,6 +178,9 @@ _HOME = {
         "SymbolicObs",
         "ViewSize",
     ),
+    "shoal.population.halving": ("Halving",),
+    "shoal.population.pbt": ("PBT",),
+    "shoal.population.random": ("RandomSearch",),
     "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",

@@ -236,6 +236,14 @@ class PPO(Agent):
         )
         return state, Metrics(trajectory.episodes(), losses)
 
+    def new_episodes(self, state: PPOState, env: Env, key: Key) -> PPOState:
+        """The state at the start of new episodes: environment states, recurrent carries, discounted returns."""
+        return state.replace(
+            env_states=self.rollout.init(env, key),
+            discounted_return=jax.tree.map(jnp.zeros_like, state.discounted_return),
+            carry=self._nets.initial_carry((self.num_envs,)),
+        )
+
     def initial_carry(self) -> Any:
         """The actor's recurrent carry at the start of an episode; None without a recurrent cell."""
         return self._nets.initial_carry().actor

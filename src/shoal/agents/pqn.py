@@ -135,6 +135,10 @@ class PQN(Agent):
         weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
         return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), env_states, stats)
 
+    def new_episodes(self, state: PQNState, env: Env, key: Key) -> PQNState:
+        """The state at the start of new episodes."""
+        return state.replace(env_states=self.rollout.init(env, key))
+
     def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
         """Roll out, compute returns, and take gradient steps on shuffled minibatches.
 

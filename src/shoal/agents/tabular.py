@@ -193,6 +193,16 @@ class QTable(Agent):
             snapshots=jnp.full(snapshots, self.initial_value, jnp.float32) if self.snapshots else None,
         )
 
+    def new_episodes(self, state: QTableState, env: Env, key: Key) -> QTableState:
+        """The state at the start of a new episode, with its first action chosen as in training."""
+        k_envs, k_action = jax.random.split(key)
+        env_states = self.rollout.init(env, k_envs)
+        obs_index, mask = self._observe(env, env_states.state)
+        noise = jax.tree.map(lambda x: x[0], self._action_noise(k_action, state.age, 1))
+        rows = self._rows(state.q.ravel(), obs_index)
+        action = choose(allowed(sum_of(rows), mask), noise.explores, noise.uniform)
+        return state.replace(env_states=env_states, action=action)
+
     def update(self, state: QTableState, env: Env, clock: Int[Array, ""]) -> tuple[QTableState, Metrics]:
         """Take `num_steps` steps and learn from each."""
         del clock

@@ -1,4 +1,4 @@
-"""`shoal agents` and `shoal zoo`: list what is available, or print the manual page of one."""
+"""`shoal agents`, `shoal selectors` and `shoal zoo`: list what is available, or print the manual page of one."""
 
 import argparse
 import inspect
@@ -30,6 +30,23 @@ def agents(line: Line) -> None:
     if known:
         print("\npresets")
         print(table(("name", "steps", "evidence"), [[p.name, p.steps, p.evidence] for p in known.values()]))
+
+
+def selectors_parser() -> Parser:
+    """The options of `shoal selectors`."""
+    return _parser("selectors", "SELECTOR", "a name, or file.py:Class")
+
+
+def selectors(line: Line) -> None:
+    """List all selectors, or print one's manual page with its field flags."""
+    from shoal.cli.table import table
+    from shoal.core.registry import SELECTORS
+
+    name = line.options.name
+    if not name:
+        print(table(("name", "description"), [[name, entry.summary] for name, entry in SELECTORS.items()]))
+        return
+    print_manual(name, SELECTORS[name], "selector.", "")
 
 
 def zoo_parser() -> Parser:

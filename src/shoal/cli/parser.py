@@ -27,6 +27,7 @@ from shoal.cli import hints
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
 BRACKETS = re.compile(r"\[.*\]|\(.*\)")
+COMMAS_OUTSIDE = re.compile(r",(?![^(]*\))")  # commas that are not between parentheses
 LARGEST_REAL = 3.4e38  # of 32 bits too
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}  # letters behind a number, as the display of a run prints them
 LARGEST_WHOLE = 2**64  # seeds are the largest whole numbers of all options
@@ -48,11 +49,12 @@ NO_FIELDS = FieldValues({}, {})
 
 
 class Line(NamedTuple):
-    """A parsed command line: the command's own options, and the field flags of its agent and its environment."""
+    """A parsed command line: the command's own options, and the field flags of agent, environment and selector."""
 
     options: argparse.Namespace
     agent: FieldValues = NO_FIELDS
     env: FieldValues = NO_FIELDS
+    selector: FieldValues = NO_FIELDS
     named: Mapping[str, Any] = MappingProxyType({})  # the agent and environment of the line: see `Named`
 
 
@@ -75,6 +77,7 @@ class Flag(NamedTuple):
     help: str
     names: tuple[str, ...] = ()  # of the choices, where a traced number stands for one of them
     file: bool = False  # whether the value is the path of a file
+    ranges: bool = False  # whether the value is a list of hyperparameters, each with a range or without
     may_be_none: bool = False
 
 
@@ -155,26 +158,28 @@ class Parser(argparse.ArgumentParser):
         """
         named = dict(self.named(split.options)) if self.named else {}
         flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
-        found = {kind: FieldValues({}, {}) for kind in ("agent", "env")}
+        found = {kind: FieldValues({}, {}) for kind in ("agent", "env", "selector")}
         for option, text in split.others.items():
-            kind = "env" if option.startswith("--env.") else "agent"
+            kind = next((kind for kind in ("env", "selector") if option.startswith(f"--{kind}.")), "agent")
             flag = next((flag for flag in flags.get(kind, []) if flag.option == option), None)
             if flag is None:
                 raise self._unknown(option, kind, split, named, flags)
             values = read_values(flag, text)
+            if kind == "selector" and len(values) > 1:
+                raise ValueError(f"{option} {text}: a run has one selector, so its fields take one value each.")
             if len(values) == 1:
                 found[kind].fixed[flag.name] = values[0]
             else:
                 found[kind].sweep[flag.name] = values
-        return Line(split.options, found["agent"], found["env"], named)
+        return Line(split.options, **found, named=named)
 
     def flags(self, kind: str, what: Any) -> list[Flag]:
-        """The flags of an agent or environment, given by name or as a value, without the command's own options."""
-        from shoal.core.registry import AGENTS, ENVS
+        """The flags of an agent, environment or selector, by name or as a value, without the command's own options."""
+        from shoal.core.registry import AGENTS, ENVS, SELECTORS
 
-        prefix = "env." if kind == "env" else ""
+        prefix = "" if kind == "agent" else f"{kind}."
         if isinstance(what, str):
-            entry = (AGENTS if kind == "agent" else ENVS)[what]
+            entry = {"agent": AGENTS, "env": ENVS, "selector": SELECTORS}[kind][what]
             found = flags_of(entry.cls, entry.preset, prefix)
         else:
             found = flags_of_value(what, prefix)
@@ -187,10 +192,11 @@ class Parser(argparse.ArgumentParser):
         for kind, what in named.items():
             if what != "":
                 name = what if isinstance(what, str) else _in_words(what)
-                title = f"hyperparameters of {name}" if kind == "agent" else f"the environment {name}"
+                titles = {"agent": f"hyperparameters of {name}", "env": f"the environment {name}"}
+                title = titles.get(kind, f"the selector {name}")
                 if preset and kind == "agent":
                     title += f", with its preset for {named['env']} ({preset.steps:,} steps)"
-                values = {} if preset is None else preset.fields if kind == "agent" else preset.env_fields
+                values = {} if preset is None else {"agent": preset.fields, "env": preset.env_fields}.get(kind, {})
                 add_flags(self, title, [_with_preset(flag, values) for flag in self.flags(kind, what)])
         return self.format_help()
 
@@ -239,6 +245,10 @@ class Parser(argparse.ArgumentParser):
     def _unknown(
         self, option: str, kind: str, split: Split, named: Named, flags: Mapping[str, list[Flag]]
     ) -> ValueError:
+        if kind == "selector" and not named.get(kind):
+            return ValueError(
+                f"{option} is for a selector: name one first, as in --selector pbt (`shoal selectors` lists them)."
+            )
         if named.get(kind) == "" and option.lstrip("-") not in hints.OTHER_FLAGS:
             what = "an environment" if kind == "env" else "an agent"
             return ValueError(f"{option} is not an option of {self.prog}; name {what} first if it is a field of one.")
@@ -315,6 +325,10 @@ def read_values(flag: Flag, text: str | None) -> list:
         text = text[1:-1]  # [1e-3,1e-4] and (64, 64) are written as in Python
     if text is not None and (isinstance(flag.default, tuple) or flag.file):
         return [_read(flag, text)]
+    if text and flag.ranges:
+        from shoal.cli.search import read_search
+
+        return [read_search(COMMAS_OUTSIDE.split(text), flag.option)]
     parts = [part.strip() for part in (text or "").split(",")]
     if not all(parts) and isinstance(flag.default, bool):
         raise ValueError(f"{flag.option} needs a value: {flag.option} true or {flag.option} false.")
@@ -359,7 +373,7 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
     option = f"--{prefix}{path.replace('_', '-')}"
     may_be_none = default is None or type(None) in get_args(field.type)
     about = _help(field, default, "search" in field.metadata)
-    return Flag(option, path, default, is_static, about, names, file, may_be_none)
+    return Flag(option, path, default, is_static, about, names, file, bool(field.metadata.get("ranges")), may_be_none)
 
 
 def _read(flag: Flag, text: str) -> Any:
@@ -423,10 +437,12 @@ def _kind(flag: Flag) -> str:
 
 
 def _metavar(flag: Flag) -> str:
+    if flag.ranges:
+        return "PATH[=RANGE],..."
     if isinstance(flag.default, tuple) or flag.file:
         return "FILE" if flag.file else "N,N"
     kind = "BOOL" if isinstance(flag.default, bool) else "WORD" if isinstance(flag.default, str) else "X"
-    return f"{kind}[,{kind}]"
+    return kind if flag.option.startswith("--selector.") else f"{kind}[,{kind}]"
 
 
 def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:

@@ -10,15 +10,18 @@ LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
 FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=A|B|C for one of several values, or PATH alone for its declared range"
 
 
-def read_search(texts: Sequence[str]) -> dict[str, Any]:
-    """The ranges by path, in the form that `shoal.train(search=...)` takes. Raises ValueError for a wrong text."""
+def read_search(texts: Sequence[str], option: str = "--search") -> dict[str, Any]:
+    """The ranges by path, in the form that `shoal.train(search=...)` takes. Raises ValueError for a wrong text.
+
+    `option` is the name of the option in messages.
+    """
     ranges: dict[str, Any] = {}
     for text in texts:
         path, equals, span = text.partition("=")
         path = path.strip().replace("-", "_")
         if not path or path in ranges:
-            raise ValueError(f"--search {text} {'names nothing' if not path else 'is given twice'}: write {FORMS}.")
-        ranges[path] = _range(text, path, span.strip()) if equals else None
+            raise ValueError(f"{option} {text} {'names nothing' if not path else 'is given twice'}: write {FORMS}.")
+        ranges[path] = _range(f"{option} {text}", path, span.strip()) if equals else None
     return ranges
 
 
@@ -30,7 +33,7 @@ def _range(text: str, path: str, span: str) -> tuple:
     try:
         ends = parse_number(low), parse_number(high)
     except (ValueError, OverflowError):
-        raise ValueError(f"--search {text} is not a range: write {FORMS}.") from None
+        raise ValueError(f"{text} is not a range: write {FORMS}.") from None
     return (*ends, "log") if found else ends
 
 
@@ -43,6 +46,6 @@ def _value(text: str, path: str, word: str) -> Any:
     except (ValueError, OverflowError):
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(
-            f"--search {text}: {short(word)!r} is not a number, and only numbers can be sampled. Every one of several "
+            f"{text}: {short(word)!r} is not a number, and only numbers can be sampled. Every one of several "
             f"other values makes a run of its own, as in {flag} {text.partition('=')[2].replace('|', ',')}."
         ) from None

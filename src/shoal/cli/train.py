@@ -17,6 +17,7 @@ EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own classes; sizes and memory
   shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
   shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
+  shoal train ppo CartPole-v1 --seeds 16 --selector pbt --selector.vary learning_rate,entropy_coef
   shoal train ppo --suite classic --seeds 16
   shoal train --resume runs/ppo-CartPole-v1
 
@@ -32,6 +33,7 @@ ONLY_NEW = (
     "random",
     "search",
     "init",
+    "selector",
     "spec",
     "wrap",
 )  # options that cannot be given together with --resume
@@ -84,6 +86,13 @@ def train_parser() -> Parser:
         metavar="PATH=RANGE",
         help="what --random samples, instead of all hyperparameters that declare a search range: PATH=LOW..HIGH, "
         "PATH=log(LOW,HIGH), PATH=A|B|C, or PATH alone for its declared range; may be repeated",
+    )
+    what.add_argument(
+        "--selector",
+        metavar="NAME",
+        type=full_path,
+        help="copy, replace or stop members while they train: pbt, halving, random, or file.py:Class; its fields are "
+        "flags such as --selector.quantile (`shoal selectors pbt`)",
     )
     what.add_argument("--init", metavar="RUN", help="start from the best policy of a run, or of zoo:AGENT/ENV")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
@@ -149,7 +158,7 @@ def _named(options: argparse.Namespace) -> Named:
         made = template(check_complete(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
     _check_names(agent, env)
-    return {"agent": agent, "env": wrapped(env, options.wrap) if env else ""}
+    return {"agent": agent, "env": wrapped(env, options.wrap) if env else "", "selector": options.selector or ""}
 
 
 def _check_names(agent: str, env: str) -> None:
@@ -184,8 +193,17 @@ def _train(line: Line) -> None:
         **_fields("env_", line.env),
         **_spec_options(options),
         **_search(line),
+        **_selector(line),
     )
     _run(options, batch)
+
+
+def _selector(line: Line) -> dict[str, Any]:
+    """The selector of `--selector` with its fields, as an argument of `plan_all`; empty without one."""
+    from shoal.core.registry import SELECTORS
+
+    name = line.options.selector
+    return {"selector": SELECTORS[name].build(**line.selector.fixed)} if name else {}
 
 
 def _search(line: Line) -> dict[str, Any]:
@@ -211,7 +229,7 @@ def _repeat(line: Line) -> None:
     from shoal.training.own_code import check_env_of
 
     options = line.options
-    for name in ("agent", "env", "suite", "preset", "random", "search", "wrap"):
+    for name in ("agent", "env", "suite", "preset", "random", "search", "selector", "wrap"):
         if getattr(options, name):
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")

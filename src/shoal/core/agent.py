@@ -141,6 +141,16 @@ class Agent(Actor):
         """Return the state with another random key. A copy of a member needs one. `key` is consumed."""
         return state.replace(key=key)
 
+    def new_episodes(self, state: AgentState, env: Env, key: Key) -> AgentState:
+        """Return the state with all environments at the start of new episodes, for a copy of a member.
+
+        Weights, optimizer and statistics stay. `key` is consumed. Default: the state as it is, for agents that keep no
+        environment states between updates, and for agents with a replay buffer, whose newest samples are completed by
+        the next step of the same episodes.
+        """
+        del env, key
+        return state
+
     @property
     def learns_from(self) -> Number:
         """The number of environment steps before the first gradient step; in a shorter run nothing is learned."""
@@ -200,7 +210,7 @@ def check_bound(agent: Agent) -> None:
         )
 
 
-def check_choices(agent: Agent) -> None:
+def check_choices(agent: Struct) -> None:
     """Raise ValueError for a static field whose value is not one of its declared `choices`.
 
     A field of type Any also accepts a function of the user's own. For a number, `choices` are the values worth

@@ -1,7 +1,8 @@
-"""The registries of environments and agents by name. A decorator on a class registers it; there is no central list.
+"""The registries of environments, agents and selectors by name. A decorator on a class registers it; there is no list.
 
-All modules of `shoal.envs` and `shoal.agents` are imported when a name is first looked up. Other packages add names
-through the entry-point groups `shoal.envs` and `shoal.agents`: each entry point is a module that registers on import.
+All modules of `shoal.envs`, `shoal.agents` or `shoal.population` are imported when a name is first looked up. Other
+packages add names through the entry-point groups `shoal.envs`, `shoal.agents` and `shoal.selectors`: each entry point
+is a module that registers on import.
 """
 
 import ast
@@ -28,8 +29,9 @@ Cls = TypeVar("Cls", bound=type)
 
 
 USER_MODULE = "shoal_user_"  # prefix of the module name under which a user's own file is imported
-REQUIRED_METHODS = {"agent": "bind", "env": "transition"}  # by kind; a class without it is not of that kind
-IN_WORDS = {"agent": "agent", "env": "environment"}
+# By kind; a class without the method is not of that kind.
+REQUIRED_METHODS = {"selector": "select", "agent": "bind", "env": "transition"}
+IN_WORDS = {"agent": "agent", "env": "environment", "selector": "selector"}
 
 
 class Entry(NamedTuple):
@@ -46,7 +48,7 @@ class Entry(NamedTuple):
         return self.about or (inspect.getdoc(self.cls) or "").partition("\n")[0]
 
     def build(self, **fields: Any) -> Any:
-        """Build the environment or agent. Raises TypeError, with the nearest names, for a field that does not exist."""
+        """Build a value of the class. Raises TypeError, with the nearest names, for a field that does not exist."""
         known = [field.name for field in dataclasses.fields(self.cls)]
         if unknown := [field for field in fields if field not in known]:
             raise unknown_fields(self.name, unknown, known)
@@ -60,12 +62,13 @@ class Entry(NamedTuple):
 
 
 class Registry(Mapping[str, Entry]):
-    """The registered names of one kind ("env" or "agent"), a mapping from name to entry."""
+    """The registered names of one kind ("env", "agent" or "selector"), a mapping from name to entry."""
 
     def __init__(self, kind: str, package: str) -> None:
         """Set up an empty registry. `package` is imported, with all its modules, when a name is first looked up."""
         self.kind = kind
         self.package = package
+        self.group = f"shoal.{kind}s"  # of entry points
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
         self._discovered = False
@@ -115,8 +118,8 @@ class Registry(Mapping[str, Entry]):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
             if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv
                 raise UnknownNameError(f"{name} is written as in Python: {_classes_hint(file)}")
-            if other := next((each for each in (ENVS, AGENTS) if each is not self and name in each), None):
-                raise UnknownNameError(f"{name} is an {IN_WORDS[other.kind]}, not an {IN_WORDS[self.kind]}.")
+            if other := next((each for each in REGISTRIES if each is not self and name in each), None):
+                raise UnknownNameError(f"{name} is {_a(other.kind)}, not {_a(self.kind)}.")
             if Path(name).exists():
                 what = "file" if Path(name).is_file() else "folder"
                 raise UnknownNameError(
@@ -148,12 +151,12 @@ class Registry(Mapping[str, Entry]):
         package = importlib.import_module(self.package)
         for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
             importlib.import_module(module.name)
-        for point in entry_points(group=self.package):
+        for point in entry_points(group=self.group):
             try:
                 point.load()
             except Exception as error:
                 raise ImportError(
-                    f"The installed plug-in {point.name} = {point.value} ({self.package}) cannot be imported: "
+                    f"The installed plug-in {point.name} = {point.value} ({self.group}) cannot be imported: "
                     f"{error!r}. Repair or uninstall it."
                 ) from error
         self._discovered = True
@@ -174,9 +177,13 @@ class Registry(Mapping[str, Entry]):
             raise ValueError(f"{is_none}: name a class that has @struct above it.")
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
-            others = (IN_WORDS[kind] for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
-            raise ValueError(f"{is_none}{''.join(f' but an {each}' for each in others)}: it has no `{required}`.")
+            others = (_a(kind) for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
+            raise ValueError(f"{is_none}{''.join(f' but {each}' for each in others)}: it has no `{required}`.")
         return Entry(path, found, {})
+
+
+def _a(kind: str) -> str:
+    return f"{'a' if kind == 'selector' else 'an'} {IN_WORDS[kind]}"
 
 
 def _classes_hint(path: Path) -> str:
@@ -258,9 +265,12 @@ def import_file(path: Path) -> Any:
 
 ENVS = Registry("env", "shoal.envs")
 AGENTS = Registry("agent", "shoal.agents")
+SELECTORS = Registry("selector", "shoal.population")
+REGISTRIES = (ENVS, AGENTS, SELECTORS)
 
 env = ENVS.register
 agent = AGENTS.register
+selector = SELECTORS.register
 
 
 def make(name: str, **fields: Any) -> Env:
@@ -275,10 +285,11 @@ def make(name: str, **fields: Any) -> Env:
 
 
 class register:  # noqa: N801  # used as a namespace: @shoal.register.env("Drift-v0")
-    """Decorators that register an environment or an agent under a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
+    """Decorators that register a class under a name: `@shoal.register.env("Drift-v0", wind=2.0)`."""
 
     env = staticmethod(ENVS.register)
     agent = staticmethod(AGENTS.register)
+    selector = staticmethod(SELECTORS.register)
 
 
 def agent_class(name: str) -> type:

@@ -163,6 +163,8 @@ def _check_hooks(agent: Agent, env: Env, key: Key, hooks: _Hooks) -> tuple[jax.s
     _check_small(agent, "policy_state", policy)
     reseeded = _trace(agent, "reseed", lambda a, s, k: a.reseed(s, k), state, key)
     check_same_structure(agent, "reseed", state, reseeded)
+    restarted = _trace(agent, "new_episodes", lambda a, s, e, k: a.new_episodes(s, e, k), state, env, key)
+    check_same_structure(agent, "new_episodes", state, restarted)
     _check_act(agent, env, policy, key)
     return init, update
 

@@ -52,6 +52,8 @@ def _one(plan: Plan, root: Path) -> str:
         ("time", _time(plan, root)),
     ]
     swept = join(spec.sweep, spec.env_sweep)
+    if isinstance(spec.selector, Described):
+        rows.insert(2, ("selector", f"{spec.selector.name.rpartition(':')[2]}  {_words(spec.selector.fields)}"))
     rows[2:2] = [("settings", f"{name}: {_in_short(values)}") for name, values in spec.points.items()]
     rows[2:2] = [("sweep", f"{name}: {', '.join(map(str, values))}") for name, values in swept.items()]
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)

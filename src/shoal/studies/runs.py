@@ -36,7 +36,7 @@ def train(
     search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
-    selector: Selector | None = None,
+    selector: Selector | str | None = None,
     preset: str | None = "",
     name: str = "",
     root: Path | str | None = None,
@@ -79,8 +79,8 @@ def train(
     `init={"run": "runs/x", "member": 3}` from that of member 3, and `"member": "all"` from that of the member with the
     same index. Optimizers, schedules and replay buffers start from the beginning.
 
-    A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters
-    (`shoal.Selector`).
+    A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters. It is
+    a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. If a file of your own that the run was made with is gone or

@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
     search: Mapping[str, Sequence[Any] | None] | Sequence[str]
     members: Mapping[str, Any]
     init: Path | str | Mapping[str, Any]
-    selector: Selector
+    selector: Selector | str
     preset: str | None
     seed: int
     records: int

@@ -76,9 +76,10 @@ def _check_options(given: Mapping[str, Any]) -> None:
             f"sinks={sinks!r} is no list of sinks: give values of a class that derives from shoal.Sink and receives "
             f"events, as in sinks=[MySink()]."
         )
-    if (selector := given.get("selector")) is not None and not isinstance(selector, Selector):
+    if not isinstance(selector := given.get("selector"), (Selector, str, type(None))):
         raise TypeError(
-            f"selector={selector!r} is no selector: give a value of a class that derives from shoal.Selector."
+            f"selector={selector!r} is no selector: give a name (`shoal selectors` lists them) or a value of a class "
+            f"that derives from shoal.Selector, such as shoal.PBT()."
         )
     every = 1 if selector is None else selector.every
     if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:

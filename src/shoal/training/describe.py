@@ -5,7 +5,7 @@ change what a description means. `build` makes the value again: it imports class
 constructors of structs, frozen dataclasses and flax modules, and nothing else. It never unpickles, and never uses
 Python's standard library. As JSON:
 
-    {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name
+    {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name; also "agent", "selector"
     {"class": "shoal.nn.torsos:MLP", "fields": {"hidden": [8], ...}}       any other class that can be imported
     {"class": "/home/me/my_env.py:MyEnv", "fields": {...}}                 one of a file of the user's own
     {"function": "my_package.losses:mine"}
@@ -30,16 +30,17 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
-from shoal.core.registry import AGENTS, ENVS, USER_MODULE, Registry, import_file, import_module
+from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry, import_file, import_module
 from shoal.core.struct import Struct
 from shoal.core.user_code import is_installed
+from shoal.training.selector import Selector
 from shoal.training.settings import is_empty_static, user_fields
 
 PLAIN = (str, bool, int, float, type(None))
 NON_FINITE = ("inf", "-inf", "nan")  # numbers that JSON does not have; they are written as these strings
-KINDS = ("env", "agent", "class", "function", "array", "dtype", "dict", "only_in_python")
-REGISTRIES = {"env": ENVS, "agent": AGENTS}
-KIND_CLASSES = {"env": Env, "agent": Agent}
+KINDS = ("env", "agent", "selector", "class", "function", "array", "dtype", "dict", "only_in_python")
+REGISTRIES = {"env": ENVS, "agent": AGENTS, "selector": SELECTORS}
+KIND_CLASSES = {"env": Env, "agent": Agent, "selector": Selector}
 LARGEST_ARRAY = 10_000  # numbers; a larger array is not described, so that files stay readable
 
 
@@ -82,7 +83,7 @@ def build(described: Any) -> Any:
         return described
     fields = {name: build(part) for name, part in described.fields.items()}
     match described.kind:
-        case "env" | "agent" if ":" not in described.name:
+        case "env" | "agent" | "selector" if ":" not in described.name:
             return REGISTRIES[described.kind][described.name].build(**fields)
         case "class":
             return _construct(described.name, fields)

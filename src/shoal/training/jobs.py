@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 from shoal.agents import presets
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.core.registry import AGENTS, ENVS
-from shoal.training.describe import name_of
+from shoal.core.registry import AGENTS, ENVS, SELECTORS
+from shoal.training.describe import build, name_of
 from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
-from shoal.training.settings import join
+from shoal.training.selector import Given
+from shoal.training.settings import apply, join
 from shoal.training.sources import runnable, with_sources
 from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
 
@@ -63,6 +64,8 @@ def make_job(
     """Return the job of a new run. The parameters are those of `train`."""
     points = {"settings": settings, "random": random, "members": members}
     check_points(points, search)
+    if isinstance(options.get("selector"), str):
+        options["selector"] = SELECTORS[options["selector"]].build()
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
@@ -88,12 +91,18 @@ def make_job(
         spec = dataclasses.replace(spec, points=from_settings(settings))
     if members is not None:
         spec = dataclasses.replace(spec, points=from_members(members, options.get("seeds")))
-    if random is not None:
+    if random is not None or spec.selector is not None:
         for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
             own = changes_of(value, registry) if value is not None else ()
             already_set |= {f"{prefix}{path}": None for part in own for path in part}
+    if random is not None:
         samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
+    if spec.selector is not None:
+        first = {**join(spec.sweep, spec.env_sweep), **spec.points}
+        given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
+        setting = apply(template(spec, *values), spec.settings()[0])
+        spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
     return Job(with_sources(resolved(spec, *values)), *values)
 
 

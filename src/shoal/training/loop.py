@@ -268,7 +268,7 @@ class Run:
         key = jax.random.fold_in(stream(self.key, "select"), record)
         selector_state, turnover = taken_turnover(selector.select(self.state.selector, standing, key), standing)
         self.state = self.state.after(turnover).replace(selector=selector_state)
-        self.population.apply(np.asarray(turnover.source), self.state.roster)
+        self.population.apply(np.asarray(turnover.source), self.state.roster, new_episodes=bool(turnover.new_episodes))
         if np.any(turnover.source != np.arange(self.plan.members)):
             self.last_policy = None  # it holds policies of members that were replaced
         new = self.state.roster
@@ -321,7 +321,7 @@ class Run:
         selector, roster = self.plan.selector, self.plan.roster
         if selector is not None:
             selector_state, changes = selector.begin(roster, stream(self.key, "selector"))
-            roster = roster._replace(hyperparameters={**roster.hyperparameters, **changes})
+            roster = roster.changed(changes)
             self.state = RunState.first(roster).replace(selector=selector_state)
             self.population.apply(np.arange(self.plan.members), roster)
         self.population.begin()

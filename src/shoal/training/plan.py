@@ -27,7 +27,7 @@ from shoal.training.placement import Placement, accelerators, make_placement
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
-from shoal.training.selector import Selector
+from shoal.training.selector import Given, Outline, Selector
 from shoal.training.settings import (
     Setting,
     apply,
@@ -167,6 +167,7 @@ def make_plan(
     common = _with_files(template(spec, agent, env))
     _check_traced(common, spec)
     selector = build(spec.selector) if selector is None else selector
+    selector = None if selector is None else selector.bind(*common, Given())
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     pairs = [apply(common, setting) for setting in settings]
@@ -188,7 +189,7 @@ def make_plan(
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
-    return Plan(
+    plan = Plan(
         spec=spec,
         agent=one.agent,
         env=one.env,
@@ -209,6 +210,23 @@ def make_plan(
             members_per_call=bound.members_per_call,
             weights_per_step=bound.weights_per_step,
         ),
+    )
+    if selector is not None:
+        selector.check(_outline(plan))
+    return plan
+
+
+def _outline(plan: Plan) -> Outline:
+    """Return what a selector may check about a run."""
+    agent, per_update, records = plan.agent, plan.agent.steps_per_update, range(plan.records)
+    envs = 1 if agent.rollout is None else agent.rollout.num_envs
+    has_episodes = not any(f.metadata.get("file") for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
+    return Outline(
+        members=plan.members,
+        steps=tuple(plan.boundary(record) * per_update for record in records),
+        is_evaluated=tuple(plan.evaluates(record) for record in records),
+        learns_from=float(np.max(np.asarray(plan.batched()[0].learns_from))),
+        scored_from=float(envs * plan.env.reset_every) if has_episodes else math.inf,
     )
 
 

@@ -18,7 +18,7 @@ from shoal.core.keys import is_key, stream
 from shoal.rollouts.evaluate import Evaluation
 from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 from shoal.training.plan import Plan
-from shoal.training.program import Member, begin, evaluator, reseed, rest, train_chunk
+from shoal.training.program import Member, begin, evaluator, reseed, reseed_in_new_episodes, rest, train_chunk
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, REST
 
@@ -109,10 +109,11 @@ class Population:
             parts.append(self._gather(span, self._call(self.programs.evaluate, arguments, (key,))))
         return _joined(parts)
 
-    def apply(self, source: np.ndarray, roster: Roster) -> None:
+    def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
         """Carry out a turnover: copy, begin and stop members. `source` [M] is as in `Turnover`, `roster` the new one.
 
-        A copied member gets another random key, which is derived from the number of its occupant.
+        A copied member gets another random key, which is derived from the number of its occupant. With `new_episodes`
+        its environments begin new episodes.
         """
         self.roster = roster
         self._agents, self._envs = self.plan.batched(roster)
@@ -126,11 +127,11 @@ class Population:
             members = jax.tree.map(lambda x: x[rows], members)
             for wave, span in enumerate(self.plan.waves):
                 parts = self.plan.placement.spread(jax.tree.map(lambda x, s=span: x[s], members))
-                self._store(wave, self._after_copies(span, parts, source, copied, fresh))
+                self._store(wave, self._after_copies(span, parts, source, copied, fresh, new_episodes))
             return
         placement, (span,) = self.plan.placement, self.plan.waves
         parts = placement.exchange(self._waves[0], np.where(copied, source, slots))
-        self._waves[0] = self._after_copies(span, parts, source, copied, fresh)
+        self._waves[0] = self._after_copies(span, parts, source, copied, fresh, new_episodes)
 
     def ages(self) -> np.ndarray:
         """Return the number of updates that each member was trained for, [M]."""
@@ -167,7 +168,9 @@ class Population:
 
     # Steps of a turnover.
 
-    def _after_copies(self, span: slice, parts: list[Any], source: Any, copied: Any, fresh: Any) -> list[Any]:
+    def _after_copies(
+        self, span: slice, parts: list[Any], source: Any, copied: Any, fresh: Any, new_episodes: bool
+    ) -> list[Any]:
         """Complete a turnover of a wave after its members were copied, and return its parts.
 
         Copies get new random keys, new members begin, and members of idle slots are marked as no longer trained.
@@ -175,9 +178,12 @@ class Population:
         placement, of_wave = self.plan.placement, source[span]
         if copied[span].any():
             occupants = self._spread(np.maximum(self.roster.occupant, 0).astype(np.int32), span)
-            program = jax.jit(placement.over_members(reseed, 3))
-            agents = self._spread(self._agents, span)
-            reseeded = self._call(program, (parts, agents, occupants), (stream(self.key, "turnover"),))
+            values = [self._agents, self._envs] if new_episodes else [self._agents]
+            program = jax.jit(
+                placement.over_members(reseed_in_new_episodes if new_episodes else reseed, 2 + len(values))
+            )
+            arguments = (parts, *(self._spread(value, span) for value in values), occupants)
+            reseeded = self._call(program, arguments, (stream(self.key, "turnover"),))
             parts = placement.merge(parts, reseeded, copied[span])
         if fresh[span].any():
             parts = placement.merge(parts, self._new_members(span), fresh[span])

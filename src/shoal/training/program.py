@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 
 from shoal.core.agent import Agent, AgentState, Buffer, Metrics
 from shoal.core.env import Env, Key
-from shoal.core.keys import member_key
+from shoal.core.keys import member_key, stream
 from shoal.core.struct import Struct, struct
 from shoal.rollouts.evaluate import Evaluation, evaluate
 
@@ -34,6 +34,13 @@ def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> M
 def reseed(member: Member, agent: Agent, occupant: Int[Array, ""], key: Key) -> Member:
     """Return a copied member with another random key, made from the shared `key` and its occupant number."""
     return member.replace(state=agent.reseed(member.state, jax.random.fold_in(key, occupant)))
+
+
+def reseed_in_new_episodes(member: Member, agent: Agent, env: Env, occupant: Int[Array, ""], key: Key) -> Member:
+    """Return a copied member with another random key, as `reseed` does, at the start of new episodes."""
+    copy = reseed(member, agent, occupant, key)
+    k_envs = jax.random.fold_in(stream(key, "new episodes"), occupant)
+    return copy.replace(state=agent.new_episodes(copy.state, env, k_envs))
 
 
 def rest(member: Member) -> Member:

@@ -7,6 +7,7 @@ a new member or by a copy of another one, or leave the slot idle. Every occupant
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 NOBODY = -1  # as occupant: the slot is idle; as parent: the member is not a copy
@@ -25,6 +26,14 @@ class Roster(NamedTuple):
     def is_idle(self) -> np.ndarray:
         """Bool [M]: slots without a member."""
         return self.occupant == NOBODY
+
+    def changed(self, hyperparameters: Mapping[str, Any]) -> "Roster":
+        """Return the roster with other values of some hyperparameters, in the dtypes that these have."""
+        new = {
+            path: jax.tree.map(lambda x, old: np.asarray(x, np.asarray(old).dtype), value, self.hyperparameters[path])
+            for path, value in hyperparameters.items()
+        }
+        return self._replace(hyperparameters={**self.hyperparameters, **new})
 
 
 def first_roster(hyperparameters: Mapping[str, Any], seed_index: np.ndarray) -> Roster:

@@ -47,7 +47,7 @@ class RunState:
         parent[is_copy] = old.occupant[source[is_copy]]
         occupant[source == REST], parent[source == REST] = NOBODY, NOBODY
         roster = Roster(
-            hyperparameters={**old.hyperparameters, **turnover.hyperparameters},
+            hyperparameters=old.changed(turnover.hyperparameters).hyperparameters,
             seed_index=np.where(source == FRESH, turnover.seed_index, old.seed_index).astype(old.seed_index.dtype),
             occupant=occupant,
             parent=parent,

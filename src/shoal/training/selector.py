@@ -6,8 +6,8 @@ again, because agents, environments and seeds are inputs of the compiled program
 """
 
 import abc
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ REST = -2
 """A value of `Turnover.source`: the slot has no member (it is idle) until a later turnover gives it one."""
 
 Range = tuple[float, float]
+Bound = TypeVar("Bound", bound="Selector")
 
 
 class Standing(NamedTuple):
@@ -44,6 +45,7 @@ class Turnover(NamedTuple):
     seed_index: np.ndarray  # [M]; used only for new members
     notes: tuple[str, ...] = ()  # lines for the log
     finished: bool = False  # whether the run ends now; a bool of NumPy or JAX without dimensions is taken too
+    new_episodes: bool = False  # whether copies begin new episodes (`Agent.new_episodes`), or go on with those copied
 
     @classmethod
     def none(cls, standing: Standing) -> "Turnover":
@@ -51,11 +53,30 @@ class Turnover(NamedTuple):
         return cls(np.arange(len(standing.age)), {}, standing.roster.seed_index)
 
 
+class Outline(NamedTuple):
+    """What is known about a run before anything compiles, for `Selector.check`."""
+
+    members: int  # M, the number of slots
+    steps: tuple[int, ...]  # environment steps of each member at the end of every record that was planned
+    is_evaluated: tuple[bool, ...]  # whether each of these records has an evaluation
+    learns_from: float  # the steps before the first gradient step; of the member that learns last
+    scored_from: float  # the steps until the first episodes end in training, about; inf: training has no episodes
+
+
+class Given(NamedTuple):
+    """What the user said about the values of hyperparameters, for `Selector.bind`."""
+
+    fixed: Collection[str] = ()  # paths that have one value for all members
+    first: Mapping[str, Sequence] = {}  # paths whose first values differ between members, with these values
+    search: Mapping[str, Sequence | None] = {}  # the ranges that first values were sampled from; None: as declared
+
+
 class Selector(Struct, abc.ABC):
     """The base class of selectors. Subclass it, decorate the class with `@struct`, and write `select`.
 
-    A selector that changes hyperparameters also writes `ranges`; one that has a state also writes `begin`. A selector
-    is described in `spec.json`, and checkpoints hold its state, so a run with a selector resumes with the same bits.
+    A selector that changes hyperparameters also writes `ranges`; one that has a state also writes `begin`. One that
+    depends on the agent, or on the length of the run, may also write `bind` and `check`. A selector is described in
+    `spec.json`, and checkpoints hold its state, so a run with a selector resumes with the same bits.
     """
 
     every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
@@ -64,6 +85,19 @@ class Selector(Struct, abc.ABC):
     def ends_run(self) -> bool:
         """Whether the run has no fixed length, and ends when a turnover has `finished=True`."""
         return False
+
+    def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
+        """Return this selector with everything filled in that follows from the agent and the environment of a run.
+
+        `given` is what the user said about hyperparameters. `spec.json` describes the selector that is returned, and
+        binding that one again must not change it. Raises ValueError or TypeError for what cannot work. Default: self.
+        """
+        del agent, env, given
+        return self
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError if this selector cannot work in such a run. Default: it can."""
+        del outline
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
         """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.

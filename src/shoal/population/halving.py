@@ -1,0 +1,122 @@
+"""Successive halving and Hyperband: many members begin, and at every rung only the best share of them goes on.
+
+Source: Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", algorithm 1 (rungs at
+`first`, `first * eta`, `first * eta**2`, ...; brackets with later first rungs are smaller). Refilled slots follow the
+stopping rule of Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning" (ASHA): a member that reaches a
+rung is compared with the results of those that reached it before.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shoal.core.env import Key
+from shoal.core.registry import selector
+from shoal.core.struct import Number, hyper, static, struct
+from shoal.population.varying import Varying, check_scored, effective_score
+from shoal.training.selector import FRESH, REST, Outline, Standing, Turnover
+
+MOST_RUNGS = 24  # with eta of at least 2, later ones would come after more records than a run can have
+
+
+@selector("halving")
+@struct
+class Halving(Varying):
+    """Successive halving: at each rung, the best 1/`eta` of the members that reach it go on.
+
+    Rungs come after `first`, `first * eta`, `first * eta**2`, ... records of a member. With `refill="idle"`, the slots
+    of the others stay empty, which saves their time on a CPU. With `refill="fresh"`, new members with new samples begin
+    in them. They reach rungs at other times, so each is compared, at its rung, with the newest result of every slot at
+    that rung. With `brackets` above 1 the slots are split into brackets, as in Hyperband: in bracket b, from 0, the
+    first rung comes after `first * eta**b` records; members are compared within their bracket.
+
+    Of equal members, those of lower slots go on. NaN is the lowest score, and so is that of a member that is no longer
+    trained because of NaN or infinity.
+    """
+
+    eta: Number = hyper(3.0, valid=(2, 1e6), help="at a rung, 1/eta of the members go on")
+    first: int = static(1, help="records until the first rung")
+    refill: str = static("idle", choices=("idle", "fresh"), help="what happens to the slots of the others")
+    brackets: int = static(1, help="parts of the slots with different first rungs, as in Hyperband")
+
+    def __post_init__(self) -> None:
+        for name in ("first", "brackets"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+
+    def first_state(self, members: int) -> dict[str, np.ndarray]:
+        """The record before which each member began, and the newest result of every slot at every rung; NaN: none."""
+        return {"began": np.zeros(members, np.int64), "results": np.full((MOST_RUNGS, members), np.nan)}
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError for rungs after the end, and for brackets in which nobody would be dropped."""
+        sizes, records = self.sizes(outline.members), len(outline.steps)
+        eta, first = float(self.eta), [self.rung(bracket) for bracket in range(self.brackets)]
+        for bracket, (size, rung) in enumerate(zip(sizes, first, strict=True)):
+            where = f"bracket {bracket} of {self.brackets}" if self.brackets > 1 else "halving"
+            if size < eta:
+                least = math.ceil(eta * outline.members / max(size, 1)) if self.brackets > 1 else math.ceil(eta)
+                raise ValueError(
+                    f"{where} has {size} member{'s' * (size != 1)}, of which 1/{eta:g} is less than one: train at "
+                    f"least {least}, as with --seeds {least}{', or use fewer brackets' * (self.brackets > 1)}."
+                )
+            if rung >= records:
+                raise ValueError(
+                    f"{where} has its first rung after record {rung}, and the run has {records}: use a smaller "
+                    f"--selector.first{', fewer brackets' * (self.brackets > 1)} or more --records."
+                )
+            check_scored(outline, rung, "the first rung")
+
+    def rung(self, number: int) -> int:
+        """Return the records of a member before a rung, from 0; bracket b begins with rung b."""
+        return round(self.first * float(self.eta) ** number)
+
+    def sizes(self, members: int) -> list[int]:
+        """Return the numbers of slots of the brackets, in the ratio of Hyperband: bracket s of S has eta**s / (s + 1).
+
+        Here s is S - 1 for bracket 0, and 0 for the last one. Slots that are left over go to the first bracket.
+        """
+        shares = np.asarray([float(self.eta) ** s / (s + 1) for s in reversed(range(self.brackets))])
+        sizes = np.floor(members * shares / shares.sum() + 1e-9).astype(int)
+        sizes[0] += members - sizes.sum()
+        return sizes.tolist()
+
+    def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
+        """Drop the worse members of every rung that was reached in this record."""
+        is_dropped, results, notes = np.zeros(len(standing.score), bool), state["results"].copy(), []
+        done = standing.record + 1 - state["began"]  # records of each member
+        for bracket, slots in enumerate(self._slots(len(done))):
+            for rung in range(bracket, MOST_RUNGS):
+                arrived = slots[(done[slots] == self.rung(rung)) & ~standing.roster.is_idle[slots]]
+                if not len(arrived):
+                    continue
+                results[rung, arrived] = effective_score(standing)[arrived]
+                dropped = self._dropped(arrived, slots, results[rung])
+                is_dropped[dropped] = True
+                notes.append(self._note(bracket, rung, len(arrived), len(dropped)))
+        state = {**state, "results": results}
+        if self.refill == "idle":
+            source = np.where(is_dropped, REST, np.arange(len(done)))
+            return state, Turnover.none(standing)._replace(source=source, notes=tuple(notes))
+        state = {**state, "began": np.where(is_dropped, standing.record + 1, state["began"])}
+        state, values, seeds = self.with_fresh(state, standing.roster, is_dropped, key)
+        return state, Turnover(np.where(is_dropped, FRESH, np.arange(len(done))), values, seeds, tuple(notes))
+
+    def _slots(self, members: int) -> list[np.ndarray]:
+        """Return the slots of each bracket."""
+        return np.split(np.arange(members), np.cumsum(self.sizes(members))[:-1])
+
+    def _dropped(self, arrived: np.ndarray, slots: np.ndarray, results: np.ndarray) -> np.ndarray:
+        """Return those of the slots that `arrived` at a rung whose members do not go on; `results` [M] are its results.
+
+        Members are compared with all that arrived now and, where slots are refilled, with the results of other slots.
+        """
+        compared = arrived if self.refill == "idle" else slots[~np.isnan(results[slots])]
+        kept = max(1, math.floor(len(compared) / float(self.eta) + 1e-9))
+        best = compared[np.lexsort((compared, -results[compared]))][:kept]
+        return np.setdiff1d(arrived, best)
+
+    def _note(self, bracket: int, rung: int, arrived: int, dropped: int) -> str:
+        where = f", bracket {bracket}" * (self.brackets > 1)
+        return f"halving: rung {rung - bracket}{where}: {arrived - dropped} of {arrived} members go on"

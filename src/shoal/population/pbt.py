@@ -1,0 +1,125 @@
+"""Population-based training: bad members become copies of good ones, with other hyperparameters.
+
+Source: Jaderberg et al. 2017, "Population Based Training of Neural Networks", sections 3 and 4.1. Differences: all
+members are compared at the same time, after the same number of steps, so there is no "ready" test; a member is never
+replaced by one that is not better; hyperparameters on a linear scale are perturbed by a share of their range, because a
+factor of 1.25 leaves the range of a discount near 1.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shoal.core.env import Key
+from shoal.core.registry import selector
+from shoal.core.struct import Number, hyper, static, struct
+from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
+from shoal.training.points import Span
+from shoal.training.selector import Outline, Standing, Turnover
+
+
+@selector("pbt")
+@struct
+class PBT(Varying):
+    """Population-based training: copy good members over bad ones, and change the hyperparameters of the copies.
+
+    *Exploit.* With `truncation`, each of the worst `quantile` of the members becomes a copy of a random one of the best
+    `quantile`. With `tournament`, every member is compared with a random other one, and becomes a copy of it if that
+    one is better. A member is replaced only by one with a higher score. NaN is the lowest score. Members that are no
+    longer trained because of NaN or infinity are always replaced.
+
+    *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
+    if its range is on a log scale; on a linear scale `factor - 1` times the width of the range is added or subtracted;
+    of a list of values it becomes a neighbor. With `resample` it is sampled anew. It always stays in its range.
+
+    A copy has the weights, optimizer and normalization statistics of its original, a random key of its own, and begins
+    new episodes (with a replay buffer, it goes on in the episodes of the original).
+    """
+
+    every: int = static(1, help="records between two exchanges")
+    exploit: str = static("truncation", choices=("truncation", "tournament"), help="which members are replaced")
+    quantile: Number = hyper(0.25, valid=(0, 0.5), help="share of the members that truncation replaces")
+    explore: str = static("perturb", choices=("perturb", "resample"), help="how hyperparameters of copies change")
+    factor: Number = hyper(1.25, valid=(1, 100), help="of a perturbation")
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError for a population too small for `quantile`, and for exchanges without scores."""
+        members, records = outline.members, len(outline.steps)
+        if members < 2 or (self.exploit == "truncation" and _count(self.quantile, members) < 1):
+            least = math.ceil(1 / float(self.quantile)) if self.quantile and self.exploit == "truncation" else 2
+            raise ValueError(
+                f"pbt with quantile={self.quantile:g} replaces nobody among {members} member{'s' * (members != 1)}: "
+                f"train at least {least}, as with --seeds {least}, or use a larger quantile (0.5 at most)."
+            )
+        if self.every >= records:
+            raise ValueError(
+                f"pbt with every={self.every} never acts in a run of {records} record{'s' * (records != 1)}: use a "
+                f"smaller --selector.every, or more --records."
+            )
+        check_scored(outline, self.every, "the first exchange")
+
+    def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
+        """Replace bad members by copies of good ones."""
+        random = generator(key, "exploit")
+        choose = self._truncation if self.exploit == "truncation" else self._tournament
+        source = choose(standing, random)
+        is_copy = source != np.arange(len(source))
+        changes = {
+            path: np.where(is_copy, self._explored(values[source], span, generator(key, path)), values)
+            for path, span in self._spans(standing.roster.hyperparameters).items()
+            for values in [np.asarray(standing.roster.hyperparameters[path])]
+        }
+        best = int(ranked(standing)[0])
+        note = f"pbt: {is_copy.sum()} of {len(source)} members replaced; the best score is {standing.score[best]:.4g}"
+        notes = (note,) if is_copy.any() else ()
+        return state, Turnover(source, changes, standing.roster.seed_index, notes, new_episodes=True)
+
+    def _truncation(self, standing: Standing, random: np.random.Generator) -> np.ndarray:
+        """Return the source of every slot [M]: one of the best members for each of the worst."""
+        order, score = ranked(standing), effective_score(standing)
+        count = _count(self.quantile, len(order))
+        best, worst = order[:count], order[len(order) - count :]
+        stopped = np.flatnonzero(~standing.alive & ~standing.roster.is_idle)
+        source = np.arange(len(score))
+        for slot in np.union1d(worst, stopped).astype(int) if count else ():
+            other = best[random.integers(count)]
+            source[slot] = other if score[other] > score[slot] else slot
+        return source
+
+    def _tournament(self, standing: Standing, random: np.random.Generator) -> np.ndarray:
+        """Return the source of every slot [M]: the better one of its member and a random other member."""
+        slots, score = np.flatnonzero(~standing.roster.is_idle), effective_score(standing)
+        source = np.arange(len(score))
+        for i, slot in enumerate(slots):
+            other = slots[(i + 1 + random.integers(len(slots) - 1)) % len(slots)]  # any but the slot itself
+            source[slot] = other if score[other] > score[slot] else slot
+        return source
+
+    def _explored(self, values: np.ndarray, span: Span, random: np.random.Generator) -> np.ndarray:
+        """Return hyperparameters [M] after exploration from `values` [M], inside of their span."""
+        if self.explore == "resample":
+            return np.asarray(span.sample(random, len(values)))
+        return perturbed(values, span, float(self.factor), random.random(len(values)) < 0.5)
+
+
+def perturbed(values: np.ndarray, span: Span, factor: float, is_up: np.ndarray) -> np.ndarray:
+    """Return hyperparameters [M] one step up or down: a factor, a share of the width, or a neighbor in a list.
+
+    Whole numbers change by at least 1. The result is in the span.
+    """
+    values, sign = np.asarray(values, np.float64), np.where(is_up, 1, -1)
+    if span.values:
+        choices = np.sort(np.asarray(span.values, np.float64))
+        nearest = np.abs(values[:, None] - choices).argmin(axis=1)
+        return choices[np.clip(nearest + sign, 0, len(choices) - 1)]
+    moved = values * factor**sign if span.log else values + sign * (factor - 1) * (span.high - span.low)
+    if span.is_whole:
+        rounded = np.rint(moved)
+        moved = np.where(rounded == values, values + sign, rounded)
+    return np.clip(moved, span.low, span.high)
+
+
+def _count(quantile: Number, members: int) -> int:
+    """Return how many members a quantile is, rounded down."""
+    return math.floor(float(quantile) * members + 1e-9)

@@ -1,0 +1,226 @@
+"""What the selectors of this package share: hyperparameters that vary, their ranges, and the order of members by score.
+
+Selectors run on the host, so their random numbers come from NumPy, seeded with the words of a JAX key.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from shoal.core.agent import Agent, check_choices
+from shoal.core.env import Env, Key
+from shoal.core.errors import did_you_mean
+from shoal.core.struct import static, struct
+from shoal.training.points import Span, is_used, read_span
+from shoal.training.roster import Roster
+from shoal.training.selector import Given, Outline, Range, Selector, Standing
+from shoal.training.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
+
+Bound = TypeVar("Bound", bound="Varying")
+
+
+@struct
+class Varying(Selector):
+    """A selector that samples the hyperparameters of new members, each from its own range.
+
+    `vary` is a list of paths (`learning_rate`, `env.gravity`), or a mapping from paths to ranges: `(low, high)`,
+    `(low, high, "log")`, `(a, b, c, "choice")` for a list of values, or None for the range that the hyperparameter
+    declares. By default it is every hyperparameter of the agent that declares a range and was given no single value.
+    The members that a run begins with get samples too, except where the run sweeps or sets a hyperparameter itself.
+    """
+
+    vary: Any = dataclasses.field(
+        default=None,
+        metadata={
+            "ranges": True,
+            "help": "the hyperparameters that vary, each with a range, or alone for its declared range; none: all of "
+            "the agent that declare a range and are not set",
+        },
+    )
+    first_given: tuple | None = static(None, help="paths of `vary` whose first values the run sets; `bind` fills it in")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.every < 1:
+            raise ValueError(f"every={self.every} must be at least 1.")
+
+    def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
+        """Return the selector with the ranges of all that varies. Raises ValueError or TypeError for a wrong range."""
+        setting, asked = Setting(agent, env), _asked(self.vary)
+        if asked is None:
+            swept = {path: _range_of_first(setting, path, given) for path in given.first}
+            asked = {**_declared(setting, given), **swept}
+            if not asked:
+                raise ValueError(
+                    "nothing is left to vary: every hyperparameter with a search range was given a value. Leave one "
+                    'out, or name what varies, as in vary=["learning_rate"].'
+                )
+        if not asked:
+            raise ValueError('vary is empty: name at least one hyperparameter, as in vary=["learning_rate"].')
+        spans = {path: _read(setting, path, span) for path, span in asked.items()}
+        for path, span in spans.items():
+            _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
+        first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]
+        return self.replace(vary={path: _written(span) for path, span in spans.items()}, first_given=tuple(first))
+
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
+        """The lowest and the highest value of all that varies."""
+        del agent, env
+        return {path: (span.low, span.high) for path, span in self._spans({}).items()}
+
+    def begin(self, roster: Roster, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The first state, and samples for all that varies but has no first values yet. `key` is consumed."""
+        sampled = self._samples(roster, len(roster.occupant), key)
+        changes = {path: values for path, values in sampled.items() if path not in self._first}
+        next_seed = np.asarray(roster.seed_index.max() + 1, np.int64)
+        return {"next_seed": next_seed, **self.first_state(len(roster.occupant))}, changes
+
+    def first_state(self, members: int) -> dict[str, np.ndarray]:
+        """Further parts of the selector's first state. Default: none."""
+        del members
+        return {}
+
+    def with_fresh(
+        self, state: Mapping[str, Any], roster: Roster, is_fresh: np.ndarray, key: Key
+    ) -> tuple[dict[str, Any], dict[str, Any], np.ndarray]:
+        """Return (next state, hyperparameters, seeds [M]) with samples and unused seeds where `is_fresh` [M] is true.
+
+        `key` is consumed.
+        """
+        sampled = self._samples(roster, len(is_fresh), key)
+        values = {path: np.where(is_fresh, new, roster.hyperparameters[path]) for path, new in sampled.items()}
+        seeds = roster.seed_index.copy()
+        seeds[is_fresh] = int(state["next_seed"]) + np.arange(is_fresh.sum())
+        return {**state, "next_seed": np.asarray(state["next_seed"] + is_fresh.sum())}, values, seeds
+
+    @property
+    def _first(self) -> tuple:
+        return self.first_given or ()
+
+    def _spans(self, hyperparameters: Mapping[str, Any]) -> dict[str, Span]:
+        """All that varies, by path; whole numbers where the `hyperparameters` of the roster are integers."""
+        whole = {p for p, values in hyperparameters.items() if np.issubdtype(np.asarray(values).dtype, np.integer)}
+        return {path: _span(written, path in whole) for path, written in self.vary.items()}
+
+    def _samples(self, roster: Roster, count: int, key: Key) -> dict[str, np.ndarray]:
+        spans = self._spans(roster.hyperparameters)
+        return {path: np.asarray(span.sample(generator(key, path), count)) for path, span in spans.items()}
+
+
+def generator(key: Key, purpose: str) -> np.random.Generator:
+    """Return NumPy's random numbers for a purpose, such as a path. `key` is consumed, once for each purpose."""
+    words = np.asarray(jax.random.key_data(key)).ravel().tolist()
+    return np.random.default_rng([*words, zlib.crc32(purpose.encode())])
+
+
+def effective_score(standing: Standing) -> np.ndarray:
+    """Return the scores [M]; -inf for members without one (NaN) and for members that are no longer trained."""
+    return np.where(standing.alive & ~np.isnan(standing.score), standing.score, -np.inf)
+
+
+def ranked(standing: Standing) -> np.ndarray:
+    """Return the slots that have a member, from the best score to the worst.
+
+    Members without a score (NaN) follow behind all others, and behind these the members that are no longer trained
+    because of NaN or infinity. Equal members are ordered by the number of their slot.
+    """
+    slots = np.arange(len(standing.score))
+    order = np.lexsort((slots, -effective_score(standing), ~standing.alive))
+    return order[~standing.roster.is_idle[order]]
+
+
+def check_scored(outline: Outline, first: int, what: str) -> None:
+    """Raise ValueError if members can have no score, or have not learned anything, at the end of record `first` - 1."""
+    steps = outline.steps[first - 1]
+    record = f"{what} comes after record {first} ({steps:,} steps of each member)"
+    if not outline.is_evaluated[first - 1] and outline.scored_from > steps:
+        why = "training has no episodes" if np.isinf(outline.scored_from) else "no episode may have ended by then"
+        raise ValueError(
+            f"{record}, where members have no score yet: {why}, and this record is not evaluated. Use --evaluations "
+            f"{len(outline.steps)}, or a later one."
+        )
+    if outline.learns_from >= steps:
+        raise ValueError(
+            f"{record}, and the first gradient step comes after {outline.learns_from:,.0f}: members have learned "
+            f"nothing by then. Choose a later one, or let them learn earlier."
+        )
+
+
+def _asked(vary: Any) -> dict[str, Any] | None:
+    """Return what the user gave as `vary`, as a mapping from paths to ranges or None."""
+    if vary is None or isinstance(vary, Mapping):
+        return None if vary is None else dict(vary)
+    if isinstance(vary, str):
+        return {vary: None}
+    if isinstance(vary, Sequence) and all(isinstance(path, str) for path in vary):
+        return dict.fromkeys(vary)
+    raise TypeError(f'vary={vary!r} is no list of paths and no dict of ranges: write vary=["learning_rate"].')
+
+
+def _declared(setting: Setting, given: Given) -> dict[str, Any]:
+    """Return the paths of the agent that declare a range, with None; those with a value of the user are left out."""
+    return {
+        path: None
+        for path, found in hyperparameters(setting).items()
+        if not is_of_env(path) and path not in given.fixed and found.value is not None and is_used(setting, path, found)
+    }
+
+
+def _range_of_first(setting: Setting, path: str, given: Given) -> Sequence:
+    """Return the range from which first values were sampled, or the declared one, widened to contain these values."""
+    values = given.first[path]
+    if span := given.search.get(path):
+        return span
+    if hyperparameters(setting)[path].search is None:
+        return min(values), max(values)
+    span = read_span(setting, path)
+    return min(span.low, *values), max(span.high, *values), "log" if span.log and min(values) > 0 else "linear"
+
+
+def _read(setting: Setting, path: str, span: Sequence | None) -> Span:
+    """Return the span of a path. Raises ValueError or TypeError, in words that name what could vary instead."""
+    if is_static(setting, path):
+        can_vary = [p for p, found in hyperparameters(setting).items() if not found.static and found.search]
+        near = did_you_mean(path, can_vary) or f" These can: {', '.join(can_vary)}."
+        raise ValueError(f"{path} shapes the program, so it cannot vary while a run goes on.{near}")
+    value = get(setting, path)
+    if value is None:
+        raise ValueError(f"{path} is None, and None and numbers are different programs: give it a first value.")
+    found = hyperparameters(setting).get(path)
+    if span is None and found is not None and found.search is None:
+        raise ValueError(
+            f"{path} declares no search range: write one, as in --selector.vary {path}=LOW..HIGH, or in Python "
+            f"vary={{{path!r}: (low, high)}}."
+        )
+    read = read_span(setting, path, span)
+    for end in (read.low, read.high):
+        try:
+            apply(setting, {path: end})
+        except ValueError as error:
+            raise ValueError(f"{path} cannot vary from {read.low:g} to {read.high:g}: {error}") from None
+    return read
+
+
+def _check_first(path: str, span: Span, values: Sequence) -> None:
+    if outside := [value for value in values if not span.low <= value <= span.high]:
+        raise ValueError(
+            f"{path} begins with {outside[0]:g}, outside of its range from {span.low:g} to {span.high:g}: widen the "
+            f"range, or begin inside of it."
+        )
+
+
+def _written(span: Span) -> tuple:
+    """Return a span as `vary` holds it."""
+    return (*span.values, "choice") if span.values else (span.low, span.high, "log" if span.log else "linear")
+
+
+def _span(written: Sequence, is_whole: bool) -> Span:
+    """Return the span of a range in `vary`."""
+    if written[-1] == "choice":
+        return Span(min(written[:-1]), max(written[:-1]), values=tuple(written[:-1]))
+    low, high, *scale = written
+    return Span(low, high, scale == ["log"], is_whole=is_whole)

@@ -1,0 +1,199 @@
+"""The decisions of the selectors on scores that the tests make up; expected values are computed by hand or by NumPy."""
+
+import numpy as np
+import pytest
+
+from shoal import FRESH, REST, Standing
+from shoal.core.keys import make_key
+from shoal.population.halving import Halving
+from shoal.population.pbt import PBT, perturbed
+from shoal.population.random import RandomSearch
+from shoal.population.varying import ranked
+from shoal.training.points import Span
+from shoal.training.roster import first_roster
+
+NAN = float("nan")
+RATE = {"learning_rate": (1e-4, 1e-1, "log")}
+KEY = make_key(3)
+
+
+def standing(scores, rates=None, stopped=(), idle=(), record=0):
+    members = len(scores)
+    rates = np.full(members, 1e-2, np.float32) if rates is None else np.asarray(rates, np.float32)
+    roster = first_roster({"learning_rate": rates}, np.arange(members, dtype=np.int32))
+    roster.occupant[list(idle)] = -1
+    alive = ~np.isin(np.arange(members), [*stopped, *idle])
+    return Standing(record, 10 * (record + 1), roster, np.full(members, 10), np.asarray(scores, float), alive)
+
+
+def test_members_are_ranked_with_missing_scores_last_and_ties_by_slot():
+    # 9 in slot 3; then the two 5s of slots 1 and 4; -inf in slot 5; no score in slot 0; stopped ones: 6, then NaN in 7.
+    found = ranked(standing([NAN, 5, 70, 9, 5, -np.inf, 100, NAN], stopped=(6, 7), idle=(2,)))
+    assert found.tolist() == [3, 1, 4, 0, 5, 6, 7]  # NaN counts as -inf: slots 0 and 5 are equal
+
+
+def test_truncation_copies_the_best_quarter_over_the_worst_quarter():
+    seen = set()
+    for seed in range(20):
+        scores = [3, 8, 1, 6, 7, 2, 5, 4]
+        _, turnover = PBT(vary=RATE, quantile=0.25).select(None, standing(scores), make_key(seed))
+        assert np.delete(turnover.source, [2, 5]).tolist() == [0, 1, 3, 4, 6, 7]
+        seen |= {tuple(turnover.source[[2, 5]])}
+        assert turnover.new_episodes and not turnover.finished
+    assert seen == {(1, 1), (1, 4), (4, 1), (4, 4)}  # the scores 8 and 7
+
+
+def test_truncation_rounds_the_number_of_members_down():
+    _, turnover = PBT(vary=RATE, quantile=0.25).select(None, standing(range(7)), KEY)  # 1.75 members
+    assert turnover.source.tolist() == [6, 1, 2, 3, 4, 5, 6]
+    _, turnover = PBT(vary=RATE, quantile=0.2).select(None, standing(range(5)), KEY)  # 0.2 * 5 is exactly 1
+    assert turnover.source.tolist() == [4, 1, 2, 3, 4]
+
+
+def test_nobody_is_replaced_by_a_member_that_is_not_better():
+    for exploit in ("truncation", "tournament"):
+        _, turnover = PBT(vary=RATE, exploit=exploit).select(None, standing([2, 2, 2, 2]), KEY)
+        assert turnover.source.tolist() == [0, 1, 2, 3] and turnover.notes == ()
+        _, turnover = PBT(vary=RATE, exploit=exploit).select(None, standing([NAN] * 4), KEY)
+        assert turnover.source.tolist() == [0, 1, 2, 3]
+
+
+def test_members_that_stopped_are_replaced_even_outside_of_the_quantile():
+    scores = [4, 100, 5, 6, 100, 7, 8, 9]
+    _, turnover = PBT(vary=RATE, quantile=0.125).select(None, standing(scores, stopped=(1, 4)), KEY)
+    assert turnover.source.tolist() == [0, 7, 2, 3, 7, 5, 6, 7]
+
+
+def test_a_tournament_takes_the_better_of_two():
+    opponents = {slot: set() for slot in range(4)}
+    for seed in range(60):
+        _, turnover = PBT(vary=RATE, exploit="tournament").select(None, standing([1, 3, 2, NAN]), make_key(seed))
+        assert turnover.source[1] == 1  # nobody is better
+        assert turnover.source[2] in (1, 2)
+        for slot, source in enumerate(turnover.source):
+            opponents[slot].add(int(source))
+    assert opponents == {0: {0, 1, 2}, 1: {1}, 2: {1, 2}, 3: {0, 1, 2}}
+
+
+def test_copies_inherit_perturbed_values_and_all_others_keep_theirs():
+    rates = [1e-3, 2e-3, 4e-3, 8e-3]
+    seen = set()
+    for seed in range(20):
+        _, turnover = PBT(vary=RATE).select(None, standing([0, 1, 2, 3], rates), make_key(seed))
+        assert turnover.source.tolist() == [3, 1, 2, 3]
+        found = turnover.hyperparameters["learning_rate"]
+        np.testing.assert_array_equal(found[1:], np.asarray(rates[1:], np.float32))
+        seen.add(f"{found[0]:.5f}")
+    assert seen == {"0.01000", "0.00640"}  # 0.008 * 1.25 and 0.008 / 1.25
+
+
+@pytest.mark.parametrize(
+    ("span", "values", "up", "down"),
+    [
+        (Span(1e-3, 1e-1, log=True), [0.01, 0.09, 0.001], [0.012, 0.1, 0.0012], [0.01 / 1.2, 0.075, 0.001]),
+        (Span(0.9, 1.0), [0.95, 0.99, 0.9], [0.97, 1.0, 0.92], [0.93, 0.97, 0.9]),  # 0.2 x 0.1 wide
+        (Span(1, 100, log=True, is_whole=True), [10, 2, 100], [12, 3, 100], [8, 1, 83]),  # 2.4 -> 2: at least one more
+        (Span(4, 16, values=(4, 16, 8)), [8, 16, 4], [16, 16, 8], [4, 8, 4]),  # neighbors in order of size
+        (Span(-3.0, 1.0), [-1.0, 0.9, -2.9], [-0.2, 1.0, -2.1], [-1.8, 0.1, -3.0]),
+    ],
+    ids=["log", "linear", "whole", "choices", "negative"],
+)
+def test_a_perturbation_is_one_step_inside_of_the_range(span, values, up, down):
+    np.testing.assert_allclose(perturbed(np.asarray(values), span, 1.2, np.ones(3, bool)), up)
+    np.testing.assert_allclose(perturbed(np.asarray(values), span, 1.2, np.zeros(3, bool)), down)
+
+
+def test_resampled_values_are_spread_over_the_range():
+    rates = np.full(64, 1e-2)
+    _, turnover = PBT(vary=RATE, explore="resample", quantile=0.5).select(None, standing(range(64), rates), KEY)
+    new = turnover.hyperparameters["learning_rate"][turnover.source != np.arange(64)]
+    assert len(new) == 32 and len(set(new.tolist())) > 30
+    assert new.min() >= 1e-4 and new.max() <= 1e-1
+    assert 8 <= (new < np.sqrt(1e-4 * 1e-1)).sum() <= 24  # log-uniform: half below the geometric mean
+
+
+def test_the_same_key_decides_the_same():
+    for one in (PBT(vary=RATE), Halving(vary=RATE, refill="fresh", eta=2)):
+        state = one.begin(standing(range(8)).roster, KEY)[0]
+        (_, a), (_, b), (_, c) = (one.select(state, standing(range(8)), make_key(seed)) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(a.hyperparameters["learning_rate"], b.hyperparameters["learning_rate"])
+        assert not np.array_equal(a.hyperparameters["learning_rate"], c.hyperparameters["learning_rate"])
+
+
+def play(selector, scores_of, members=9, records=10):
+    """Call `select` after each record; return the source of each call, and the state of the run after the last one."""
+    from shoal.training.run_state import RunState
+
+    run = RunState.first(standing(np.zeros(members)).roster)
+    state, _ = selector.begin(run.roster, KEY)
+    sources = []
+    for record in range(records):
+        scores = np.where(run.roster.is_idle, np.nan, scores_of(record, run.roster))
+        now = Standing(record, record + 1, run.roster, np.zeros(members), scores, ~run.roster.is_idle)
+        state, turnover = selector.select(state, now, make_key(record))
+        sources.append(turnover.source.tolist())
+        run = run.replace(updates=record + 1).after(turnover)
+    return sources, run
+
+
+def test_successive_halving_keeps_a_third_at_records_1_3_and_9():
+    scores = np.asarray([5, 1, 9, 2, 8, 3, 7, 4, 6])
+    sources, run = play(Halving(vary=RATE, eta=3), lambda *_: scores)
+    assert sources[0] == [REST, REST, 2, REST, 4, REST, 6, REST, REST]  # the scores 9, 8 and 7 go on
+    assert sources[2] == [0, 1, 2, 3, REST, 5, REST, 7, 8]  # of the three, the score 9; idle slots stay idle
+    assert [sources[i] for i in (1, *range(3, 10))] == [list(range(9))] * 8  # the last one is not compared
+    assert run.roster.occupant.tolist() == [-1, -1, 2, -1, -1, -1, -1, -1, -1]
+
+
+def test_halving_keeps_exactly_one_of_eta_when_all_are_equal_or_have_no_score():
+    for scores in (np.zeros(7), np.full(7, NAN)):
+        sources, _ = play(Halving(vary=RATE, eta=2), lambda *_, s=scores: s, members=7, records=1)
+        assert sources[0] == [0, 1, 2, REST, REST, REST, REST]  # 7 / 2, rounded down; lower slots go on
+
+
+def test_rungs_come_where_the_geometric_series_says():
+    assert [Halving(eta=3, first=2).rung(n) for n in range(4)] == [2, 6, 18, 54]
+    assert [Halving(eta=2.5).rung(n) for n in range(4)] == [1, 2, 6, 16]  # 1, 2.5, 6.25, 15.6
+
+
+def test_freed_slots_get_new_members_that_are_compared_with_earlier_results():
+    def scores(record, roster):
+        return np.where(roster.occupant == 6, -1, roster.occupant)
+
+    selector = Halving(vary=RATE, eta=2, refill="fresh")
+    sources, run = play(selector, scores, members=4, records=3)
+    assert sources[0] == [FRESH, FRESH, 2, 3]  # occupants 4 and 5 begin
+    # Record 1: 4 and 5 reach the first rung, with 2 and 3 as earlier results there: the best two of 2, 3, 4, 5 go on.
+    # 2 and 3 reach the second rung (2 records): one of two goes on.
+    assert sources[1] == [0, 1, FRESH, 3]
+    # Record 2: 4 and 5 reach the second rung, with the results 2 and 3 there: both go on. Occupant 6 reaches the first,
+    # with the results 4, 5 and 3 there, and scores -1.
+    assert sources[2] == [0, 1, FRESH, 3]
+    assert run.roster.occupant.tolist() == [4, 5, 7, 3]
+    assert run.roster.seed_index.tolist() == [4, 5, 7, 3]  # seeds that no member had before
+    assert len(set(run.roster.hyperparameters["learning_rate"].tolist())) == 4
+
+
+def test_brackets_have_hyperbands_sizes_and_later_rungs():
+    selector = Halving(vary=RATE, eta=3, brackets=3)
+    # Hyperband: 3**2/3 : 3**1/2 : 3**0/1 = 3 : 1.5 : 1 of 22 slots: 12, 6, 4.
+    assert selector.sizes(22) == [12, 6, 4] and selector.sizes(23) == [13, 6, 4]
+    sources, _ = play(selector, lambda *_: np.arange(22), members=22, records=3)
+    assert [i for i, of in enumerate(sources[0]) if of == REST] == list(range(8))  # bracket 0: 4 of 12 go on
+    resting = [i for i, of in enumerate(sources[2]) if of == REST]
+    assert [i for i in resting if i >= 12] == [12, 13, 14, 15]  # bracket 1 after 3 records: 2 of 6 go on
+
+
+def test_random_search_begins_new_members_with_new_seeds_and_samples():
+    sources, run = play(RandomSearch(vary=RATE), lambda *_: np.zeros(9), records=2)
+    assert sources == [[FRESH] * 9] * 2
+    assert run.roster.seed_index.tolist() == list(range(18, 27))
+    assert len(set(run.roster.hyperparameters["learning_rate"].tolist())) == 9
+
+
+def test_first_values_are_samples_except_where_the_run_gives_them():
+    roster = first_roster({"a": np.ones(50, np.float32), "b": np.ones(50, np.float32)}, np.arange(50))
+    selector = PBT(vary={"a": (10.0, 20.0), "b": (0.0, 2.0)}, first_given=("b",))
+    _, changes = selector.begin(roster, KEY)
+    assert list(changes) == ["a"]
+    assert changes["a"].min() >= 10 and changes["a"].max() <= 20 and len(set(changes["a"].tolist())) > 40

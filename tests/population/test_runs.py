@@ -1,0 +1,155 @@
+"""Runs with selectors: wherever members are placed, alone or together, stopped or not, their bits are the same."""
+
+import dataclasses
+import functools
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.core.registry import SELECTORS
+from shoal.core.struct import static, struct
+from shoal.population.halving import Halving
+from shoal.population.pbt import PBT
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.placement import make_placement
+from shoal.training.plan import make_plan
+from shoal.training.selector import Selector, Turnover
+from shoal.training.spec import RunSpec
+
+STEPS = 32  # of an update
+SPEC = {
+    "agent": "q-learning",
+    "env": "CliffWalking-v1",
+    "fields": {"num_steps": STEPS, "snapshots": 2},
+    "steps": 6 * STEPS,
+    "seeds": 5,
+    "records": 6,
+    "evaluations": 6,
+    "eval_episodes": 2,
+    "eval_max_steps": 10,
+}
+VARY = {"learning_rate": (0.01, 1.0, "log"), "env.step_reward": (-2.0, -0.5)}
+CASES = {
+    "pbt": PBT(vary=VARY, quantile=0.4),
+    "tournament": PBT(vary=VARY, exploit="tournament", explore="resample"),
+    "halving": Halving(vary=VARY, eta=2),
+    "refilled": Halving(vary=VARY, eta=2, refill="fresh"),
+    "random": SELECTORS["random"].build(vary=VARY, every=2),
+}
+SELECTED = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Train five members, or those of the changes: (the run, its learners by name)."""
+
+    def run(selector, on_mesh=False, memory_limit=0, **changes):
+        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+        folder.create()
+        with jax.numpy_dtype_promotion("standard"):
+            spec, limits = (
+                RunSpec(**{**SPEC, **changes}),
+                {"memory_limit": memory_limit, "devices": int(memory_limit > 0)},
+            )
+            plan = make_plan(spec, selector=selector, **limits)
+            if on_mesh:
+                plan = dataclasses.replace(plan, placement=make_placement(plan.members, on_mesh=True))
+            made = Run(plan, folder)
+            made.train()
+        return made, learners(folder.path)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(train):
+    """A function that returns the run of a selector with one member in each call."""
+    return functools.cache(lambda name: train(CASES[name]))
+
+
+def learners(path):
+    with np.load(checkpoint.newest(path / "checkpoints") / "learners.npz") as file:
+        return dict(file)
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys() and len(found) > 4
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def curves_of(run):
+    return {name: column for name, column in run.records.arrays().items() if name != "wall_seconds"}
+
+
+@SELECTED
+def test_something_was_replaced_and_all_values_stay_in_their_ranges(name, alone):
+    run, _ = alone(name)
+    curves = curves_of(run)
+    assert (curves["occupant"] != np.arange(5)).any()
+    assert (curves["parent"] >= 0).any() == (name in ("pbt", "tournament"))
+    for path, (low, high, *_) in VARY.items():
+        values = curves[path].astype(np.float64)
+        assert (values >= np.float32(low)).all() and (values <= np.float32(high)).all()
+        assert len(set(values[0].tolist())) == 5  # the first members have samples of their own
+
+
+@SELECTED
+@pytest.mark.parametrize("where", [{"block": 2}, {"on_mesh": True}], ids=["blocks", "mesh"])
+@pytest.mark.sampled(3)
+def test_members_are_the_same_in_blocks_and_on_a_mesh(name, where, alone, train):
+    run, expected = alone(name)
+    placed, found = train(CASES[name], **where)
+    for column, curve in curves_of(run).items():  # which members are replaced, and by what, does not depend on it
+        np.testing.assert_allclose(curves_of(placed)[column], curve, rtol=1e-5, err_msg=column)
+    for leaf in expected:
+        np.testing.assert_allclose(found[leaf], expected[leaf], rtol=1e-4, atol=1e-5, err_msg=leaf)
+
+
+@SELECTED
+@pytest.mark.sampled(2)
+def test_members_have_the_same_bits_in_waves(name, alone, train):
+    run, expected = alone(name)
+    limited, found = train(CASES[name], memory_limit=2 * run.plan.member_bytes)
+    assert len(limited.plan.waves) == 3
+    assert_same(found, expected)
+
+
+@SELECTED
+def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(name, alone, tmp_path):
+    whole, expected = alone(name)
+    folder = RunFolder(shutil.copytree(whole.folder.path, tmp_path / "cut"))
+    shutil.rmtree(checkpoint.newest(folder.checkpoints))
+    with jax.numpy_dtype_promotion("standard"):
+        resumed = Run(whole.plan, folder)
+        resumed.train(resume=True)
+    assert_same(learners(folder.path), expected)
+    for column, curve in curves_of(whole).items():
+        np.testing.assert_array_equal(curves_of(resumed)[column], curve, err_msg=column)
+    for part, value in whole.state.selector.items():
+        np.testing.assert_array_equal(resumed.state.selector[part], value, err_msg=part)
+
+
+@struct
+class CopyFirst(Selector):
+    """Slot 1 becomes a copy of slot 0, and the run ends."""
+
+    new_episodes: bool = static(True)
+
+    def select(self, state, standing, key):
+        turnover = Turnover.none(standing)._replace(source=np.asarray([0, 0, 2]), new_episodes=self.new_episodes)
+        return state, turnover._replace(finished=True)
+
+
+@pytest.mark.parametrize("new_episodes", [True, False])
+def test_a_copy_keeps_what_was_learned_and_begins_new_episodes(new_episodes, train):
+    run, found = train(CopyFirst(new_episodes=new_episodes), seeds=3)
+    names = {leaf for leaf, rows in found.items() if not np.array_equal(rows[1], rows[0])}
+    of_episode = {leaf for leaf in found if leaf.startswith("state/env_states")} | {"state/action"}
+    assert "state/key" in names and names <= {"state/key", *of_episode}
+    time = found["state/env_states/state/time"]
+    assert (time[1] == 0) == new_episodes and time[0] > 0 and run.state.roster.parent.tolist() == [-1, 0, -1]
