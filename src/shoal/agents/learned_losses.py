@@ -59,10 +59,11 @@ class LearnedValueLoss(Struct):
         return 0.5 * error**2 + learned - self._network(jnp.zeros((), error.dtype))
 
     def _network(self, x: Sample) -> Sample:
+        *layers, last = jax.tree.map(jnp.asarray, self.layers)
         hidden = x[..., None]
-        for layer in self.layers[:-1]:
+        for layer in layers:
             hidden = jnp.tanh(apply_dense(layer, hidden))
-        return apply_dense(self.layers[-1], hidden)[..., 0]
+        return apply_dense(last, hidden)[..., 0]
 
 
 @struct
@@ -75,7 +76,7 @@ class LearnedDrift(Struct):
 
     All features are 0 at r = 1, where f is 0 as well. So for any weights the three conditions of a drift hold exactly:
     D >= 0, D(1, A) = 0, and the derivative of D by r is 0 at r = 1. Source: Lu et al. 2022, "Discovered Policy
-    Optimisation", section 4, and the authors' code `dpo/brax_drift.py`. There `threshold` is 1e-4, and 1e-6 in the paper.
+    Optimisation", section 4, and the authors' code `dpo/brax_drift.py`, where `threshold` is 1e-4.
     """
 
     hidden: Any  # weights [8, H]
@@ -107,9 +108,9 @@ class LearnedDrift(Struct):
         return jax.nn.relu(drift)
 
 
-# The first values of an evolution, by name: from a key that is consumed.
+# The first values of an evolution, by name: from a key that is consumed. The errors of CartPole's critic are about 10.
 FIRST_VALUE_LOSSES = {
     "network": LearnedValueLoss.init,
-    "residual": lambda key: LearnedValueLoss.init(key, form="residual"),
+    "residual": lambda key: LearnedValueLoss.init(key, form="residual").replace(scale=10.0),
 }
 FIRST_SURROGATES = {"drift": LearnedDrift.init, "clipped-drift": lambda key: LearnedDrift.init(key, base="clipped")}

@@ -88,8 +88,8 @@ class PPO(Agent):
 
     Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
     space before they go to the environment. `surrogate` and `value_loss` take a name, a function (see
-    `ops/surrogates.py`) or a struct with weights (see `agents/learned_losses.py`); `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as
-    a flax module.
+    `ops/surrogates.py`) or a struct with weights (see `agents/learned_losses.py`). `network` takes any object with
+    `init(key, features)` and `apply(weights, features)`, such as a flax module.
 
     `memory` adds a recurrent cell with `memory_size` units after the torso, so that actions can depend on earlier
     observations of the episode. Each minibatch then consists of whole environments: `num_minibatches` must divide

@@ -37,6 +37,7 @@ def train(
     search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
+    found: Path | str | None = None,
     selector: Selector | None = None,
     preset: str | None = "",
     name: str = "",
@@ -80,6 +81,9 @@ def train(
     `init={"run": "runs/x", "member": 3}` from that of member 3, and `"member": "all"` from that of the member with the
     same index. Optimizers, schedules and replay buffers start from the beginning.
 
+    `found="runs/x"` takes the hyperparameters and losses that the selector of another run has found, as `shoal.evolve`
+    does; `fields` override them.
+
     A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters
     (`shoal.Selector`).
 
@@ -120,6 +124,7 @@ def train(
             search=search,
             members=members,
             init=init,
+            found=found,
             name=name or None,
             root=root,
             folder=folder,
@@ -138,6 +143,7 @@ def train(
             search=search,
             members=members,
             init=init,
+            found=found,
             **arguments,
         )
     if cache:

@@ -10,13 +10,15 @@ from shoal.agents import presets
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS
-from shoal.training.describe import name_of
+from shoal.training.describe import build, name_of
 from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
-from shoal.training.settings import join
+from shoal.training.result import Result
+from shoal.training.selector import Given
+from shoal.training.settings import apply, join, split
 from shoal.training.sources import runnable, with_sources
 from shoal.training.spec import RunSpec, changes_of, differences, opaque_fields, resolved, spec_for, template
 
@@ -58,6 +60,7 @@ def make_job(
     search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
+    found: Path | str | None = None,
     **options: Any,
 ) -> Job:
     """Return the job of a new run. The parameters are those of `train`."""
@@ -65,6 +68,8 @@ def make_job(
     check_points(points, search)
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
+    if found is not None:
+        fields, env_fields = _with_found(found, (fields, sweep), (env_fields, env_sweep))
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
     env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
@@ -92,13 +97,30 @@ def make_job(
         spec = dataclasses.replace(spec, points=from_settings(settings))
     if members is not None:
         spec = dataclasses.replace(spec, points=from_members(members, options.get("seeds")))
-    if random is not None:
+    if random is not None or spec.selector is not None:
         for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
             own = changes_of(value, registry) if value is not None else ()
             already_set |= {f"{prefix}{path}": None for part in own for path in part}
+    if random is not None:
         samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
+    if spec.selector is not None:
+        first = {**join(spec.sweep, spec.env_sweep), **spec.points}
+        given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
+        setting = apply(template(spec, *values), spec.settings()[0])
+        spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
     return Job(with_sources(resolved(spec, *values)), *values)
+
+
+def _with_found(run: Path | str, agent: tuple[dict, dict], env: tuple[dict, dict]) -> tuple[dict, dict]:
+    """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
+    values = split(Result(run).found)
+    if not any(values):
+        raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
+    return tuple(  # type: ignore[return-value]  # two
+        {**{path: value for path, value in new.items() if path not in swept}, **fixed}
+        for new, (fixed, swept) in zip(values, (agent, env), strict=True)
+    )
 
 
 def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: Any) -> Job:

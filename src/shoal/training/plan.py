@@ -19,7 +19,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import fill_caps, hyper_fields, static_fields
+from shoal.core.struct import Struct, fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
@@ -27,7 +27,7 @@ from shoal.training.placement import Placement, accelerators, make_placement
 from shoal.training.program import Member, begin
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
-from shoal.training.selector import Selector
+from shoal.training.selector import Given, Outline, Selector
 from shoal.training.settings import (
     Setting,
     apply,
@@ -167,6 +167,7 @@ def make_plan(
     common = _with_files(template(spec, agent, env))
     _check_traced(common, spec)
     selector = build(spec.selector) if selector is None else selector
+    selector = None if selector is None else selector.bind(*common, Given())
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     pairs = [apply(common, setting) for setting in settings]
@@ -188,11 +189,14 @@ def make_plan(
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
-    return Plan(
+    roster = _first_roster(pairs, varying, spec.seeds)
+    if selector is not None:
+        roster = roster._replace(seed_index=selector.first_seeds(roster.seed_index))
+    plan = Plan(
         spec=spec,
         agent=one.agent,
         env=one.env,
-        roster=_first_roster(pairs, varying, spec.seeds),
+        roster=roster,
         settings=settings,
         selector=selector,
         updates_per_member=updates,
@@ -209,6 +213,23 @@ def make_plan(
             members_per_call=bound.members_per_call,
             weights_per_step=bound.weights_per_step,
         ),
+    )
+    if selector is not None:
+        selector.check(_outline(plan))
+    return plan
+
+
+def _outline(plan: Plan) -> Outline:
+    """Return what a selector may check about a run."""
+    agent, per_update, records = plan.agent, plan.agent.steps_per_update, range(plan.records)
+    envs = 1 if agent.rollout is None else agent.rollout.num_envs
+    has_episodes = not any(f.metadata.get("file") for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
+    return Outline(
+        members=plan.members,
+        steps=tuple(plan.boundary(record) * per_update for record in records),
+        is_evaluated=tuple(plan.evaluates(record) for record in records),
+        learns_from=float(np.max(np.asarray(plan.batched()[0].learns_from))),
+        scored_from=float(envs * plan.env.reset_every) if has_episodes else math.inf,
     )
 
 
@@ -252,17 +273,20 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
     Sizes that depend on a hyperparameter then hold for every setting.
     """
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
-    paths = [path for path in varying if not is_of_env(path)]
-    columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
+    columns = {}
+    for path in (path for path in varying if not is_of_env(path)):
+        values = [get(Setting(agent, envs[0]), path) for agent in agents]
+        if not isinstance(values[0], Struct):  # sizes depend on numbers only
+            columns[path] = np.asarray(values)
     return _bind(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs), spec)
 
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
     """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
-    columns = {path: np.stack([get(row, path) for row in rows]) for path in varying}
+    columns = {path: jax.tree.map(lambda *xs: np.stack(xs), *(get(row, path) for row in rows)) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
-    return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
+    return first_roster(jax.tree.map(lambda column: np.repeat(column, seeds, axis=0), columns), seed_index)
 
 
 def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:

@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,50 +57,75 @@ def from_samples(
         raise ValueError(f"random={count} must be at least 1.")
     found = hyperparameters(setting)
     if search is None:
-        ranges = {path: None for path, hyper in found.items() if path not in fixed and _is_used(setting, path, hyper)}
+        ranges = {path: None for path, hyper in found.items() if path not in fixed and is_used(setting, path, hyper)}
         if not ranges:
             raise ValueError("nothing is left to sample: every hyperparameter with a search range was given a value.")
     else:
         ranges = dict(search) if isinstance(search, Mapping) else dict.fromkeys(search)
-    return {path: _samples(count, seed, setting, path, found.get(path), span) for path, span in ranges.items()}
+    spans = {path: read_span(setting, path, span) for path, span in ranges.items()}
+    return {path: span.sample(samples_for(path, seed), count) for path, span in spans.items()}
 
 
-def _samples(
-    count: int, seed: int, setting: Setting, path: str, hyper: Hyperparameter | None, span: Sequence | None
-) -> list:
+class Span(NamedTuple):
+    """The values from which one hyperparameter is sampled: a range, or a list of values that are equally likely."""
+
+    low: float
+    high: float
+    log: bool = False
+    values: tuple = ()  # the values, where it is a list of them
+    is_whole: bool = False  # whether samples of a range are rounded to whole numbers
+
+    def sample(self, generator: np.random.Generator, count: int) -> list:
+        """Return `count` independent samples: log-uniform or uniform, rounded to four digits."""
+        if self.values:
+            return [self.values[i] for i in generator.integers(len(self.values), size=count)]
+        fractions = generator.random(count)
+        if self.log:
+            numbers = np.exp(math.log(self.low) + fractions * (math.log(self.high) - math.log(self.low)))
+        else:
+            numbers = self.low + fractions * (self.high - self.low)
+        if self.is_whole:
+            return [round(number) for number in numbers.tolist()]
+        return [min(max(float(f"{number:.{DIGITS}g}"), self.low), self.high) for number in numbers.tolist()]
+
+
+def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Span:
+    """Return the span of a hyperparameter: `(low, high)`, `(low, high, "log")`, `(a, b, c, "choice")`, None: declared.
+
+    Raises ValueError for a static field, for what is no number, and for a range that is missing, empty or not finite;
+    TypeError, with the nearest paths, for a path that does not exist.
+    """
     if is_static(setting, path):
         raise ValueError(
             f"{path} shapes the program, so it cannot be sampled: give it a list of values, which makes a run with its "
             f"own samples for each."
         )
+    hyper = hyperparameters(setting).get(path)
     if hyper is None:
         raise ValueError(f"{path} is no number: it cannot be sampled.")
     if span is None and hyper.search is None:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
-    generator = np.random.default_rng([seed, zlib.crc32(b"points"), zlib.crc32(path.encode())])
     if span and span[-1] == "choice":
-        return _choices(generator, count, path, span[:-1], hyper)
+        values = _choices(path, span[:-1], hyper)
+        return Span(min(values), max(values), values=values)
     low, high, log = _range(path, *(span or hyper.search or ()))
-    fractions = generator.random(count)
-    if log:
-        numbers = np.exp(math.log(low) + fractions * (math.log(high) - math.log(low)))
-    else:
-        numbers = low + fractions * (high - low)
-    if isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool):
-        return [round(number) for number in numbers.tolist()]
-    return [min(max(float(f"{number:.{DIGITS}g}"), low), high) for number in numbers.tolist()]
+    is_whole = isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool)
+    return Span(low, high, log, is_whole=is_whole)
 
 
-def _choices(
-    generator: np.random.Generator, count: int, path: str, values: Sequence, hyper: Hyperparameter
-) -> list[float | bool]:
-    """Return `count` of the values, each equally likely. Raises ValueError if there are none, or some are not real."""
+def samples_for(path: str, seed: int) -> np.random.Generator:
+    """Return the random numbers of one hyperparameter, so that another one does not change them."""
+    return np.random.default_rng([seed, zlib.crc32(b"points"), zlib.crc32(path.encode())])
+
+
+def _choices(path: str, values: Sequence, hyper: Hyperparameter) -> tuple[float | bool, ...]:
+    """Return the values to choose from. Raises ValueError if there are none, or some are not real."""
     is_true_or_false = isinstance(hyper.field.default, bool)
     kind = bool if is_true_or_false else (int, float)
     if not values or not all(isinstance(v, kind) and isinstance(v, bool) == is_true_or_false for v in values):
         what = "true or false" if is_true_or_false else "numbers"
         raise ValueError(f"{path} cannot be sampled from {tuple(values)}: give one or more values that are {what}.")
-    return [values[i] for i in generator.integers(len(values), size=count)]
+    return tuple(values)
 
 
 def _range(path: str, low: float, high: float, scale: Any = "linear") -> Range:
@@ -113,7 +138,7 @@ def _range(path: str, low: float, high: float, scale: Any = "linear") -> Range:
     return Range(low, high, log)
 
 
-def _is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
+def is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
     """Return whether a hyperparameter declares a range, and the agent binds with both ends of it."""
     if hyper.static or hyper.search is None:
         return False

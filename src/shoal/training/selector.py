@@ -6,9 +6,10 @@ again, because agents, environments and seeds are inputs of the compiled program
 """
 
 import abc
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 from shoal.core.agent import Agent
@@ -23,6 +24,7 @@ REST = -2
 """A value of `Turnover.source`: the slot has no member (it is idle) until a later turnover gives it one."""
 
 Range = tuple[float, float]
+Bound = TypeVar("Bound", bound="Selector")
 
 
 class Standing(NamedTuple):
@@ -34,6 +36,7 @@ class Standing(NamedTuple):
     age: np.ndarray  # updates that each member was trained for, including those of the members it was copied from
     score: np.ndarray  # mean return: of the evaluation if this record has one, else of the episodes that ended in it
     alive: np.ndarray  # False: a loss or weight was not finite, so the member is not trained any more; or an idle slot
+    returns: np.ndarray = np.zeros((0, 0))  # [R, M], the mean training returns of the last `every` records
 
 
 class Turnover(NamedTuple):
@@ -44,6 +47,7 @@ class Turnover(NamedTuple):
     seed_index: np.ndarray  # [M]; used only for new members
     notes: tuple[str, ...] = ()  # lines for the log
     finished: bool = False  # whether the run ends now; a bool of NumPy or JAX without dimensions is taken too
+    new_episodes: bool = False  # whether copies begin new episodes (`Agent.new_episodes`), or go on with those copied
 
     @classmethod
     def none(cls, standing: Standing) -> "Turnover":
@@ -51,11 +55,30 @@ class Turnover(NamedTuple):
         return cls(np.arange(len(standing.age)), {}, standing.roster.seed_index)
 
 
+class Outline(NamedTuple):
+    """What is known about a run before anything compiles, for `Selector.check`."""
+
+    members: int  # M, the number of slots
+    steps: tuple[int, ...]  # environment steps of each member at the end of every record that was planned
+    is_evaluated: tuple[bool, ...]  # whether each of these records has an evaluation
+    learns_from: float  # the steps before the first gradient step; of the member that learns last
+    scored_from: float  # the steps until the first episodes end in training, about; inf: training has no episodes
+
+
+class Given(NamedTuple):
+    """What the user said about the values of hyperparameters, for `Selector.bind`."""
+
+    fixed: Collection[str] = ()  # paths that have one value for all members
+    first: Mapping[str, Sequence] = {}  # paths whose first values differ between members, with these values
+    search: Mapping[str, Sequence | None] = {}  # the ranges that first values were sampled from; None: as declared
+
+
 class Selector(Struct, abc.ABC):
     """The base class of selectors. Subclass it, decorate the class with `@struct`, and write `select`.
 
-    A selector that changes hyperparameters also writes `ranges`; one that has a state also writes `begin`. A selector
-    is described in `spec.json`, and checkpoints hold its state, so a run with a selector resumes with the same bits.
+    A selector that changes hyperparameters also writes `ranges`; one that has a state also writes `begin`. One that
+    depends on the agent, or on the length of the run, may also write `bind` and `check`. A selector is described in
+    `spec.json`, and checkpoints hold its state, so a run with a selector resumes with the same bits.
     """
 
     every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
@@ -65,12 +88,37 @@ class Selector(Struct, abc.ABC):
         """Whether the run has no fixed length, and ends when a turnover has `finished=True`."""
         return False
 
+    def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
+        """Return this selector with everything filled in that follows from the agent and the environment of a run.
+
+        `given` is what the user said about hyperparameters. `spec.json` describes the selector that is returned, and
+        binding that one again must not change it. Raises ValueError or TypeError for what cannot work. Default: self.
+        """
+        del agent, env, given
+        return self
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError if this selector cannot work in such a run. Default: it can."""
+        del outline
+
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
         """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.
 
         The sizes of the run (batches, reset banks) are planned so that they hold for both values. Default: none.
         """
         del agent, env
+        return {}
+
+    def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:
+        """Return the seed index [M] of each slot's first member. Default: `seed_index`, which follows from the spec."""
+        return seed_index
+
+    def found(self, state: Any, roster: Roster) -> dict[str, Any]:
+        """Return the best hyperparameters, by path, that the selector has found so far. Default: none.
+
+        They are written to `found.json` in the run folder.
+        """
+        del state, roster
         return {}
 
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
@@ -125,5 +173,6 @@ def check_turnover(turnover: Turnover, standing: Standing) -> None:
         if path not in roster.hyperparameters:
             known = ", ".join(roster.hyperparameters) or "none"
             raise ValueError(f"{path!r} was not declared by the selector's `ranges`. What may change: {known}.")
-        if np.shape(value)[:1] != (members,):
-            raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(value)}.")
+        for leaf in jax.tree.leaves(value):
+            if np.shape(leaf)[:1] != (members,):
+                raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(leaf)}.")
