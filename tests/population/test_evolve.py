@@ -220,5 +220,5 @@ def test_numbers_need_no_range_where_the_field_declares_one():
     assert bound.vary == (("learning_rate", 1e-5, 1e-2, "log"), ("clip", 0.1, 0.3, "linear"))
     again = bound.bind(shoal.PPO(), make("CartPole-v1"), Given())
     assert again.vary == bound.vary
-    with pytest.raises(ValueError, match="1 segments of 5 records are no run of 4 records"):
+    with pytest.raises(ValueError, match=r"every training run needs 5 records \(1 x 5\), and one of 4 steps has 4"):
         bound.check(Outline(64, (1, 2, 3, 4), (False,) * 4, 0, 0))

@@ -84,8 +84,8 @@ class Evolve(Selector):
         """Raise ValueError if the sizes do not fit each other or the strategy."""
         if len(outline.steps) != self.every * self.segments:
             raise ValueError(
-                f"{self.segments} segments of {self.every} records are no run of {len(outline.steps)} records: choose "
-                f"records={self.every * self.segments}."
+                f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
+                f"one of {outline.steps[-1]:,} steps has {len(outline.steps)}: choose more steps, or fewer records."
             )
         self._evolution(outline.members // self.seeds, 2)
 
