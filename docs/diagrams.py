@@ -1,4 +1,4 @@
-"""Draw the pictures of the page on architecture: packages.svg and update.svg in docs/images.
+"""Draw the diagrams of the pages on architecture and on evolution: SVG files in docs/images.
 
     python docs/diagrams.py
 
@@ -129,7 +129,30 @@ def update() -> str:
     return svg(width, y + 52, "Data flow of one update of PPO, with shapes", parts)
 
 
+def evolution() -> str:
+    """One generation of an evolution: candidates around the mean, training runs, fitness, the new mean."""
+    width, top, row = 720, 74, 58
+    heads = ((96, "candidates"), (330, "training runs, K seeds each"), (556, "fitness"), (655, "rank"))
+    parts = [text(x, top - 16, words, 14, weight="bold") for x, words in heads]
+    returns = ((212, "3"), (301, "1"), (188, "4"), (264, "2"))
+    for number, (fitness, rank) in enumerate(returns):
+        y = top + number * row
+        parts += [box(24, y, 144, 40, PURE), text(96, y + 25, f"candidate {number + 1}", 14)]
+        for seed in range(2):
+            x = 206 + seed * 128
+            parts += [arrow(168, y + 20, 202, y + 20)] if seed == 0 else []
+            parts += [box(x, y, 120, 40, EDGE), text(x + 60, y + 25, f"seed {seed}", 13)]
+        parts += [arrow(456, y + 20, 496, y + 20), box(500, y, 112, 40, PURE)]
+        parts += [text(556, y + 25, str(fitness), 14), text(655, y + 25, rank, 14)]
+    y = top + len(returns) * row + 8
+    parts += [box(24, y, 672, 44, PURE)]
+    parts += [text(width / 2, y + 27, "the strategy moves the mean towards the candidates of high rank", 15)]
+    parts += [text(width / 2, 30, "P candidates around the mean of the search, the same seeds for each", 15, FAINT)]
+    parts += [text(width / 2, y + 70, "next generation: new candidates around the new mean, new seeds", 14, FAINT)]
+    return svg(width, y + 88, "One generation: candidates, training runs, fitness, and the step of the strategy", parts)
+
+
 if __name__ == "__main__":
-    for name, draw in {"packages": packages, "update": update}.items():
+    for name, draw in {"packages": packages, "update": update, "evolution": evolution}.items():
         (IMAGES / f"{name}.svg").write_text(draw())
         print(f"docs/images/{name}.svg")

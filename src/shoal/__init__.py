@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from shoal.agents.bc import BC as BC
     from shoal.agents.dqn import DQN as DQN
     from shoal.agents.es import ES as ES
+    from shoal.agents.learned_losses import LearnedDrift as LearnedDrift
+    from shoal.agents.learned_losses import LearnedValueLoss as LearnedValueLoss
     from shoal.agents.ppo import PPO as PPO
     from shoal.agents.pqn import PQN as PQN
     from shoal.agents.presets import preset as preset
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from shoal.core.spaces import MultiDiscrete as MultiDiscrete
     from shoal.core.spaces import Tuple as Tuple
     from shoal.core.struct import Number as Number
+    from shoal.core.struct import Struct as Struct
     from shoal.core.struct import filled_by_bind as filled_by_bind
     from shoal.core.struct import hyper as hyper
+    from shoal.core.struct import part as part
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
     from shoal.core.wrappers import ClipReward as ClipReward
@@ -70,12 +74,15 @@ if TYPE_CHECKING:
     from shoal.grid.wrappers import StochasticAction as StochasticAction
     from shoal.grid.wrappers import SymbolicObs as SymbolicObs
     from shoal.grid.wrappers import ViewSize as ViewSize
+    from shoal.population.evolve import Evolve as Evolve
+    from shoal.population.experiments import experiments as experiments
     from shoal.population.halving import Halving as Halving
     from shoal.population.pbt import PBT as PBT
     from shoal.population.random import RandomSearch as RandomSearch
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
+    from shoal.studies.evolution import evolve as evolve
     from shoal.studies.runs import train as train
     from shoal.studies.sweeps import suites as suites
     from shoal.studies.sweeps import train_all as train_all
@@ -111,6 +118,10 @@ _HOME = {
     "shoal.agents.es": ("ES",),
     "shoal.agents.ppo": ("PPO",),
     "shoal.agents.pqn": ("PQN",),
+    "shoal.agents.learned_losses": (
+        "LearnedDrift",
+        "LearnedValueLoss",
+    ),
     "shoal.agents.presets": ("preset",),
     "shoal.agents.sac": ("SAC",),
     "shoal.agents.tabular": ("QTable",),
@@ -138,8 +149,10 @@ _HOME = {
     ),
     "shoal.core.struct": (
         "Number",
+        "Struct",
         "filled_by_bind",
         "hyper",
+        "part",
         "static",
         "struct",
     ),
@@ -178,6 +191,8 @@ _HOME = {
         "SymbolicObs",
         "ViewSize",
     ),
+    "shoal.population.evolve": ("Evolve",),
+    "shoal.population.experiments": ("experiments",),
     "shoal.population.halving": ("Halving",),
     "shoal.population.pbt": ("PBT",),
     "shoal.population.random": ("RandomSearch",),
@@ -186,6 +201,7 @@ _HOME = {
         "BsuiteResult",
         "bsuite",
     ),
+    "shoal.studies.evolution": ("evolve",),
     "shoal.studies.runs": ("train",),
     "shoal.studies.sweeps": (
         "suites",

@@ -323,7 +323,9 @@ def without_failures(fitness: Float[Array, "P"]) -> Float[Array, "P"]:
     scale (z-scores) is hardly affected.
     """
     finite = jnp.isfinite(fitness)
-    below = jnp.nextafter(jnp.min(jnp.where(finite, fitness, jnp.inf)), -jnp.inf)
+    worst = jnp.min(jnp.where(finite, fitness, jnp.inf))
+    # XLA rounds numbers below `tiny` to 0, so the next number below 0 would equal 0.
+    below = jnp.minimum(jnp.nextafter(worst, -jnp.inf), worst - jnp.finfo(fitness.dtype).tiny)
     return jnp.where(finite, fitness, jnp.where(jnp.any(finite), below, 0.0))
 
 

@@ -6,16 +6,20 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
+from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of_function, line_raised
 
 
-def chosen_loss(field: str, choice: str | Callable, table: Mapping[str, Callable]) -> Callable:
+def chosen_loss(field: str, choice: str | Callable | Struct, table: Mapping[str, Callable]) -> Callable:
     """Return the function in `table` of a name, or a function of the user's own after a check.
 
-    The function takes the arguments of those in the table: arrays [B], and `clip`, a number. Raises TypeError for
-    another number of arguments or for code that cannot be traced, and ValueError if the result is not [B].
+    The function takes the arguments of those in the table: arrays [B], and `clip`, a number. A struct with `__call__`
+    is such a function too. Raises TypeError for another number of arguments or for code that cannot be traced, and
+    ValueError if the result is not [B].
     """
     if not callable(choice):
+        if isinstance(choice, Struct):
+            raise TypeError(f"{field}={type(choice).__name__} cannot be called: its class needs `__call__`.")
         return table[choice]
     if choice in table.values():
         return choice

@@ -16,6 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
 from shoal.agents.losses import chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
@@ -23,7 +24,7 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
@@ -86,9 +87,9 @@ class PPO(Agent):
     """Proximal policy optimization for discrete, multi-discrete and continuous actions, optionally recurrent.
 
     Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
-    space before they go to the environment. `surrogate` and `value_loss` take a name or a function (see
-    `ops/surrogates.py`); `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as
-    a flax module.
+    space before they go to the environment. `surrogate` and `value_loss` take a name, a function (see
+    `ops/surrogates.py`) or a struct with weights (see `agents/learned_losses.py`). `network` takes any object with
+    `init(key, features)` and `apply(weights, features)`, such as a flax module.
 
     `memory` adds a recurrent cell with `memory_size` units after the torso, so that actions can depend on earlier
     observations of the episode. Each minibatch then consists of whole environments: `num_minibatches` must divide
@@ -136,8 +137,8 @@ class PPO(Agent):
     memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
     memory_size: int = static(64, help="units of the recurrent cell")
     shared: bool = static(False, choices=(False, True), help="one torso for both policy and value")
-    surrogate: Any = static("clipped", choices=tuple(SURROGATES))
-    value_loss: Any = static("clipped", choices=tuple(VALUE_LOSSES))
+    surrogate: Any = part("clipped", choices=tuple(SURROGATES), first=FIRST_SURROGATES)
+    value_loss: Any = part("clipped", choices=tuple(VALUE_LOSSES), first=FIRST_VALUE_LOSSES)
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))

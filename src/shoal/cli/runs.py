@@ -206,7 +206,12 @@ def compare_parser() -> Parser:
     )
     parser.add_argument("a", metavar="A", help="a run folder")
     parser.add_argument("b", metavar="B", help="another run folder")
-    parser.add_argument("--metric", default="last", choices=WHICH, help="which evaluation (default last)")
+    parser.add_argument(
+        "--metric",
+        default="last",
+        choices=(*WHICH, "whole"),
+        help="the last evaluation (default), the best one, or the mean return of the whole training",
+    )
     return parser
 
 

@@ -34,6 +34,7 @@ ONLY_NEW = (
     "search",
     "init",
     "selector",
+    "found",
     "spec",
     "wrap",
 )  # options that cannot be given together with --resume
@@ -49,6 +50,7 @@ SPEC_OPTIONS = (
     "block",
     "random",
     "init",
+    "found",
 )
 MOST_THREADS = 1024
 
@@ -95,6 +97,7 @@ def train_parser() -> Parser:
         "flags such as --selector.quantile (`shoal selectors pbt`)",
     )
     what.add_argument("--init", metavar="RUN", help="start from the best policy of a run, or of zoo:AGENT/ENV")
+    what.add_argument("--found", metavar="RUN", help="take the hyperparameters that `shoal evolve` found in this run")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
     what.add_argument(
         "--resume", metavar="RUN", help="continue the run in this folder, bit for bit; --steps N extends it"
@@ -229,7 +232,7 @@ def _repeat(line: Line) -> None:
     from shoal.training.own_code import check_env_of
 
     options = line.options
-    for name in ("agent", "env", "suite", "preset", "random", "search", "selector", "wrap"):
+    for name in ("agent", "env", "suite", "preset", "random", "search", "selector", "found", "wrap"):
         if getattr(options, name):
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")

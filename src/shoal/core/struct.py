@@ -3,13 +3,14 @@
 A field is of one of two kinds. A plain field, or one declared with `hyper`, is a leaf of the pytree: a number or array
 that may be traced and may have a leading member axis. Changing it never recompiles. A field declared with `static`
 shapes the program (a size, a name, an architecture) and is part of the pytree's structure: changing it compiles a new
-program.
+program. A field declared with `part` is static while it holds a name or a function, and a branch of the pytree while it
+holds a struct: a loss with weights, for example.
 """
 
 import dataclasses
 import inspect
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform, get_origin
 
 import jax
@@ -45,6 +46,23 @@ class Range(NamedTuple):
 def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
     """Declare a field that shapes the program. Its value must be hashable. `choices` are the values worth searching."""
     return dataclasses.field(default=default, metadata={"static": True, "choices": choices, "help": help})
+
+
+def part(
+    default: Any,
+    *,
+    choices: tuple | None = None,
+    first: Mapping[str, Callable[[Any], Any]] | None = None,
+    help: str = "",  # noqa: A002
+) -> Any:
+    """Declare a field that holds a static value (a name, a function) or a struct with traced leaves.
+
+    Such a struct, a loss with weights for example, may differ between the members of one compiled program: a selector
+    may change it like a hyperparameter. `choices` are names of static values. `first` are functions by name that make a
+    struct from a random key: what an evolution of this field can start with.
+    """
+    metadata = {"static": True, "part": True, "choices": choices, "first": first or {}, "help": help}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def hyper(
@@ -116,6 +134,9 @@ class Struct:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
 
 
+_IS_STRUCT = "<a struct with leaves>"  # in the structure of a pytree: a `part` field whose struct is a child
+
+
 # `static` and `hyper` are not listed as field specifiers: a type checker would not see a default passed by position.
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def struct(cls: Cls) -> Cls:
@@ -145,23 +166,33 @@ def struct(cls: Cls) -> Cls:
     if not hasattr(cls, "replace"):
         cls.replace = Struct.replace
     made = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    leaves = tuple(f.name for f in dataclasses.fields(made) if not f.metadata.get("static"))
-    statics = tuple(f.name for f in dataclasses.fields(made) if f.metadata.get("static"))
+    fields = dataclasses.fields(made)
+    leaves = tuple(f.name for f in fields if not f.metadata.get("static") or f.metadata.get("part"))
+    parts = frozenset(f.name for f in fields if f.metadata.get("part"))
+    statics = tuple(f.name for f in fields if f.metadata.get("static"))
+
+    def child(value: Any, name: str) -> Any:
+        content = getattr(value, name)
+        return None if name in parts and not isinstance(content, Struct) else content
+
+    def shape_of(value: Any) -> tuple:
+        contents = ((name, getattr(value, name)) for name in statics)
+        return tuple(_IS_STRUCT if name in parts and isinstance(c, Struct) else c for name, c in contents)
 
     def flatten_with_keys(value: Any) -> tuple[tuple, tuple]:
-        children = tuple((jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in leaves)
-        return children, tuple(getattr(value, name) for name in statics)
+        return tuple((jax.tree_util.GetAttrKey(name), child(value, name)) for name in leaves), shape_of(value)
 
     def flatten(value: Any) -> tuple[tuple, tuple]:
-        return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in statics)
+        return tuple(child(value, name) for name in leaves), shape_of(value)
 
     # This skips `__init__` and its checks: JAX may use tracers, None or other placeholders as leaves.
     def unflatten(aux: tuple, children: Iterable) -> Any:
         value = object.__new__(made)
-        for name, child in zip(leaves, children, strict=True):
-            object.__setattr__(value, name, child)
-        for name, field_value in zip(statics, aux, strict=True):
-            object.__setattr__(value, name, field_value)
+        for name, content in zip(leaves, children, strict=True):
+            object.__setattr__(value, name, content)
+        for name, content in zip(statics, aux, strict=True):
+            if content is not _IS_STRUCT:
+                object.__setattr__(value, name, content)
         return value
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
@@ -184,8 +215,16 @@ def is_number(content: Any) -> bool:
 
 
 def static_fields(value: Any) -> dict[str, dataclasses.Field]:
-    """Return the `static` fields of a struct or its class, by name, in order of declaration."""
-    return {f.name: f for f in dataclasses.fields(value) if f.metadata.get("static")}
+    """Return the `static` fields of a struct or its class, by name, in order of declaration.
+
+    A `part` field belongs to them unless `value` holds a struct in it.
+    """
+    return {f.name: f for f in dataclasses.fields(value) if is_static_field(f, getattr(value, f.name, None))}
+
+
+def is_static_field(field: dataclasses.Field, content: Any) -> bool:
+    """Return whether a field of a struct is static when it has this content."""
+    return bool(field.metadata.get("static")) and not (field.metadata.get("part") and isinstance(content, Struct))
 
 
 def fill_caps(values: Sequence[Value]) -> list[Value]:

@@ -38,9 +38,10 @@ ALWAYS_MIRRORED = ("ARS", "PGPE", "ASEBO", "GuidedES", "CR_FM_NES")
 # They follow the natural gradient: with a learning rate of 1 they are as published.
 NATURAL = ("SNES", "xNES", "SimpleES", "DES")
 ADAM_RATE = 0.05
+# They evaluate a candidate on one segment of a longer task, such as a part of a training run (Vicol et al. 2021, Li et
+# al. 2023), and need to know the number of segments.
+OF_SEGMENTS = ("PersistentES", "NoiseReuseES")
 EXCLUDED = {
-    "PersistentES": "evaluates parts of unfinished episodes",
-    "NoiseReuseES": "evaluates parts of unfinished episodes",
     "RandomSearch": "needs a distribution to sample from",
     "GuidedES": "needs gradients from elsewhere",
     "DiffusionEvolution": "needs to know the number of generations in advance",
@@ -83,6 +84,7 @@ class Evolution(Struct):
     takes_learning_rate: bool = static()  # whether it has an optimizer
     is_scheduled: bool = static()  # whether the caller sets the step size in every generation
     has_population: bool = static()  # whether its state is a population of candidates instead of a distribution
+    segments: int = static()  # of a task, each evaluated on its own; 1: a task is evaluated as a whole
     arguments: tuple = static()  # the arguments of `named`
 
     def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal strategies must share programs
@@ -101,18 +103,25 @@ class Evolution(Struct):
         optimizer: str = "default",
         shaping: str = "default",
         antithetic: bool | None = None,
+        segments: int = 1,
     ) -> "Evolution":
         """The strategy that evosax calls `name`.
+
+        With `segments` of 2 or more it must be one of `OF_SEGMENTS`, and a generation evaluates one segment.
 
         Raises UnknownNameError, with the nearest names, for an unknown name, and ValueError for an option that the
         strategy does not support or a population size that does not fit.
         """
         library = importlib.import_module("evosax.algorithms")  # takes a second: import only when needed
         if name not in library.algorithms:
-            names = [other for other in library.algorithms if other not in EXCLUDED]
+            names = [other for other in library.algorithms if other not in EXCLUDED and _suits(other, segments)]
             raise unknown_name("strategy", name, names, f"evosax has: {', '.join(names)}.")
         if name in EXCLUDED:
-            raise ValueError(f"strategy {name} {EXCLUDED[name]}, which does not suit ES: try Open_ES or Sep_CMA_ES.")
+            raise ValueError(f"strategy {name} {EXCLUDED[name]}: try Open_ES or Sep_CMA_ES.")
+        if not _suits(name, segments):
+            what = "parts of unfinished episodes or runs" if segments == 1 else "whole episodes or runs"
+            others = "Open_ES or Sep_CMA_ES" if segments == 1 else " or ".join(OF_SEGMENTS)
+            raise ValueError(f"strategy {name} evaluates {what}: try {others}.")
         if population_size < 2 and name not in WORK_WITH_ONE_CANDIDATE:
             raise ValueError(f"population_size={population_size} is too few for strategy {name}: it needs at least 2.")
         if name == "LM_MA_ES" and population_size > 2 * size:
@@ -140,7 +149,8 @@ class Evolution(Struct):
             takes_learning_rate="optimizer" in accepted,
             is_scheduled="std_schedule" in accepted,
             has_population=name in library.population_based_algorithms,
-            arguments=(name, population_size, size, optimizer, shaping, antithetic),
+            segments=segments,
+            arguments=(name, population_size, size, optimizer, shaping, antithetic, segments),
         )
 
     @property
@@ -249,7 +259,14 @@ class Evolution(Struct):
     def _parameters(self, sigma: Any) -> Any:
         with _rules_of_evosax(), jax.ensure_compile_time_eval():  # evosax converts arrays to int
             parameters = self.strategy.default_params
+        if self.name in OF_SEGMENTS:
+            return parameters.replace(T=self.segments, K=1)
         return parameters.replace(std_init=sigma) if hasattr(parameters, "std_init") else parameters
+
+
+def _suits(name: str, segments: int) -> bool:
+    """Return whether a strategy evaluates tasks in this number of segments."""
+    return (name in OF_SEGMENTS) == (segments > 1)
 
 
 def tie_averaged(

@@ -36,6 +36,7 @@ def train(
     search: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
+    found: Path | str | None = None,
     selector: Selector | str | None = None,
     preset: str | None = "",
     name: str = "",
@@ -79,6 +80,9 @@ def train(
     `init={"run": "runs/x", "member": 3}` from that of member 3, and `"member": "all"` from that of the member with the
     same index. Optimizers, schedules and replay buffers start from the beginning.
 
+    `found="runs/x"` takes the hyperparameters and losses that the selector of another run has found, as `shoal.evolve`
+    does; `fields` override them.
+
     A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters. It is
     a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
 
@@ -119,6 +123,7 @@ def train(
             search=search,
             members=members,
             init=init,
+            found=found,
             name=name or None,
             root=root,
             folder=folder,
@@ -137,6 +142,7 @@ def train(
             search=search,
             members=members,
             init=init,
+            found=found,
             **arguments,
         )
     if cache:

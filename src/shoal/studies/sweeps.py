@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     search: Mapping[str, Sequence[Any] | None] | Sequence[str]
     members: Mapping[str, Any]
     init: Path | str | Mapping[str, Any]
+    found: Path | str
     selector: Selector | str
     preset: str | None
     seed: int

@@ -6,7 +6,7 @@ from typing import Any
 
 from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.training.describe import describe
+from shoal.training.describe import Described, describe, in_words
 from shoal.training.settings import join, setting_in_words
 from shoal.training.spec import RunSpec, plain
 
@@ -17,6 +17,7 @@ def changes_in_words(spec: RunSpec) -> str:
     Values that are swept are left out. The result is empty where nothing differs.
     """
     changed = join(_changed(spec.agent, spec.fields, AGENTS), _changed(spec.env, spec.env_fields, ENVS))
+    changed = {path: in_words(value) if isinstance(value, Described) else value for path, value in changed.items()}
     found = presets.find(spec.agent, spec.env) if spec.agent in AGENTS and spec.env in ENVS else None
     values = {} if found is None else join(found.fields, found.env_fields)
     fields = join(spec.fields, spec.env_fields)

@@ -16,12 +16,16 @@ from shoal.training.records import member_scores
 from shoal.training.result import Result
 from shoal.training.spec import RunSpec, plain
 
+METRICS = ("last", "best", "whole")
 UNKNOWN = (math.nan, math.nan)  # the confidence interval of one or two numbers
 ENOUGH_PAIRS = 6  # with fewer pairs, differences of equal sign are not significant: by chance p = 2 / 2**5 > 0.05
 
 
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
     """Compare run `a` with run `b` by the members' last or best evaluation (`metric` is "last" or "best").
+
+    With `metric="whole"` the score of a member is its mean return over the whole training, which also measures how fast
+    it learns.
 
     Returns a dict with the mean scores and their 95 % bootstrap intervals; the probability that a random member of `a`
     has a higher score than one of `b`; and, over the pairs of members with the same setting and the same random numbers
@@ -30,8 +34,8 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     out; `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
     Raises ValueError if no score is left.
     """
-    if metric not in ("last", "best"):
-        raise ValueError(f"metric={metric!r} is unknown. Choose 'last' or 'best'.")
+    if metric not in METRICS:
+        raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
     runs = [Result(folder) for folder in (a, b)]
     scores = [_scores(run, metric) for run in runs]
     common = [name for name in scores[0] if name in scores[1]]
@@ -89,6 +93,8 @@ def _steps_done(run: Result) -> str:
 def _scores(run: Result, metric: str) -> dict[str, float]:
     """Return the finite scores of a run's members, by a text of generator, seed and setting."""
     values = member_scores(run.curves, metric)
+    if metric == "whole" and np.isnan(values).all():
+        raise ValueError(f"{run.folder} has no score to compare: no episode has ended in training.")
     if np.isnan(values).all() and not run.is_finished:
         raise ValueError(
             f"{run.folder} has no evaluation to compare: the run did not finish ({_steps_done(run)}). "

@@ -16,8 +16,9 @@ from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
+from shoal.training.result import Result
 from shoal.training.selector import Given
-from shoal.training.settings import apply, join
+from shoal.training.settings import apply, join, split
 from shoal.training.sources import runnable, with_sources
 from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
 
@@ -59,6 +60,7 @@ def make_job(
     search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
+    found: Path | str | None = None,
     **options: Any,
 ) -> Job:
     """Return the job of a new run. The parameters are those of `train`."""
@@ -68,6 +70,8 @@ def make_job(
         options["selector"] = SELECTORS[options["selector"]].build()
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
+    if found is not None:
+        fields, env_fields = _with_found(found, (fields, sweep), (env_fields, env_sweep))
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
     env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
@@ -104,6 +108,17 @@ def make_job(
         setting = apply(template(spec, *values), spec.settings()[0])
         spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
     return Job(with_sources(resolved(spec, *values)), *values)
+
+
+def _with_found(run: Path | str, agent: tuple[dict, dict], env: tuple[dict, dict]) -> tuple[dict, dict]:
+    """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
+    values = split(Result(run).found)
+    if not any(values):
+        raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
+    return tuple(  # type: ignore[return-value]  # two
+        {**{path: value for path, value in new.items() if path not in swept}, **fixed}
+        for new, (fixed, swept) in zip(values, (agent, env), strict=True)
+    )
 
 
 def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: Any) -> Job:

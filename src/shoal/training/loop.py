@@ -21,6 +21,7 @@ from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
 from shoal.training.changes import changes_in_words
 from shoal.training.claim import claimed
+from shoal.training.describe import describe, to_json
 from shoal.training.extension import extend
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
@@ -264,6 +265,7 @@ class Run:
             age=self.population.ages(),
             score=np.where(roster.is_idle, np.nan, self.records.newest_scores()),
             alive=alive & ~roster.is_idle,
+            returns=np.stack(self.records.columns["train_return"][-selector.every :]),
         )
         key = jax.random.fold_in(stream(self.key, "select"), record)
         selector_state, turnover = taken_turnover(selector.select(self.state.selector, standing, key), standing)
@@ -271,6 +273,8 @@ class Run:
         self.population.apply(np.asarray(turnover.source), self.state.roster, new_episodes=bool(turnover.new_episodes))
         if np.any(turnover.source != np.arange(self.plan.members)):
             self.last_policy = None  # it holds policies of members that were replaced
+        if found := selector.found(selector_state, self.state.roster):
+            self.folder.write_json("found.json", {path: to_json(describe(value)) for path, value in found.items()})
         new = self.state.roster
         return Turned(self.state.updates, new.occupant.tolist(), new.parent.tolist(), turnover.notes)
 

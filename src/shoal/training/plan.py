@@ -19,7 +19,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import fill_caps, hyper_fields, static_fields
+from shoal.core.struct import Struct, fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
@@ -189,11 +189,14 @@ def make_plan(
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
+    roster = _first_roster(pairs, varying, spec.seeds)
+    if selector is not None:
+        roster = roster._replace(seed_index=selector.first_seeds(roster.seed_index))
     plan = Plan(
         spec=spec,
         agent=one.agent,
         env=one.env,
-        roster=_first_roster(pairs, varying, spec.seeds),
+        roster=roster,
         settings=settings,
         selector=selector,
         updates_per_member=updates,
@@ -270,17 +273,20 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
     Sizes that depend on a hyperparameter then hold for every setting.
     """
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
-    paths = [path for path in varying if not is_of_env(path)]
-    columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
+    columns = {}
+    for path in (path for path in varying if not is_of_env(path)):
+        values = [get(Setting(agent, envs[0]), path) for agent in agents]
+        if not isinstance(values[0], Struct):  # sizes depend on numbers only
+            columns[path] = np.asarray(values)
     return _bind(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs), spec)
 
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
     """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
-    columns = {path: np.stack([get(row, path) for row in rows]) for path in varying}
+    columns = {path: jax.tree.map(lambda *xs: np.stack(xs), *(get(row, path) for row in rows)) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
-    return first_roster({path: np.repeat(column, seeds, axis=0) for path, column in columns.items()}, seed_index)
+    return first_roster(jax.tree.map(lambda column: np.repeat(column, seeds, axis=0), columns), seed_index)
 
 
 def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:

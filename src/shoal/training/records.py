@@ -95,8 +95,13 @@ class Records:
 def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndarray:
     """Return the mean return [M] of each member's last or, with `which="best"`, best evaluation; NaN without any.
 
-    Evaluations of a slot that was idle do not count.
+    Evaluations of a slot that was idle do not count. With `which="whole"`: of all its training, the mean over the
+    records in which an episode ended.
     """
+    if which == "whole":
+        counted = np.isfinite(curves["train_return"])
+        total = np.where(counted, curves["train_return"], 0).sum(axis=0)
+        return np.where(counted.any(axis=0), total / np.maximum(counted.sum(axis=0), 1), np.nan)
     returns = curves["eval_return"]
     if "occupant" in curves:
         returns = np.where(curves["occupant"] == NOBODY, np.nan, returns)

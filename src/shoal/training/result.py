@@ -11,6 +11,7 @@ from shoal.core.agent import Agent
 from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
 from shoal.core.errors import need, refuse_attributes
+from shoal.training.describe import build, from_json
 from shoal.training.folder import RunFolder
 from shoal.training.policy import Policies, Policy, load_policies
 from shoal.training.reading import damaged
@@ -52,6 +53,16 @@ class Result:
     def curves(self) -> dict[str, np.ndarray]:
         """The learning curves by name: `env_steps` and `wall_seconds` [records], all others [records, M]."""
         return self._files.read_curves(len(self.settings) * self.spec.seeds)
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """The best hyperparameters that the selector of this run has found, by path; empty without such a selector.
+
+        Raises TypeError or ValueError for values of a class that this process cannot build.
+        """
+        if not (self.folder / "found.json").exists():
+            return {}
+        return {path: build(from_json(data)) for path, data in self._files.read_json("found.json").items()}
 
     @property
     def exported(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import abc
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 from shoal.core.agent import Agent
@@ -35,6 +36,7 @@ class Standing(NamedTuple):
     age: np.ndarray  # updates that each member was trained for, including those of the members it was copied from
     score: np.ndarray  # mean return: of the evaluation if this record has one, else of the episodes that ended in it
     alive: np.ndarray  # False: a loss or weight was not finite, so the member is not trained any more; or an idle slot
+    returns: np.ndarray = np.zeros((0, 0))  # [R, M], the mean training returns of the last `every` records
 
 
 class Turnover(NamedTuple):
@@ -107,6 +109,18 @@ class Selector(Struct, abc.ABC):
         del agent, env
         return {}
 
+    def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:
+        """Return the seed index [M] of each slot's first member. Default: `seed_index`, which follows from the spec."""
+        return seed_index
+
+    def found(self, state: Any, roster: Roster) -> dict[str, Any]:
+        """Return the best hyperparameters, by path, that the selector has found so far. Default: none.
+
+        They are written to `found.json` in the run folder.
+        """
+        del state, roster
+        return {}
+
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
         """Return (the selector's first state: a tree of arrays, the first hyperparameters as in `Turnover`).
 
@@ -159,5 +173,6 @@ def check_turnover(turnover: Turnover, standing: Standing) -> None:
         if path not in roster.hyperparameters:
             known = ", ".join(roster.hyperparameters) or "none"
             raise ValueError(f"{path!r} was not declared by the selector's `ranges`. What may change: {known}.")
-        if np.shape(value)[:1] != (members,):
-            raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(value)}.")
+        for leaf in jax.tree.leaves(value):
+            if np.shape(leaf)[:1] != (members,):
+                raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(leaf)}.")

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.struct import NUMBERS, Range, Struct, leaf_dtypes
+from shoal.core.struct import NUMBERS, Range, Struct, is_static_field, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
 
@@ -245,7 +245,7 @@ def _is_static(value: Any, name: str) -> bool:
     """Return whether a part of a value is static: all but traced fields of structs and items of tuples and dicts."""
     if isinstance(value, (tuple, Mapping)):
         return False
-    return not isinstance(value, Struct) or bool(user_fields(value)[name].metadata.get("static"))
+    return not isinstance(value, Struct) or is_static_field(user_fields(value)[name], getattr(value, name))
 
 
 def _unknown(value: Any, name: str, prefix: str) -> TypeError:

@@ -9,6 +9,7 @@ import numpy as np
 from shoal.ops.statistics import FEWEST, iqm_band
 from shoal.training.comparison import env_differences
 from shoal.training.spec import file_name
+from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
 from shoal.viz.run_data import X_AXES, Curve, RunData, distinct_names
 from shoal.viz.style import (
@@ -37,8 +38,10 @@ def plot_figures(folder: str | Path) -> list[Path]:
 
     These are the learning curves; for a grid of two or more hyperparameters also a figure for each of them, in which
     the settings with the same value are pooled; and for a grid of exactly two a heatmap. With a selector, members
-    change their setting during training, so only the learning curves are drawn.
+    change their setting during training, so only the learning curves are drawn; an evolution has figures of its own.
     """
+    if paths := plot_evolution(folder):
+        return paths
     run = RunData(folder)
     paths = [plot_run(run.folder)]
     fields = run.spec.varying

@@ -141,6 +141,13 @@ def thousands() -> Any:
     return EngFormatter(sep="")
 
 
+def whole_numbers() -> Any:
+    """Return a locator of ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)
+
+
 def short(value: Any) -> str:
     """Return a value as text; a number with at most four digits."""
     return f"{value:.4g}" if isinstance(value, int | float | np.number) and not isinstance(value, bool) else str(value)

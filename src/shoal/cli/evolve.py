@@ -1,0 +1,163 @@
+"""`shoal evolve`: search for hyperparameters and learned losses with an evolution strategy over training runs."""
+
+import argparse
+from typing import Any
+
+from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+
+EXAMPLES = """  shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
+  shoal evolve value-loss --generations 20 --candidates 16 --name small
+  shoal evolve ppo CartPole-v1 --vary value_loss=residual,learning_rate,value_coef --steps 50_000
+  shoal evolve ppo CartPole-v1 --vary "learning_rate=log(1e-4,1e-1)" --fitness final --strategy CMA_ES
+  shoal evolve --resume runs/value-loss
+  shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found"""
+SIZES = ("generations", "candidates", "seeds", "steps", "records")
+NUMBERS = ("sigma", "sigma_decay", "segments")
+WORDS = ("strategy", "fitness", "optimizer", "shaping")
+
+
+def evolve_parser() -> Parser:
+    """The options of the command; the fields of agent and environment are flags too."""
+    parser = Parser(
+        "evolve",
+        "EXPERIMENT | AGENT ENV --vary PATHS [options] [hyperparameters]",
+        "Evolve hyperparameters and learned losses. In each generation every candidate is trained from the beginning; "
+        "its fitness is the mean return during training. All candidates train in one program.",
+        EXAMPLES,
+        named=_named,
+        opens_run=True,
+    )
+    parser.add_argument("agent", nargs="?", default="", metavar="AGENT", type=full_path, help="or an experiment")
+    parser.add_argument("env", nargs="?", default="", metavar="ENV", type=full_path, help="a name, or file.py:Class")
+    what = parser.add_argument_group("what evolves")
+    what.add_argument(
+        "--vary",
+        action="append",
+        metavar="PATH[=START]",
+        help="a hyperparameter (PATH, PATH=LOW..HIGH or PATH=log(LOW,HIGH)), or a part with the name of a struct to "
+        "start from (value_loss=residual); separated by commas, or repeated",
+    )
+    what.add_argument("--generations", type=whole_number, metavar="N", help="default 100")
+    what.add_argument("--candidates", type=whole_number, metavar="N", help="of each generation (default 32)")
+    what.add_argument("--seeds", type=whole_number, metavar="N", help="members of each candidate (default 2)")
+    what.add_argument("--steps", type=whole_number, metavar="N", help="environment steps of each training run")
+    what.add_argument("--fitness", choices=("whole", "final"), help="mean return of the whole training, or of its end")
+    what.add_argument("--minimize", action="store_true", help="search for the smallest return")
+    how = parser.add_argument_group("the strategy")
+    how.add_argument("--strategy", metavar="NAME", help="a strategy of evosax (default Open_ES)")
+    how.add_argument("--sigma", type=real_number, metavar="X", help="standard deviation of the candidates")
+    how.add_argument("--sigma-decay", type=real_number, metavar="X", help="its factor per generation")
+    how.add_argument("--rate", type=real_number, metavar="X", help="learning rate of the strategy's optimizer")
+    how.add_argument("--optimizer", metavar="NAME", help="adam or sgd, for strategies that have one")
+    how.add_argument("--shaping", metavar="NAME", help="of the fitness: ranks, z-score or none")
+    how.add_argument("--segments", type=whole_number, metavar="N", help="of a training run, for PersistentES")
+    run = parser.add_argument_group("the run")
+    run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
+    run.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
+    run.add_argument("--records", type=whole_number, metavar="N", help="points of the curves of a training (default 5)")
+    run.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
+    run.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
+    run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
+    run.add_argument("--no-figures", action="store_true", help="make no figures")
+    run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    return parser
+
+
+def evolve(line: Line) -> None:
+    """Start or resume an evolution, or list the experiments."""
+    from shoal.population.experiments import experiments
+    from shoal.studies.evolution import evolve as run
+    from shoal.studies.runs import train
+
+    options = line.options
+    common = {"figures": not options.no_figures, "progress": not options.no_progress}
+    if options.resume:
+        for name in ("agent", "env", "vary", "name", "root", "preset", *SIZES, *WORDS, *NUMBERS, "rate", "minimize"):
+            if getattr(options, name):
+                raise ValueError(f"--resume continues {options.resume} as it is: leave {name.replace('_', '-')} out.")
+        print(_report(train(resume=options.resume, trust_source=options.trust_source, **common)))
+        return
+    if not options.agent:
+        from shoal.cli.table import table
+
+        rows = [(each.name, each.agent, each.env, each.about) for each in experiments().values()]
+        print(table(("experiment", "agent", "environment", "about"), rows))
+        return
+    if line.agent.sweep or line.env.sweep:
+        raise ValueError("evolve takes one value for each hyperparameter: name those that evolve with --vary.")
+    chosen = {name: getattr(options, name) for name in (*NUMBERS, *WORDS) if getattr(options, name) is not None}
+    if options.rate is not None:
+        chosen["learning_rate"] = options.rate
+    if options.minimize:
+        chosen["maximize"] = False
+    result = run(
+        options.agent,
+        options.env or None,
+        _vary(options.vary),
+        **{name: getattr(options, name) for name in SIZES},
+        fields=line.agent.fixed,
+        env_fields=line.env.fixed,
+        preset=None if options.preset == "none" else options.preset or "",
+        seed=options.seed or 0,
+        options=chosen,
+        name=options.name or ("" if options.env else options.agent),
+        root=options.root,
+        **common,
+    )
+    print(_report(result))
+
+
+def _named(options: argparse.Namespace) -> Named:
+    """The agent and the environment whose fields are flags: those on the line, or those of the experiment."""
+    from shoal.population.experiments import experiments
+
+    if options.resume or not options.agent:
+        return {}
+    if not options.env and options.agent in experiments():
+        experiment = experiments()[options.agent]
+        return {"agent": experiment.agent, "env": experiment.env}
+    return {"agent": options.agent, "env": options.env} if options.env else {}
+
+
+def _vary(texts: list[str] | None) -> dict[str, Any] | None:
+    """Return `--vary` as the argument of `shoal.evolve`: ranges as tuples, names of structs as they are."""
+    from shoal.cli.search import read_search
+
+    if texts is None:
+        return None
+    vary: dict[str, Any] = {}
+    for item in _items(",".join(texts)):
+        path, _, start = (part.strip() for part in item.partition("="))
+        is_range = ".." in start or "(" in start
+        vary[path.replace("-", "_")] = next(iter(read_search([item]).values())) if is_range else start or None
+    return vary
+
+
+def _items(text: str) -> list[str]:
+    """Split at commas that are not inside brackets."""
+    items, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += letter
+    return [item for item in items if item.strip()]
+
+
+def _report(result: Any) -> str:
+    """The fitness of the first, the best and the last generation, what was found, and how to use it."""
+    from shoal.cli.table import table
+    from shoal.core.struct import Struct
+    from shoal.training.generations import fitness_of_generations
+
+    fitness = fitness_of_generations(result)
+    head = ("generation", "fitness mean", "min", "max")
+    chosen = dict.fromkeys((0, int(fitness.mean(axis=1).argmax()), len(fitness) - 1))
+    rows = [(g + 1, *(f"{x:.4g}" for x in (fitness[g].mean(), fitness[g].min(), fitness[g].max()))) for g in chosen]
+    found = ", ".join(
+        f"{path} ({type(value).__name__})" if isinstance(value, Struct) else f"{path}={float(value):.4g}"
+        for path, value in result.found.items()
+    )
+    lines = [table(head, rows), f"found: {found}", f"to train with it: shoal train ... --found {result.folder}"]
+    return "\n".join([*lines, f"{result.folder}"])

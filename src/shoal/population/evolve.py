@@ -1,0 +1,230 @@
+"""Evolve: an evolution strategy over hyperparameters and learned losses, whose fitness is the return of training runs.
+
+Every generation, each of P candidates is trained with K seeds from the beginning. All candidates have the same seeds
+(common random numbers), and each generation has new ones. Sources: Salimans et al. 2017 for the strategy; Lu 2023,
+"Achieving 4000x Speedups and Meta-Evolving Discoveries with PureJaxRL", for evolved value losses; Lu et al. 2022,
+"Discovered Policy Optimisation", for evolved drifts; Vicol et al. 2021 and Li et al. 2023 for segments of training.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from shoal.agents.es import without_failures
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key
+from shoal.core.struct import Number, Range, Struct, hyper, static, struct
+from shoal.ops.evolution import Evolution
+from shoal.population.search_space import SearchSpace
+from shoal.training.generations import fitness_of
+from shoal.training.roster import Roster
+from shoal.training.selector import FRESH, Given, Outline, Selector, Standing, Turnover
+from shoal.training.settings import Setting, get, hyperparameters, is_static
+
+FITNESSES = ("whole", "final")
+
+
+@struct
+class Evolve(Selector):
+    """Search for hyperparameters and parts with a strategy of evosax. `shoal.evolve` makes one that fits its run.
+
+    The run has P x `seeds` slots; those of a candidate lie next to each other. `vary` has a tuple for each path that
+    varies: `("learning_rate", 1e-5, 1e-2, "log")` or `("env.gravity", 5, 15)` for a number, `("value_loss",)` for a
+    struct with weights. The search starts at the values that agent and environment have.
+
+    The fitness of a candidate is the mean return of the episodes during its training, averaged over its seeds: over all
+    records of the training run ("whole"), which rewards fast learning, or in the last record ("final"). A record in
+    which no episode ended does not count. A candidate of which a member fails, or has no finished episode, is worst.
+
+    With `segments` of 2 or more, and a strategy made for them (PersistentES, NoiseReuseES), a generation is only one
+    segment of the training run: in the next one, every member goes on with another candidate.
+    """
+
+    learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; ignored where it has none")
+    sigma: Number = hyper(0.05, valid=(1e-9, 1e3), help="standard deviation of the candidates around their mean")
+    sigma_decay: Number = hyper(1.0, valid=(0, 1), help="factor per generation")
+
+    vary: tuple = static(())
+    generations: int = static(100)
+    seeds: int = static(2, help="members of each candidate")
+    every: int = static(5, help="records of a generation")
+    segments: int = static(1, help="generations of one training run")
+    fitness: str = static("whole", choices=FITNESSES)
+    maximize: bool = static(True, choices=(False, True))
+    strategy: str = static("Open_ES")
+    optimizer: str = static("default")
+    shaping: str = static("default")
+
+    def __post_init__(self) -> None:
+        if self.fitness not in FITNESSES:
+            raise ValueError(f"fitness={self.fitness!r} is unknown. Choose one of {', '.join(FITNESSES)}.")
+        for name in ("generations", "seeds", "every", "segments"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if not self.vary:
+            raise ValueError("vary is empty: name what evolves, as in vary=(('learning_rate',), ('clip', 0.1, 0.3)).")
+
+    @property
+    def ends_run(self) -> bool:
+        """True: the run ends after the last generation."""
+        return True
+
+    def bind(self, agent: Agent, env: Env, given: Given) -> "Evolve":
+        """This selector with the range of every number in `vary`. Raises ValueError or TypeError for a wrong path."""
+        del given
+        setting = Setting(agent, env)
+        return self.replace(vary=tuple(_with_range(setting, *item) for item in self.vary))
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError if the sizes do not fit each other or the strategy."""
+        if len(outline.steps) != self.every * self.segments:
+            raise ValueError(
+                f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
+                f"one of {outline.steps[-1]:,} steps has {len(outline.steps)}: choose more steps, or fewer records."
+            )
+        self._evolution(outline.members // self.seeds, 2)
+
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Any]:
+        """The lowest and the highest value of each number that varies; of a struct with weights twice itself."""
+        setting = Setting(agent, env)
+        return {path: span[:2] if span else (get(setting, path),) * 2 for path, span in self._spans().items()}
+
+    def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:
+        """Seeds 0 to K - 1 for each candidate. Raises ValueError if the slots are no multiple of `seeds`."""
+        if len(seed_index) % self.seeds:
+            raise ValueError(f"{len(seed_index)} members cannot be split into candidates with {self.seeds} seeds each.")
+        return self._seeds_of_run(0, len(seed_index)).astype(seed_index.dtype)
+
+    def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
+        """The state of the search, and the candidates of the first generation."""
+        space = self._space(roster)
+        first = {path: jax.tree.map(lambda x: x[0], roster.hyperparameters[path]) for path in space.parts}
+        k_init, k_ask = jax.random.split(key)
+        evolution = self._evolution(len(roster.seed_index) // self.seeds, space.size)
+        search = evolution.init(k_init, jnp.asarray(space.coordinates(first)), self.sigma)
+        population, search = _ask(evolution)(k_ask, search, self.sigma)
+        state = {"search": search, "population": population, "generation": np.int32(0)}
+        return jax.tree.map(np.asarray, state), self._of_members(roster, space, np.asarray(population))
+
+    def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
+        """Update the search with the fitness of this generation, and begin the next one."""
+        roster, space = standing.roster, self._space(standing.roster)
+        fitness = fitness_of(standing.returns, standing.alive, self.seeds, self.fitness)
+        generation, members = int(state["generation"]), len(roster.seed_index)
+        evolution = self._evolution(len(fitness), space.size)
+        sigma = self.sigma * self.sigma_decay**generation
+        k_tell, k_ask = jax.random.split(key)
+        worst_last = without_failures(jnp.asarray(fitness if self.maximize else -fitness, jnp.float32))
+        search = _tell(evolution)(k_tell, state["population"], -worst_last, state["search"], sigma, self.learning_rate)
+        population, search = _ask(evolution)(k_ask, search, sigma * self.sigma_decay)
+        generation += 1
+        state = jax.tree.map(
+            np.asarray, {"search": search, "population": population, "generation": np.int32(generation)}
+        )
+        runs, segment = divmod(generation, self.segments)
+        turnover = Turnover(
+            source=np.arange(members) if segment else np.full(members, FRESH),
+            hyperparameters=self._of_members(roster, space, state["population"]),
+            seed_index=self._seeds_of_run(runs, members),
+            notes=(f"generation {generation} of {self.generations}: {_in_words(fitness)}",),
+        )
+        if generation < self.generations:
+            return state, turnover
+        return state, Turnover.none(standing)._replace(notes=turnover.notes, finished=True)
+
+    def found(self, state: Any, roster: Roster) -> dict[str, Any]:
+        """The mean of the search distribution, by path."""
+        space = self._space(roster)
+        evolution = self._evolution(len(roster.seed_index) // self.seeds, space.size)
+        return space.values(np.asarray(evolution.solution(jax.tree.map(jnp.asarray, state["search"]))))
+
+    # What varies, and the values of a generation.
+
+    def _spans(self) -> dict[str, tuple]:
+        """The range of each path: (low, high) or (low, high, "log"); () for a struct."""
+        return {path: tuple(span) for path, *span in self.vary}
+
+    def _space(self, roster: Roster) -> SearchSpace:
+        parts = {}
+        for path, span in self._spans().items():
+            values = roster.hyperparameters[path]
+            parts[path] = span_of(path, *span) if span else jax.tree.map(lambda x: x[0], values)
+        return SearchSpace(parts)
+
+    def _evolution(self, candidates: int, size: int) -> Evolution:
+        return Evolution.named(
+            self.strategy,
+            candidates,
+            size,
+            optimizer=self.optimizer,
+            shaping=self.shaping,
+            segments=self.segments,
+        )
+
+    def _of_members(self, roster: Roster, space: SearchSpace, population: Float[np.ndarray, "P D"]) -> dict[str, Any]:
+        """The values of all members [M], with the dtypes that the roster has."""
+        values = space.values(np.repeat(population, self.seeds, axis=0))
+        before = {path: roster.hyperparameters[path] for path in values}
+        return jax.tree.map(_as_dtype_of, before, values)
+
+    def _seeds_of_run(self, run: int, members: int) -> np.ndarray:
+        """The seed index of each member [M]: every candidate has the same ones, and every training run new ones."""
+        return run * self.seeds + np.tile(np.arange(self.seeds, dtype=np.int32), members // self.seeds)
+
+
+def _with_range(setting: Setting, path: str, *span: Any) -> tuple:
+    """Return the path with the range of its number, or alone where it leads to a struct."""
+    if isinstance(get(setting, path), Struct):
+        if span:
+            raise ValueError(f"{path} is a struct: it has no range.")
+        return (path,)
+    found = hyperparameters(setting)
+    if is_static(setting, path):
+        names = ", ".join(path for path, each in found.items() if not each.static and each.search)
+        raise ValueError(f"{path} shapes the program, so it cannot evolve. These can: {names}.")
+    declared = found[path].search if path in found else None
+    if not span and declared is None:
+        raise ValueError(f"{path} declares no search range: give one, as in ({path!r}, low, high).")
+    chosen = span_of(path, *span) if span else declared
+    return (path, chosen.low, chosen.high, "log" if chosen.log else "linear")
+
+
+def span_of(path: str, low: float, high: float, scale: str = "linear") -> Range:
+    """Return the range of a number that varies. Raises ValueError if it is empty or not finite."""
+    is_log = scale == "log"
+    if not (np.isfinite([low, high]).all() and low < high) or scale not in ("linear", "log") or (is_log and low <= 0):
+        raise ValueError(
+            f"{path} cannot evolve in ({low}, {high}, {scale!r}): write finite numbers, the lower one first"
+            f"{', both above 0' * is_log}, and 'log' or nothing."
+        )
+    return Range(float(low), float(high), is_log)
+
+
+def _as_dtype_of(before: np.ndarray, value: np.ndarray) -> np.ndarray:
+    return (np.rint(value) if np.issubdtype(before.dtype, np.integer) else value).astype(before.dtype)
+
+
+def _in_words(fitness: Float[np.ndarray, "P"]) -> str:
+    finite = fitness[np.isfinite(fitness)]
+    failed = f", {len(fitness) - len(finite)} failed" * (len(finite) < len(fitness))
+    if not len(finite):
+        return f"all {len(fitness)} candidates failed"
+    return f"fitness {finite.mean():.4g} ({finite.min():.4g} to {finite.max():.4g}){failed}"
+
+
+# Compiled once for each strategy and size.
+
+
+@lru_cache(maxsize=16)
+def _ask(evolution: Evolution) -> Any:
+    return jax.jit(evolution.ask)
+
+
+@lru_cache(maxsize=16)
+def _tell(evolution: Evolution) -> Any:
+    return jax.jit(evolution.tell)

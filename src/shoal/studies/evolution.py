@@ -1,0 +1,147 @@
+"""`shoal.evolve`: search for hyperparameters and learned losses with an evolution strategy over training runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import unknown_name
+from shoal.core.keys import make_key, stream
+from shoal.core.registry import AGENTS
+from shoal.core.struct import Struct
+from shoal.population.evolve import Evolve
+from shoal.population.experiments import Experiment, experiments
+from shoal.studies.runs import train
+from shoal.training.jobs import make_job
+from shoal.training.result import Result
+from shoal.training.settings import Setting, get, split, user_fields
+from shoal.training.spec import template
+
+Varied = Mapping[str, Any] | Sequence[str]
+
+
+def evolve(
+    agent: str | Agent,
+    env: str | Env | None = None,
+    vary: Varied | None = None,
+    *,
+    generations: int | None = None,
+    candidates: int | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    records: int | None = None,
+    fields: Mapping[str, Any] | None = None,
+    env_fields: Mapping[str, Any] | None = None,
+    preset: str | None = "",
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    **of_run: Any,
+) -> Result:
+    """Evolve hyperparameters and parts of an agent or environment. Returns the run's `Result`, with `result.found`.
+
+    In each of `generations` (100), `candidates` (32) are trained from the beginning for `steps` environment steps, each
+    with `seeds` (2) seeds. The fitness of a candidate is its mean return over `records` (5) parts of the training.
+
+    `vary` names what evolves, by path. `{"learning_rate": (1e-5, 1e-2, "log")}` gives the range of a number, and
+    `["learning_rate"]`, or None in the place of a range, takes the range that the field declares. A field for a struct
+    takes a struct to start from, as in `{"value_loss": LearnedValueLoss.init(key)}`, or the name of one, as in
+    `{"value_loss": "residual"}` or `["value_loss=residual"]`.
+
+    `options` are fields of `Evolve`: strategy, sigma, learning_rate, fitness, segments and others. All other arguments
+    are those of `shoal.train`. The name of an experiment (`shoal.experiments()`) in place of the
+    agent sets all of this; other arguments then change it.
+
+    Raises ValueError or TypeError, before anything compiles, for a path that does not exist or cannot vary, an unknown
+    strategy, and sizes that do not fit.
+    """
+    if env is None:
+        experiment = _experiment(agent)
+        agent, env, vary = experiment.agent, experiment.env, experiment.vary if vary is None else vary
+        fields, env_fields = {**experiment.fields, **(fields or {})}, {**experiment.env_fields, **(env_fields or {})}
+        options = {**experiment.options, **(options or {})}
+        sizes = experiment.sizes
+    else:
+        fields, env_fields, options, sizes = dict(fields or {}), dict(env_fields or {}), dict(options or {}), {}
+    asked = {
+        "generations": generations,
+        "candidates": candidates,
+        "seeds": seeds,
+        "steps": steps,
+        "records": records,
+    }
+    sizes = {**sizes, **{name: size for name, size in asked.items() if size is not None}}
+    for name in asked:
+        if sizes.get(name, 1) < 1:
+            raise ValueError(f"{name}={sizes[name]} must be at least 1.")
+    job = make_job(agent, env, preset=preset, fields=fields, env_fields=env_fields, **_steps(sizes))
+    setting = template(job.spec, job.agent, job.env)
+    varied, first = _varied(setting, {} if vary is None else vary, seed)
+    fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), split(first), strict=True))
+    replicates, parts = sizes.get("seeds", 2), sizes.get("records", 5)
+    selector = Evolve(
+        **{"vary": varied, "generations": sizes.get("generations", 100), "seeds": replicates, "every": parts, **options}
+    )
+    if parts % selector.segments:
+        raise ValueError(
+            f"records={parts} cannot be split into {selector.segments} segments: choose a multiple, such as "
+            f"records={selector.segments}."
+        )
+    return train(
+        agent,
+        env,
+        preset=preset,
+        fields=fields,
+        env_fields=env_fields,
+        seeds=sizes.get("candidates", 32) * replicates,
+        records=parts,
+        evaluations=of_run.pop("evaluations", 0),
+        selector=selector.replace(every=parts // selector.segments),
+        seed=seed,
+        **_steps(sizes),
+        **of_run,
+    )
+
+
+def _steps(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {"steps": sizes["steps"]} if "steps" in sizes else {}
+
+
+def _experiment(name: Any) -> Experiment:
+    known = experiments()
+    if not isinstance(name, str) or name not in known:
+        if isinstance(name, str) and name not in AGENTS:
+            raise unknown_name("experiment", name, known, f"The experiments are: {', '.join(known)}.")
+        raise TypeError(
+            "evolve needs an agent, an environment and what varies, as in shoal.evolve('ppo', 'CartPole-v1', "
+            f"['learning_rate']), or an experiment: {', '.join(known)}."
+        )
+    return known[name]
+
+
+def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str, Struct]]:
+    """Return (`Evolve.vary`, the structs to start from by path)."""
+    if isinstance(vary, str):
+        raise TypeError(f"vary={vary!r} must be a list or a dict: vary=[{vary!r}].")
+    if not vary:
+        raise ValueError("nothing varies: name what evolves, such as learning_rate or value_loss=residual, in vary.")
+    pairs = dict(vary) if isinstance(vary, Mapping) else dict(item.partition("=")[::2] for item in vary)
+    varied, first = [], {}
+    for path, given in pairs.items():
+        names = _field(setting, path).metadata.get("first") or {}
+        if isinstance(given, str) and given:
+            if given not in names:
+                raise ValueError(f"{path} cannot start from {given!r}. It has: {', '.join(names) or 'no such names'}.")
+            given = names[given](stream(make_key(seed), path))
+        if isinstance(given, Struct):
+            first[path], given = given, ()
+        elif names and not given and not isinstance(get(setting, path), Struct):
+            raise ValueError(f"{path} evolves from a struct: write {' or '.join(f'{path}={name}' for name in names)}.")
+        varied.append((path, *(given or ())))
+    return tuple(varied), first
+
+
+def _field(setting: Setting, path: str) -> Any:
+    """The dataclass field at a path. Raises TypeError, with the nearest paths, for a path that does not exist."""
+    get(setting, path)
+    owner, _, name = path.rpartition(".")
+    return user_fields(get(setting, owner) if owner else setting.agent)[name]

@@ -1,0 +1,106 @@
+"""Figures of an evolution: fitness over generations, and the learned losses beside those that people wrote."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.agents.learned_losses import LearnedDrift, LearnedValueLoss
+from shoal.ops.surrogates import clipped_surrogate, dpo_surrogate
+from shoal.training.generations import fitness_of_generations, is_evolution
+from shoal.training.result import Result
+from shoal.viz.style import (
+    GRID,
+    PALETTE,
+    figure_style,
+    new_figure,
+    place_legend,
+    save_figure,
+    set_titles,
+    whole_numbers,
+)
+
+CLIP = 0.2  # of PPO's drift in the figure
+LARGEST_ERROR = 30.0  # of the value losses in the figure
+RATIOS = (0.4, 2.0)  # of the drifts in the figure
+
+
+def plot_evolution(folder: str | Path) -> list[Path]:
+    """Draw the figures of an evolution into `figures/` of its folder, and return their paths; none for other runs.
+
+    Raises ValueError if no generation is finished.
+    """
+    result = Result(folder)
+    if not is_evolution(result):
+        return []
+    out = result.folder / "figures"
+    paths = [_plot_fitness(result, out / "fitness.png")]
+    for path, value in result.found.items():
+        if isinstance(value, LearnedValueLoss):
+            paths.append(_plot_value_loss(value, out / f"{path}.png"))
+        if isinstance(value, LearnedDrift):
+            paths.append(_plot_drift(value, out / f"{path}.png"))
+    return paths
+
+
+def _plot_fitness(result: Result, out: Path) -> Path:
+    fitness = fitness_of_generations(result)
+    generation = np.arange(1, len(fitness) + 1)
+    with figure_style():
+        figure, axes = new_figure(7, 4)
+        low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
+        axes.fill_between(generation, low, high, color=PALETTE[0], alpha=0.15, linewidth=0, label="worst to best")
+        axes.plot(generation, mean, color=PALETTE[0], label="mean of the candidates")
+        axes.xaxis.set_major_locator(whole_numbers())
+        axes.set_xlabel("generation")
+        axes.set_ylabel("fitness: mean return in training")
+        axes.grid(axis="y", color=GRID)
+        note = f"{fitness.shape[1]} candidates per generation, each trained for {result.spec.steps:,} steps"
+        set_titles(figure, axes, f"Evolution of {', '.join(result.found)} ({result.spec.env_name})", note)
+        place_legend(figure, axes)
+        return save_figure(figure, out)
+
+
+def _plot_value_loss(loss: LearnedValueLoss, out: Path) -> Path:
+    error = np.linspace(-LARGEST_ERROR, LARGEST_ERROR, 601, dtype=np.float32)
+    zeros = np.zeros_like(error)
+    learned = np.asarray(loss(error, zeros, zeros, CLIP)) - np.asarray(loss(zeros[:1], zeros[:1], zeros[:1], CLIP))
+    curves = {"evolved": learned, "squared": 0.5 * error**2}
+    slopes = {name: np.gradient(curve, error) for name, curve in curves.items()}
+    with figure_style():
+        figure, axes = new_figure(7, 4)
+        for (name, slope), color in zip(slopes.items(), (PALETTE[0], PALETTE[6]), strict=True):
+            axes.plot(error, slope, color=color, linestyle="-" if name == "evolved" else "--", label=name)
+        axes.axhline(0, color=GRID, zorder=0)
+        axes.axvline(0, color=GRID, zorder=0)
+        axes.set_xlabel("error: predicted value minus target")
+        axes.set_ylabel("slope of the loss")
+        note = "the critic moves its prediction against the slope; where the slope is 0, it does not move"
+        set_titles(figure, axes, "An evolved value loss beside the squared one", note)
+        place_legend(figure, axes)
+        return save_figure(figure, out)
+
+
+def _plot_drift(drift: LearnedDrift, out: Path) -> Path:
+    ratio = np.linspace(*RATIOS, 401, dtype=np.float32)
+    with figure_style():
+        figure, axes = new_figure(7, 4)
+        for name, loss, color in _losses(drift):
+            for advantage, style in ((1.0, "-"), (-1.0, "--")):
+                a = np.full_like(ratio, advantage)
+                added = np.asarray(loss(ratio, a, CLIP)) + ratio * a
+                axes.plot(ratio, added, style, color=color, label=f"{name}, A = {advantage:+.0f}")
+        axes.axvline(1, color=GRID, zorder=0)
+        axes.set_xlabel("ratio of the new to the old probability of an action")
+        axes.set_ylabel("drift D(r, A)")
+        note = f"the policy loss is -r A + D(r, A); PPO's clip is {CLIP}"
+        set_titles(figure, axes, "An evolved drift beside those of PPO and DPO", note)
+        place_legend(figure, axes)
+        return save_figure(figure, out)
+
+
+def _losses(drift: LearnedDrift) -> Iterator[tuple[str, Any, str]]:
+    yield "evolved", drift, PALETTE[0]
+    yield "PPO", clipped_surrogate, PALETTE[1]
+    yield "DPO", dpo_surrogate, PALETTE[2]

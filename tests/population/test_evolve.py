@@ -1,0 +1,224 @@
+"""Evolve: fitness, common random numbers and the steps of a strategy by hand; runs that resume to the same bits."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shoal
+from shoal.agents.learned_losses import LearnedValueLoss
+from shoal.core.keys import make_key, stream
+from shoal.core.registry import make
+from shoal.population.evolve import Evolve
+from shoal.studies.evolution import evolve
+from shoal.training.generations import fitness_of, fitness_of_generations
+from shoal.training.jobs import job_from_spec
+from shoal.training.roster import first_roster
+from shoal.training.selector import FRESH, Given, Outline, Standing
+
+RATE = ("learning_rate", 1e-4, 1e-2, "log")
+TINY = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,)}
+QUIET = {"figures": False, "progress": False, "check": False}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _standard_promotion():
+    # optax and evosax rely on JAX's standard promotion.
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def standing(returns, alive=None, rates=None):
+    members = np.shape(returns)[1]
+    rates = np.full(members, 1e-3, np.float32) if rates is None else rates
+    roster = first_roster({"learning_rate": rates}, np.zeros(members, np.int32))
+    alive = np.ones(members, bool) if alive is None else alive
+    zeros = np.zeros(members)
+    return Standing(2, 10, roster, zeros, zeros, alive, np.asarray(returns, float))
+
+
+def test_fitness_is_the_mean_over_records_and_seeds():
+    # Two seeds each: candidate 0 has 1, 3 and 5, 7: means 2 and 6, so 4. Candidate 1: 10 and nothing, then 20: 15.
+    returns = np.asarray([[1.0, 5.0, 10.0, 20.0], [3.0, 7.0, np.nan, 20.0]])
+    alive = np.ones(4, bool)
+    np.testing.assert_array_equal(fitness_of(returns, alive, 2, "whole"), [4, 15])
+    np.testing.assert_array_equal(fitness_of(returns, alive, 2, "final"), [5, np.nan])  # nothing ended in the last
+    np.testing.assert_array_equal(fitness_of(returns, np.arange(4) < 3, 2, "whole"), [4, np.nan])
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_the_mean_moves_as_the_strategy_says(maximize):
+    # Open_ES without shaping, SGD: mean += rate / (P sigma) sum_p fitness_p z_p, here with z from the candidates.
+    made = Evolve(vary=(RATE,), seeds=1, sigma=0.1, learning_rate=0.01, optimizer="sgd", shaping="none")
+    made = made.replace(maximize=maximize)
+    first = standing(np.zeros((1, 4)))
+    state, changes = made.begin(first.roster, make_key(0))
+    z = (state["population"][:, 0] - 0.5) / 0.1  # 1e-3 is the middle of its range
+    np.testing.assert_allclose(z, -np.roll(z, 2), atol=1e-5)  # mirrored pairs
+    rates = 10 ** (-4 + 2 * np.clip(state["population"][:, 0], 0, 1))
+    np.testing.assert_allclose(changes["learning_rate"], rates, rtol=1e-5)
+    fitness = np.asarray([3.0, 1.0, 0.0, 2.0])
+    after, turnover = made.select(state, standing(fitness[None], rates=changes["learning_rate"]), make_key(1))
+    sign = 1 if maximize else -1
+    expected = 0.5 + sign * 0.01 * (fitness * z).sum() / (4 * 0.1)
+    np.testing.assert_allclose(after["search"].mean, [expected], rtol=1e-5)
+    assert turnover.source.tolist() == [FRESH] * 4 and not turnover.finished
+    found = made.found(after, first.roster)["learning_rate"]
+    np.testing.assert_allclose(found, 10 ** (-4 + 2 * expected), rtol=1e-4)
+
+
+def test_a_failed_candidate_counts_as_the_worst():
+    made = Evolve(vary=(RATE,), seeds=1, learning_rate=0.01, optimizer="sgd", shaping="ranks")
+    state, _ = made.begin(standing(np.zeros((1, 4))).roster, make_key(0))
+    means = []
+    for worst in (np.nan, -50.0):
+        after, _ = made.select(state, standing([[3.0, worst, 0.0, 2.0]]), make_key(1))
+        means.append(after["search"].mean)
+    np.testing.assert_array_equal(*means)
+
+
+def test_all_candidates_have_the_same_seeds_and_each_generation_new_ones():
+    made = Evolve(vary=(RATE,), seeds=3, generations=2)
+    assert made.first_seeds(np.arange(6, dtype=np.int32)).tolist() == [0, 1, 2, 0, 1, 2]
+    state, _ = made.begin(standing(np.zeros((1, 6))).roster, make_key(0))
+    state, turnover = made.select(state, standing(np.ones((1, 6))), make_key(1))
+    assert turnover.seed_index.tolist() == [3, 4, 5, 3, 4, 5]
+    _, turnover = made.select(state, standing(np.ones((1, 6))), make_key(1))
+    assert turnover.finished and turnover.source.tolist() == [*range(6)]
+
+
+def test_members_go_on_from_one_segment_to_the_next():
+    made = Evolve(vary=(RATE,), seeds=1, segments=3, strategy="PersistentES", sigma=0.1, learning_rate=0.01)
+    made = made.replace(optimizer="sgd")
+    first = standing(np.zeros((1, 4)))
+    state, _ = made.begin(first.roster, make_key(0))
+    begun, sources, perturbations = 0.5, [], []
+    for generation in range(3):
+        perturbations.append(state["population"][:, 0] - state["search"].mean)
+        fitness = np.random.default_rng(generation).normal(size=4)
+        before = float(state["search"].mean[0])
+        state, turnover = made.select(state, standing(fitness[None]), make_key(generation))
+        # Vicol et al. 2021: the gradient uses the sum of a member's perturbations since its run began.
+        expected = before + 0.01 * (fitness * np.sum(perturbations, axis=0)).sum() / 0.1**2 / 4
+        np.testing.assert_allclose(state["search"].mean, [expected], rtol=1e-4)
+        sources.append(turnover.source.tolist())
+    assert begun != expected
+    assert sources == [[0, 1, 2, 3], [0, 1, 2, 3], [FRESH] * 4]
+
+
+def test_whole_numbers_stay_whole():
+    made = Evolve(vary=(("batch_size", 4, 64),), seeds=1)
+    roster = first_roster({"batch_size": np.full(4, 20, np.int32)}, np.zeros(4, np.int32))
+    _, changes = made.begin(roster, make_key(0))
+    assert changes["batch_size"].dtype == np.int32 and len(set(changes["batch_size"].tolist())) > 1
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evolve") / "run"
+    loss = LearnedValueLoss.init(make_key(0), hidden=(3,))
+    vary = {"value_loss": loss, "learning_rate": (1e-4, 1e-2, "log")}
+    sizes = {"generations": 3, "candidates": 4, "seeds": 2, "steps": 96, "records": 3}
+    return evolve("ppo", "CartPole-v1", vary, **sizes, fields=TINY, preset=None, folder=folder, **QUIET)
+
+
+def test_an_evolution_trains_every_generation_from_the_beginning(evolved):
+    curves = evolved.curves
+    assert curves["train_return"].shape == (9, 8)
+    assert (np.diff(curves["occupant"], axis=0) != 0).all(axis=1).tolist() == [False, False, True] * 2 + [False] * 2
+    rates = curves["learning_rate"]
+    assert (rates[:, ::2] == rates[:, 1::2]).all() and len(np.unique(rates[0])) == 4
+    assert (rates[0] == rates[2]).all() and (rates[2] != rates[3]).all()
+    fitness = fitness_of_generations(evolved)
+    assert fitness.shape == (3, 4)
+    mean = np.nanmean(curves["train_return"][3:6, 2:4], axis=0).mean()
+    np.testing.assert_allclose(fitness[1, 1], mean, rtol=1e-6)
+
+
+def test_what_was_found_trains_another_run(evolved, tmp_path):
+    found = evolved.found
+    assert {*found} == {"value_loss", "learning_rate"} and found["value_loss"].layers[0]["kernel"].shape == (1, 3)
+    options = {"steps": 32, "records": 1, "evaluations": 0, "preset": None, **QUIET}
+    run = shoal.train("ppo", "CartPole-v1", found=evolved.folder, fields=TINY, folder=tmp_path / "run", **options)
+    agent = run.spec.fields
+    assert agent["learning_rate"] == pytest.approx(float(found["learning_rate"]))
+    assert agent["value_loss"].name.endswith(":LearnedValueLoss")
+    with pytest.raises(ValueError, match="has found no hyperparameters"):
+        shoal.train("ppo", "CartPole-v1", found=run.folder)
+
+
+def test_a_resumed_evolution_has_the_same_bits(evolved, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(evolved.folder, copy)
+    steps = sorted((copy / "checkpoints").glob("step-*"))
+    shutil.rmtree(steps[-1])  # as if it had been killed during the last record, after the second generation
+    (copy / "summary.json").unlink()
+    again = shoal.train(resume=copy, figures=False, progress=False)
+    for name, curve in evolved.curves.items():
+        if name != "wall_seconds":
+            np.testing.assert_array_equal(again.curves[name], curve, err_msg=name)
+    jax.tree.map(np.testing.assert_array_equal, again.found, evolved.found)
+
+
+def test_a_candidate_of_the_population_equals_the_same_training_alone(evolved, tmp_path):
+    # Member 0 of the first generation, trained alone: same seed, learning rate and loss.
+    plan = job_from_spec(evolved.folder).plan()
+    _, candidates = plan.selector.begin(plan.roster, stream(make_key(0), "selector"))
+    first = jax.tree.map(lambda x: jnp.asarray(x[0]), candidates)
+    agent = shoal.PPO(**TINY, value_loss=first["value_loss"], learning_rate=first["learning_rate"])
+    options = {"steps": 96, "records": 3, "evaluations": 0, **QUIET}
+    alone = shoal.train(agent, "CartPole-v1", folder=tmp_path / "alone", **options)
+    for name in ("train_return", "value_loss", "policy_loss"):
+        np.testing.assert_array_equal(alone.curves[name][:, 0], evolved.curves[name][:3, 0], err_msg=name)
+
+
+BAD = {
+    "a static field": ({"num_envs": None}, {}, "num_envs shapes the program, so it cannot evolve. These can: learning"),
+    "a wrong path": ({"learning_rat": None}, {}, "has no field 'learning_rat'. Did you mean learning_rate"),
+    "no start": ({"value_loss": None}, {}, "evolves from a struct: write value_loss=network or value_loss=residual"),
+    "a wrong start": ({"value_loss": "foo"}, {}, "value_loss cannot start from 'foo'. It has: network, residual"),
+    "no range": ({"adam_eps": None}, {}, "adam_eps declares no search range: give one"),
+    "an empty range": ({"clip": (2, 1)}, {}, r"clip cannot evolve in \(2, 1"),
+    "an invalid range": ({"clip": (-1.0, 1)}, {}, "PPO.clip=-1.0 is out of range"),
+    "nothing": ({}, {}, "nothing varies: name what evolves"),
+    "an odd population": ({"clip": None}, {"candidates": 3}, "Population size must be even"),
+    "a strategy of segments": (
+        {"clip": None},
+        {"options": {"strategy": "PersistentES"}},
+        "PersistentES evaluates parts of unfinished",
+    ),
+    "segments of whole runs": (
+        {"clip": None},
+        {"options": {"segments": 5}},
+        "Open_ES evaluates whole episodes or runs: try PersistentES or NoiseReuseES",
+    ),
+    "segments and records": ({"clip": None}, {"options": {"segments": 2}}, "cannot be split into 2 segments"),
+    "no generation": ({"clip": None}, {"generations": 0}, "generations=0 must be at least 1"),
+    "an unknown fitness": ({"clip": None}, {"options": {"fitness": "best"}}, "fitness='best' is unknown"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistakes_are_refused_before_anything_compiles(name, tmp_path):
+    vary, arguments, message = BAD[name]
+    with pytest.raises((ValueError, TypeError), match=message), jax.log_compiles(False):
+        evolve("ppo", "CartPole-v1", vary, folder=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_experiment_is_refused():
+    with pytest.raises(ValueError, match="experiment 'value-los' .*Did you mean value-loss"):
+        evolve("value-los")
+    with pytest.raises(TypeError, match="evolve needs an agent, an environment and what varies"):
+        evolve("ppo")
+
+
+def test_numbers_need_no_range_where_the_field_declares_one():
+    bound = Evolve(vary=(("learning_rate",), ("clip", 0.1, 0.3))).bind(shoal.PPO(), make("CartPole-v1"), Given())
+    assert bound.vary == (("learning_rate", 1e-5, 1e-2, "log"), ("clip", 0.1, 0.3, "linear"))
+    again = bound.bind(shoal.PPO(), make("CartPole-v1"), Given())
+    assert again.vary == bound.vary
+    with pytest.raises(ValueError, match=r"every training run needs 5 records \(1 x 5\), and one of 4 steps has 4"):
+        bound.check(Outline(64, (1, 2, 3, 4), (False,) * 4, 0, 0))
