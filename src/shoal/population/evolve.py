@@ -21,10 +21,11 @@ from shoal.core.env import Env, Key
 from shoal.core.struct import Number, Range, Struct, hyper, static, struct
 from shoal.ops.evolution import Evolution
 from shoal.population.search_space import SearchSpace
+from shoal.population.varying import read_range
 from shoal.training.generations import fitness_of
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, Given, Outline, Selector, Standing, Turnover
-from shoal.training.settings import Setting, get, hyperparameters, is_static
+from shoal.training.settings import Setting, get
 
 FITNESSES = ("whole", "final")
 
@@ -153,7 +154,7 @@ class Evolve(Selector):
         parts = {}
         for path, span in self._spans().items():
             values = roster.hyperparameters[path]
-            parts[path] = span_of(path, *span) if span else jax.tree.map(lambda x: x[0], values)
+            parts[path] = _range(*span) if span else jax.tree.map(lambda x: x[0], values)
         return SearchSpace(parts)
 
     def _evolution(self, candidates: int, size: int) -> Evolution:
@@ -183,26 +184,14 @@ def _with_range(setting: Setting, path: str, *span: Any) -> tuple:
         if span:
             raise ValueError(f"{path} is a struct: it has no range.")
         return (path,)
-    found = hyperparameters(setting)
-    if is_static(setting, path):
-        names = ", ".join(path for path, each in found.items() if not each.static and each.search)
-        raise ValueError(f"{path} shapes the program, so it cannot evolve. These can: {names}.")
-    declared = found[path].search if path in found else None
-    if not span and declared is None:
-        raise ValueError(f"{path} declares no search range: give one, as in ({path!r}, low, high).")
-    chosen = span_of(path, *span) if span else declared
-    return (path, chosen.low, chosen.high, "log" if chosen.log else "linear")
+    found = read_range(setting, path, span or None)
+    if found.values:
+        raise ValueError(f"{path} cannot evolve in a list of values: give it a range, as in ({path!r}, low, high).")
+    return (path, found.low, found.high, "log" if found.log else "linear")
 
 
-def span_of(path: str, low: float, high: float, scale: str = "linear") -> Range:
-    """Return the range of a number that varies. Raises ValueError if it is empty or not finite."""
-    is_log = scale == "log"
-    if not (np.isfinite([low, high]).all() and low < high) or scale not in ("linear", "log") or (is_log and low <= 0):
-        raise ValueError(
-            f"{path} cannot evolve in ({low}, {high}, {scale!r}): write finite numbers, the lower one first"
-            f"{', both above 0' * is_log}, and 'log' or nothing."
-        )
-    return Range(float(low), float(high), is_log)
+def _range(low: float, high: float, scale: str = "linear") -> Range:
+    return Range(low, high, scale == "log")
 
 
 def _as_dtype_of(before: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ class Varying(Selector):
                 )
         if not asked:
             raise ValueError('vary is empty: name at least one hyperparameter, as in vary=["learning_rate"].')
-        spans = {path: _read(setting, path, span) for path, span in asked.items()}
+        spans = {path: read_range(setting, path, span) for path, span in asked.items()}
         for path, span in spans.items():
             _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
         first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]
@@ -181,7 +181,7 @@ def _range_of_first(setting: Setting, path: str, given: Given) -> Sequence:
     return min(span.low, *values), max(span.high, *values), "log" if span.log and min(values) > 0 else "linear"
 
 
-def _read(setting: Setting, path: str, span: Sequence | None) -> Span:
+def read_range(setting: Setting, path: str, span: Sequence | None) -> Span:
     """Return the span of a path. Raises ValueError or TypeError, in words that name what could vary instead."""
     if is_static(setting, path):
         can_vary = [p for p, found in hyperparameters(setting).items() if not found.static and found.search]
