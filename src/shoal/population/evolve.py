@@ -75,6 +75,11 @@ class Evolve(Selector):
         """True: the run ends after the last generation."""
         return True
 
+    @property
+    def trainings(self) -> float:
+        """The number of training runs of each slot."""
+        return self.generations / self.segments
+
     def bind(self, agent: Agent, env: Env, given: Given) -> "Evolve":
         """This selector with the range of every number in `vary`. Raises ValueError or TypeError for a wrong path."""
         del given

@@ -18,7 +18,7 @@ class Opened(NamedTuple):
     env: str
     members: int
     steps: int  # environment steps of each member: whole updates
-    updates: int | None  # of each member; None where a selector decides when the run ends
+    updates: int | None  # of the run; None where a selector decides when it ends
     notes: str  # the devices, and what was rounded or split: the end of a headline
     changes: str = ""  # hyperparameters that differ from their defaults: `preset: num_envs=16; also clip=0.1`
 

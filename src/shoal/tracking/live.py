@@ -122,7 +122,9 @@ def progress_line(spinner: str, opened: Opened, record: Recorded, width: int) ->
         return fitted([f"{spinner} {done} steps of each member"], width)
     fraction = record.updates / opened.updates
     left = "" if record.seconds_left is None else f"{duration(record.seconds_left)} left"
-    percent, of = f"{fraction:4.0%}", f"{done} of {short_number(opened.steps)}"
+    # One slot may have several trainings, one after the other.
+    steps = record.line["env_steps"] / fraction if fraction else opened.steps
+    percent, of = f"{fraction:4.0%}", f"{done} of {short_number(steps)}"
     for parts in ((percent, f"{of} steps", left), (percent, of, left), (percent, left)):
         text = SEPARATOR.join(part for part in parts if part)
         columns = min(width - len(f"{spinner} {SEPARATOR}{text}"), WIDEST_BAR)

@@ -90,7 +90,7 @@ class Run:
         started = time.perf_counter()
         plan = self.plan
         spec = plan.spec
-        what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.updates, plan.notes)
+        what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.expected_updates, plan.notes)
         self.sinks.receive(Opened(*what, changes_in_words(spec)))
         compile_seconds = self.population.compile()
         self.sinks.receive(Compiled(compile_seconds))
@@ -303,10 +303,10 @@ class Run:
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _seconds_left(self) -> float | None:
-        if self.plan.updates is None:
+        if (expected := self.plan.expected_updates) is None:
             return None
         elapsed = self.state.train_seconds + self.state.eval_seconds
-        return elapsed / self.state.updates * (self.plan.updates - self.state.updates)
+        return elapsed / self.state.updates * max(expected - self.state.updates, 0)
 
     def _steps_trained(self) -> int:
         return self.state.updates * self.plan.agent.steps_per_update * self.plan.members

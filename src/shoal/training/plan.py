@@ -81,6 +81,12 @@ class Plan:
         return None if selector_ends_run else self.updates_per_member
 
     @property
+    def expected_updates(self) -> int | None:
+        """The number of updates that the run will have, for displays; None if only its selector knows."""
+        trainings = 1.0 if self.selector is None else self.selector.trainings
+        return None if trainings is None else round(self.updates_per_member * trainings)
+
+    @property
     def steps(self) -> int:
         """The number of environment steps of each member: whole updates."""
         return self.updates_per_member * self.agent.steps_per_update

@@ -88,6 +88,11 @@ class Selector(Struct, abc.ABC):
         """Whether the run has no fixed length, and ends when a turnover has `finished=True`."""
         return False
 
+    @property
+    def trainings(self) -> float | None:
+        """How many times as long as the training of one member the run will be; None: not known. For displays only."""
+        return None if self.ends_run else 1.0
+
     def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
         """Return this selector with everything filled in that follows from the agent and the environment of a run.
 
