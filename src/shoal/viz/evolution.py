@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from shoal.agents.learned_losses import LearnedDrift, LearnedValueLoss
@@ -29,7 +30,7 @@ RATIOS = (0.4, 2.0)  # of the drifts in the figure
 def plot_evolution(folder: str | Path) -> list[Path]:
     """Draw the figures of an evolution into `figures/` of its folder, and return their paths; none for other runs.
 
-    Raises ValueError if no generation is finished.
+    Raises ValueError if no generation is finished, or none has a fitness.
     """
     result = Result(folder)
     if not is_evolution(result):
@@ -46,7 +47,10 @@ def plot_evolution(folder: str | Path) -> list[Path]:
 
 def _plot_fitness(result: Result, out: Path) -> Path:
     fitness = fitness_of_generations(result)
-    generation = np.arange(1, len(fitness) + 1)
+    scored = np.flatnonzero(np.isfinite(fitness).any(axis=1))
+    if not scored.size:
+        raise ValueError(f"{result.folder} has no fitness to draw: no candidate has finished an episode in training.")
+    fitness, generation = fitness[scored], scored + 1
     with figure_style():
         figure, axes = new_figure(7, 4)
         low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
@@ -64,9 +68,8 @@ def _plot_fitness(result: Result, out: Path) -> Path:
 
 def _plot_value_loss(loss: LearnedValueLoss, out: Path) -> Path:
     error = np.linspace(-LARGEST_ERROR, LARGEST_ERROR, 601, dtype=np.float32)
-    zeros = np.zeros_like(error)
-    learned = np.asarray(loss(error, zeros, zeros, CLIP)) - np.asarray(loss(zeros[:1], zeros[:1], zeros[:1], CLIP))
-    curves = {"evolved": learned, "squared": 0.5 * error**2}
+    zeros = jnp.zeros_like(error)
+    curves = {"evolved": np.asarray(loss(jnp.asarray(error), zeros, zeros, CLIP)), "squared": 0.5 * error**2}
     slopes = {name: np.gradient(curve, error) for name, curve in curves.items()}
     with figure_style():
         figure, axes = new_figure(7, 4)
@@ -88,8 +91,8 @@ def _plot_drift(drift: LearnedDrift, out: Path) -> Path:
         figure, axes = new_figure(7, 4)
         for name, loss, color in _losses(drift):
             for advantage, style in ((1.0, "-"), (-1.0, "--")):
-                a = np.full_like(ratio, advantage)
-                added = np.asarray(loss(ratio, a, CLIP)) + ratio * a
+                a = jnp.full_like(ratio, advantage)
+                added = loss(jnp.asarray(ratio), a, jnp.float32(CLIP)) + ratio * a
                 axes.plot(ratio, added, style, color=color, label=f"{name}, A = {advantage:+.0f}")
         axes.axvline(1, color=GRID, zorder=0)
         axes.set_xlabel("ratio of the new to the old probability of an action")
