@@ -104,28 +104,44 @@ def test_the_files_that_a_container_image_gets_are_enough_to_build_the_package(w
     assert (tmp_path / "constraints.txt").is_file()  # the Dockerfile reads it
 
 
+WHEEL = "shoal-0.1.0-py3-none-any.whl"
+
+
 @pytest.mark.parametrize(
-    ("installed", "gpu", "files", "package"),
+    ("installed", "gpu", "files", "source", "package"),
     [
-        (False, False, [], "shoal"),
-        (False, True, [], "shoal[cuda12]"),
-        (False, True, ["shoal-0.1.0-py3-none-any.whl"], "shoal-0.1.0-py3-none-any.whl[cuda12]"),
-        (True, False, [], None),
+        (False, True, [WHEEL], "", f"shoal[cuda12] @ FOLDER/{WHEEL}"),
+        (False, False, ["src/shoal/__init__.py"], "", "shoal @ FOLDER"),
+        (False, False, [WHEEL, "src/shoal/__init__.py"], "", f"shoal @ FOLDER/{WHEEL}"),
+        (False, False, [WHEEL], f"https://example.org/{WHEEL}", f"shoal @ https://example.org/{WHEEL}"),
+        (True, False, [], "", None),
     ],
 )
-def test_the_notebook_installs_what_is_missing(installed, gpu, files, package, tmp_path, monkeypatch):
+def test_the_notebook_installs_what_is_missing(installed, gpu, files, source, package, tmp_path, monkeypatch):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    asked = asked_by_notebook(installed, gpu, source, tmp_path, monkeypatch)
+    assert asked == ([package.replace("FOLDER", tmp_path.as_uri())] if package else [])
+
+
+def test_the_notebook_asks_no_index_for_the_name_shoal(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="upload one, or set SOURCE"):
+        asked_by_notebook(False, False, "", tmp_path, monkeypatch)
+
+
+def asked_by_notebook(installed, gpu, source, folder, monkeypatch):
+    """What the install cell of the notebook gives to pip, in this folder."""
     notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
     first = next(cell.source for cell in notebook.cells if cell.cell_type == "code")
     program = first.replace('%pip install --quiet "{package}"', "asked.append(package)")
-    assert program != first
-    for file in files:
-        (tmp_path / file).touch()
-    monkeypatch.chdir(tmp_path)
+    assert program != first and 'SOURCE = ""' in program
+    monkeypatch.chdir(folder)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi" if gpu else None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True if installed else None)
     asked = []
-    exec(program, {"asked": asked})
-    assert asked == ([package] if package else [])
+    exec(program.replace('SOURCE = ""', f"SOURCE = {source!r}"), {"asked": asked})
+    return asked
 
 
 @pytest.mark.slow

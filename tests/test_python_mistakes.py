@@ -3,6 +3,7 @@
 import copy
 import functools
 
+import flax.linen as nn
 import jax
 import jaxtyping
 import numpy as np
@@ -53,6 +54,14 @@ class Heads:
 
     def apply(self, weights, features):
         return features[..., :2], features[..., 0]
+
+
+class Dropout(nn.Module):
+    """A network with a random layer that is switched on."""
+
+    @nn.compact
+    def __call__(self, features):
+        return nn.Dropout(0.1, deterministic=False)(nn.Dense(4)(features))
 
 
 def two(ratio, advantage):
@@ -541,6 +550,11 @@ MISTAKES = {
         lambda: shoal.train(PPO(network=Heads()), "CartPole-v1", **SILENT, steps=512),
         TypeError,
         r"network=Heads returned a tuple. A torso returns one hidden vector \[..., H\] .* adds the heads .*networks.md",
+    ),
+    "a random layer": (
+        lambda: shoal.train(PPO(network=Dropout()), "CartPole-v1", **SILENT, steps=512),
+        ValueError,
+        r"network=Dropout: its layer Dropout_0 needs random numbers, but networks get no .* deterministic=True",
     ),
     "a loss of two arguments": (
         lambda: bound(surrogate=two),

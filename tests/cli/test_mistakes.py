@@ -41,7 +41,9 @@ AGENTS_AND_ENVS = {
     "train ppo CartPole": "env 'CartPole' is not registered. Did you mean CartPole-v1 or CartPole-v0?",
     "train ppo cartpole_v1": "Did you mean CartPole-v1? `shoal envs`",
     "train ppo Pong-v5": "env 'Pong-v5' is not registered. Did you mean PixelPong-v0",
-    "train ppo ALE/Breakout-v5": "It belongs to Atari, which shoal does not have.",
+    "train ppo ALE/Breakout-v5": "It belongs to Atari, which shoal does not have. MinAtar's five games are",
+    "train ppo Pong": "env 'Pong' is not registered. Did you mean PixelPong-v0? It belongs to Atari",
+    "envs atari": "It belongs to Atari, which shoal does not have. MinAtar's five games are small versions of Atari",
     "train ppo LunarLander-v2": "It belongs to Box2D, which shoal does not have.",
     "train ppo HalfCheetah-v4": "It belongs to MuJoCo, which shoal does not have.",
     "train ppo minigrid-empty": "Did you mean MiniGrid-Empty-8x8-v0 or MiniGrid-Empty-6x6-v0 or",
@@ -295,6 +297,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def _nothing_compiles(monkeypatch):
+    """The programs of runs and of videos cannot be compiled: an AssertionError is no message of one line."""
+
+    def compile_program(*_):
+        raise AssertionError("compiled before the mistake was refused")
+
+    for program in ("shoal.training.population.Population", "shoal.viz.videos.EpisodeRecorder"):
+        monkeypatch.setattr(f"{program}.compile", compile_program)
+
+
+@pytest.mark.usefixtures("_nothing_compiles")
 @pytest.mark.parametrize("line", TABLE)
 def test_a_mistake_ends_in_one_clear_line(line, folder, capsys):
     before = sorted(folder.rglob("*"))

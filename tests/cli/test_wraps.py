@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,7 @@ def test_the_throughput_benchmark_uses_the_wrappers(monkeypatch, capsys):
         ("FrameStack(CartPole-v1)", 2, 4),
         ("FrameStack(Acrobot-v1)", 2, 4),
     ]
+    assert not [*Path().iterdir()]  # a file is written only with --out
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from shoal.training.jobs import make_job
         ("q-learning", "Taxi-v4", {"fields": {"epsilon_end": 0.2}}, "learning_rate=0.5 epsilon_end=0.2"),
         ("q-learning", "Taxi-v4", {"preset": None, "env_fields": {"is_rainy": True}}, "env.is_rainy=True"),
         ("a2c", "CartPole-v1", {"preset": None}, ""),  # its own defaults are not those of PPO
+        ("dqn", "CartPole-v1", {"preset": None, "fields": {"batch_size": 32.0}}, "batch_size=32"),
         ("ppo", "Acrobot-v1", {"preset": None, "sweep": {"clip": [0.1, 0.3]}}, ""),
     ],
 )

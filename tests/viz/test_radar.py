@@ -1,5 +1,6 @@
 """The radar chart: its axes, values and texts, read from SVG and from pixels."""
 
+import matplotlib.style
 import numpy as np
 import pytest
 from PIL import Image
@@ -30,6 +31,12 @@ def test_the_polygon_has_the_scores_for_radii_and_never_collapses(tmp_path, monk
     assert [text.get_text() for text in drawn[0].get_legend().get_texts()] == ["ppo", "dqn"]
     with Image.open(tmp_path / "radar.png") as picture:
         assert min(picture.size) > 600
+
+
+def test_a_style_that_was_set_in_matplotlib_changes_nothing(tmp_path):
+    plain = radar({"ppo": SCORES}, tmp_path / "plain.png").read_bytes()
+    with matplotlib.style.context("ggplot"):
+        assert radar({"ppo": SCORES}, tmp_path / "styled.png").read_bytes() == plain
 
 
 def test_invalid_figures_are_refused(tmp_path):

@@ -129,7 +129,11 @@ class PPO(Agent):
     num_epochs: int = static(4)
     num_minibatches: int = static(4)
     optimizer: str = static("adam", choices=("adam", "rmsprop"))
-    bootstrap: bool = static(True, choices=(False, True), help="at truncation; False treats it as termination")
+    bootstrap: bool = static(
+        True,
+        choices=(False, True),
+        help="add the value of the final observation where a time limit truncates; false: as if terminated",
+    )
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")

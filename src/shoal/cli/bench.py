@@ -29,12 +29,12 @@ def bench_parser() -> Parser:
         "--seconds", type=real_number, default=0.5, metavar="X", help="of each measurement (default 0.5)"
     )
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX prefers)")
-    parser.add_argument("--out", default="bench.json", metavar="FILE", help="JSON to write (default bench.json)")
+    parser.add_argument("--out", metavar="FILE", help="also write the table to this file, as JSON")
     return parser
 
 
 def bench(line: Line) -> None:
-    """Measure every registered environment, or those named: print a table row for each and write a JSON file."""
+    """Measure every registered environment, or those named: print a table row for each, and write them to `--out`."""
     import jax
 
     from shoal.core.registry import ENVS
@@ -48,8 +48,8 @@ def bench(line: Line) -> None:
     names = [wrapped(name, arguments.wrap) for name in arguments.names]
     for name in () if arguments.wrap else names:
         ENVS[name].build()  # raises for a wrong name before any measurement
-    _check_writable(Path(arguments.out))
-
+    if arguments.out:
+        _check_writable(Path(arguments.out))
     if arguments.device not in (None, jax.default_backend()):  # `main` has set the platform for --device cpu
         raise ValueError(f"--device {arguments.device}: JAX finds no such device. `shoal doctor` prints details.")
     rows = []
@@ -61,8 +61,9 @@ def bench(line: Line) -> None:
             f"{row.resets_reused:7}",
             flush=True,
         )
-    report(rows, Path(arguments.out))
-    print(arguments.out)
+    if arguments.out:
+        report(rows, Path(arguments.out))
+        print(arguments.out)
 
 
 def _sizes(text: str) -> list[int]:

@@ -136,4 +136,5 @@ def _plan_table(programs: list[Any]) -> str:
     ]
     total = sum(row[-1] for row in rows)
     head = ("program", "members", "episodes", "total steps")
-    return f"{table(head, rows)}\n\n{len(programs)} programs, {total:,} steps in all; nothing was compiled."
+    count = f"{len(programs)} program{'s' * (len(programs) > 1)}"
+    return f"{table(head, rows)}\n\n{count}, {total:,} steps in all; nothing was compiled."

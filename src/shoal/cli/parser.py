@@ -450,7 +450,8 @@ def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:
     if is_hyper and field.metadata["valid"]:
         low, high, _ = field.metadata["valid"]
         parts.append(f"from {low:g} to {high:g}")
-    if choices := field.metadata.get("choices") or field.metadata.get("names"):
+    choices = field.metadata.get("choices") or field.metadata.get("names")
+    if choices and not isinstance(default, bool):  # `BOOL` says it
         parts.append("one of " + ", ".join(_word(choice) for choice in choices))
     parts.append(f"default {_word(default)}")
     return "; ".join(part for part in parts if part).replace("%", "%%")

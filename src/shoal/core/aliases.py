@@ -202,12 +202,16 @@ GYMNAX_ATTRIBUTES = {
 
 # Suites that shoal does not have, by a pattern of their environments' names.
 OTHER_SUITES = {
-    "Atari": r"^ALE/|NoFrameskip|Deterministic-v\d|^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)-v\d",
+    "Atari": r"^(ALE\b|Atari)|NoFrameskip|Deterministic-v\d|"
+    r"^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)(-v\d)?$",
     "MuJoCo": r"^(HalfCheetah|Hopper|Walker2d|Ant|Humanoid\w*|Swimmer|Reacher|Pusher|Inverted\w*)(-v\d)?$",
     "Box2D": r"^(LunarLander|BipedalWalker|CarRacing)",
     "Craftax": r"^Craftax",
     "Procgen": r"^procgen",
 }
+
+
+INSTEAD = {"Atari": "MinAtar's five games are small versions of Atari games: `shoal envs minatar`."}
 
 
 def meaning_of(name: str, meant: str) -> str:

@@ -37,9 +37,15 @@ class DamagedError(CheckpointError):
     """Raised for a file that was changed since shoal wrote it, or that shoal did not write."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
-    """Return the error for a name that is not registered: `kind 'name' is not registered. Did you mean ...?`."""
-    return UnknownNameError(f"{kind} {name!r} is not registered.{did_you_mean(name, known)} {hint}".strip())
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], hint: str = "", aliases: Mapping[str, str] | None = None
+) -> UnknownNameError:
+    """Return the error for a name that is not registered: `kind 'name' is not registered. Did you mean ...?`.
+
+    `aliases` maps known names to those that are suggested in their place.
+    """
+    near = did_you_mean(name, known, aliases)
+    return UnknownNameError(f"{kind} {name!r} is not registered.{near} {hint}".strip())
 
 
 def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
@@ -84,13 +90,14 @@ def refuse_attributes(cls: type, remedies: Mapping[str, str]) -> None:
         setattr(cls, name, MissingAttribute(name, remedy))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
     """Return ` Did you mean A or B?` with the known names that are similar; empty where none is.
 
     The name that another library uses for one of them counts as similar (`shoal.core.aliases`). If it means another
-    quantity there, a sentence says what it means here.
+    quantity there, a sentence says what it means here. `aliases` maps some of the known names to those that are
+    suggested in their place.
     """
-    near = _meant(name, known)
+    near = list(dict.fromkeys((aliases or {}).get(each, each) for each in _meant(name, known)))
     meaning = meaning_of(name, near[0]) if near else ""
     return f" Did you mean {' or '.join(near)}?{f' {meaning}' if meaning else ''}" if near else ""
 

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.core.aliases import library_of
+from shoal.core.aliases import INSTEAD, library_of
 from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_fields, unknown_name
 from shoal.core.struct import Struct
@@ -128,9 +128,10 @@ class Registry(Mapping[str, Entry]):
                 )
             if found := _defined_beside(name):
                 raise unknown_name(self.kind, name, (), f"Write {found}: the class is defined in that file.")
-            names = (*self._entries, *self._aliases)
-            elsewhere = f"It belongs to {found}, which shoal does not have." if (found := library_of(name)) else ""
-            raise unknown_name(self.kind, name, names, f"{elsewhere} `shoal {self.kind}s` lists every name.".strip())
+            every = f"`shoal {self.kind}s` lists every name."
+            if found := library_of(name):
+                every = f"It belongs to {found}, which shoal does not have. {INSTEAD.get(found, every)}"
+            raise unknown_name(self.kind, name, (*self._entries, *self._aliases), every, self._aliases)
         return self._entries[registered]
 
     def __contains__(self, name: object) -> bool:

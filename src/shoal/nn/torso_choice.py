@@ -3,6 +3,7 @@
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+from flax.errors import InvalidRngError
 
 from shoal.core.agent import refuse_ignored
 from shoal.core.spaces import Box, Dict, Space, Tuple, only_boxes
@@ -165,9 +166,17 @@ def torso_input(torso: Any, space: Space, obs: Any) -> Any:
 def hidden_units(torso: Any, weights: Any, features: Any) -> int:
     """Return the number of units H of the hidden vectors [..., H] that a torso returns for features.
 
-    Raises TypeError for a network of the user's own that returns anything else.
+    Raises TypeError for a network of the user's own that returns anything else, and ValueError for one with random
+    layers.
     """
-    hidden = jax.eval_shape(torso.apply, weights, features)
+    try:
+        hidden = jax.eval_shape(torso.apply, weights, features)
+    except InvalidRngError as error:
+        layer = str(error).partition(" ")[0]
+        raise ValueError(
+            f"network={type(torso).__name__}: its layer {layer} needs random numbers, but networks get no random key "
+            "when they are applied. Leave the layer out, or switch it off: nn.Dropout(0.1, deterministic=True)."
+        ) from None
     if getattr(hidden, "shape", ()):
         return hidden.shape[-1]
     returned = "one number" if hasattr(hidden, "shape") else f"a {type(hidden).__name__}"

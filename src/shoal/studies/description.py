@@ -9,6 +9,7 @@ import jax
 
 from shoal.core.keys import make_key
 from shoal.tracking.text import duration
+from shoal.training.changes import with_whole_numbers
 from shoal.training.describe import Described
 from shoal.training.plan import Plan
 from shoal.training.reading import read_json
@@ -29,8 +30,8 @@ def _one(plan: Plan, root: Path) -> str:
     env = plan.env
     waves = f" in {len(plan.waves)} parts of {plan.waves[0].stop}" if len(plan.waves) > 1 else ""
     rows = [
-        ("agent", f"{spec.agent}  {_words(spec.fields)}"),
-        ("environment", f"{spec.env_name}  {_words(spec.env_fields)}"),
+        ("agent", f"{spec.agent}  {_words(with_whole_numbers(spec.fields))}"),
+        ("environment", f"{spec.env_name}  {_words(with_whole_numbers(spec.env_fields))}"),
         ("observation", f"{env.observation_space}"),
         ("action", f"{env.action_space}"),
         ("weights", f"{_weights(plan):,} numbers per member"),

@@ -22,10 +22,18 @@ def changes_in_words(spec: RunSpec) -> str:
     values = {} if found is None else join(found.fields, found.env_fields)
     fields = join(spec.fields, spec.env_fields)
     if not values or any(path in fields and plain(fields[path]) != plain(value) for path, value in values.items()):
-        return setting_in_words(changed)
+        return setting_in_words(with_whole_numbers(changed))
+    changed = with_whole_numbers(changed)
     own = {path: value for path, value in changed.items() if path in values}
     others = {path: value for path, value in changed.items() if path not in values}
     return f"preset: {setting_in_words(own)}" + f"; also {setting_in_words(others)}" * bool(others)
+
+
+def with_whole_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with whole numbers as ints: hyperparameters are kept as floats, and 128.0 is hard to read."""
+    return {
+        path: int(value) if isinstance(value, float) and value.is_integer() else value for path, value in values.items()
+    }
 
 
 def _changed(name: str, fields: Mapping[str, Any], registry: Registry) -> dict[str, Any]:

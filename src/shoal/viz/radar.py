@@ -5,10 +5,11 @@ Source: Osband et al. 2020, figure 1; bsuite 0.3.6 `experiments/summary_analysis
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from shoal.viz.style import INK, PALE_INK, PALETTE, save_figure
+from shoal.viz.style import INK, PALE_INK, PALETTE, figure_style, save_figure
 
 SMALLEST = 0.05  # smaller scores are drawn at this radius, so that a polygon never shrinks to a point
 RINGS = (0.25, 0.5, 0.75, 1.0)
@@ -21,11 +22,16 @@ def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str
     All agents must have the same tags, three or more; otherwise ValueError is raised. A tag whose score is NaN for all
     agents is labeled "not run".
     """
-    from matplotlib.figure import Figure
-
     tags = sorted(next(iter(agents.values()), {}))
     if len(tags) < 3 or any(sorted(scores) != tags for scores in agents.values()):
         raise ValueError("a radar needs at least three tags, the same for every agent.")
+    with figure_style():
+        return save_figure(_drawn(agents, tags, title), out)
+
+
+def _drawn(agents: Mapping[str, Mapping[str, float]], tags: list[str], title: str) -> Any:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7, 6.4), dpi=120, layout="constrained")
     axes = figure.add_subplot(projection="polar")
     angles = np.linspace(0, 2 * np.pi, len(tags), endpoint=False)
@@ -39,7 +45,7 @@ def radar(agents: Mapping[str, Mapping[str, float]], out: str | Path, title: str
     axes.set_title(title, fontsize=13, fontweight="bold", color=INK, pad=18)
     if len(agents) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.05, 1.05), frameon=False)
-    return save_figure(figure, out)
+    return figure
 
 
 def _rings(axes: object) -> None:
