@@ -340,9 +340,9 @@ MISTAKES = {
     ),
     "a class as a sink": (lambda: train("ppo", "CartPole-v1", sinks=[shoal.Sink]), TypeError, "is no list of sinks"),
     "a selector by name": (
-        lambda: train("ppo", "CartPole-v1", selector="pbt"),
-        TypeError,
-        "selector='pbt' is no selector: give a value of a class that derives from shoal.Selector",
+        lambda: train("ppo", "CartPole-v1", selector="ppt"),
+        ValueError,
+        "selector 'ppt' is not registered. Did you mean pbt",
     ),
     "a device by name": (
         lambda: train("ppo", "CartPole-v1", devices="gpu"),

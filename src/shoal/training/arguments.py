@@ -81,7 +81,7 @@ def _check_options(given: Mapping[str, Any]) -> None:
             f"selector={selector!r} is no selector: give a name (`shoal selectors` lists them) or a value of a class "
             f"that derives from shoal.Selector, such as shoal.PBT()."
         )
-    every = 1 if selector is None else selector.every
+    every = selector.every if isinstance(selector, Selector) else 1
     if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
         raise ValueError(
             f"every={every!r} of the selector must be a whole number, 1 or more: the records between two calls."
