@@ -11,7 +11,7 @@ Each program is a run with its own folder inside the result's folder, so a stopp
 import csv
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,6 +354,6 @@ class _OnlyMessages(Sink):
         """`sink` receives the messages."""
         self._sink = sink
 
-    def receive(self, event: Event) -> Message | None:
+    def receive(self, event: Event) -> Message | Iterator[Message] | None:
         """Forward a message."""
         return self._sink.receive(event) if isinstance(event, Message) else None

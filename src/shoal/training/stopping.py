@@ -113,7 +113,7 @@ def _handle(on_signal: Callable[[int, FrameType | None], None], only_callable: b
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    before = {
+    before: dict[int, Any] = {
         number: handler
         for number, handler in zip(numbers, map(signal.getsignal, numbers), strict=True)
         if (callable(handler) if only_callable else number == signal.SIGINT or handler is not signal.SIG_IGN)

@@ -43,7 +43,7 @@ def grid_frames(
     """
     numbers = range(len(titles))
     words = [[[f"return {row[n]:.5g}"] for row in returns[shown]] if returns is not None else [[""]] for n in numbers]
-    width, captions, top = 0, [], None
+    width, height, captions, top = 0, 0, [], None
     for i, time in enumerate(shown):
         pictures = [draw(time, n) for n in numbers]
         if not captions:
