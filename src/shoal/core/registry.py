@@ -1,7 +1,8 @@
 """The registries of environments and agents by name. A decorator on a class registers it; there is no central list.
 
-All modules of `shoal.envs` and `shoal.agents` are imported when a name is first looked up. Other packages add names
-through the entry-point groups `shoal.envs` and `shoal.agents`: each entry point is a module that registers on import.
+All modules of `shoal.envs`, `shoal.population.meta_envs` and `shoal.agents` are imported when a name is first looked
+up. Other packages add names through the entry-point groups `shoal.envs` and `shoal.agents`: each entry point is a
+module that registers on import.
 """
 
 import ast
@@ -62,10 +63,14 @@ class Entry(NamedTuple):
 class Registry(Mapping[str, Entry]):
     """The registered names of one kind ("env" or "agent"), a mapping from name to entry."""
 
-    def __init__(self, kind: str, package: str) -> None:
-        """Set up an empty registry. `package` is imported, with all its modules, when a name is first looked up."""
+    def __init__(self, kind: str, package: str, *more_packages: str) -> None:
+        """Set up an empty registry. The packages are imported, with all modules, when a name is first looked up.
+
+        The first one also is the name of the entry-point group in which other libraries name their modules.
+        """
         self.kind = kind
         self.package = package
+        self.packages = (package, *more_packages)
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
         self._discovered = False
@@ -145,9 +150,9 @@ class Registry(Mapping[str, Entry]):
     def _discover(self) -> None:
         if self._discovered:
             return
-        package = importlib.import_module(self.package)
-        for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
-            importlib.import_module(module.name)
+        for name in self.packages:
+            for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+                importlib.import_module(module.name)
         for point in entry_points(group=self.package):
             try:
                 point.load()
@@ -256,7 +261,7 @@ def import_file(path: Path) -> Any:
     return module
 
 
-ENVS = Registry("env", "shoal.envs")
+ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs")
 AGENTS = Registry("agent", "shoal.agents")
 
 env = ENVS.register

@@ -1,0 +1,1 @@
+"""Experiments with populations of learners: selectors, evolution, and learners as parts of environments."""
