@@ -28,6 +28,7 @@ ONE_OF_EACH_FAMILY = (
     "PlanarReacher-v0",
     "Probe-Mask-v0",
     "CliffWalking-v1",
+    "MFOS/Chicken-NL-v0",
 )
 # Every family, every base class and every kind of space is met in these; see the test below.
 QUICK = (
@@ -45,6 +46,7 @@ QUICK = (
     "ConstantReward",
     "TwoDials",
     "Fork",
+    "PrisonersDilemma",
 )
 # Environments that once failed to trace in float64, or changed a dtype there.
 ONCE_BROKEN_IN_FLOAT64 = ("MultiRoom", "MetaMaze", "CartPole", "DiscountingChain", "MemoryChain", "UmbrellaChain")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("index.json")
-PACKAGES = ("envs", "agents")
+GROUPS = ("shoal.envs", "shoal.agents")  # entry points of plug-ins
+FOLDERS = ("envs", "population/meta_envs", "agents")  # in which shoal registers environments and agents
 
 
 class EnvRow(NamedTuple):
@@ -59,7 +60,7 @@ def index() -> Index:
 def from_file() -> Index | None:
     """The index that `index.json` holds; None if there are plug-ins, or other files than when it was written."""
     stored = json.loads(FILE.read_text())
-    if stored["files"] != _files() or any(entry_points(group=f"shoal.{package}") for package in PACKAGES):
+    if stored["files"] != _files() or any(entry_points(group=group) for group in GROUPS):
         return None
     row_of = {name: EnvRow(*row) for _, row, names in stored["envs"] for name in names}
     family_of = {name: family for family, _, names in stored["envs"] for name in names}
@@ -115,20 +116,20 @@ def _files() -> int:
 
 def _modules() -> Iterator[str]:
     source = FILE.parents[1]
-    for package in PACKAGES:
-        yield from (path.relative_to(source).as_posix() for path in (source / package).rglob("*.py"))
+    for folder in FOLDERS:
+        yield from (path.relative_to(source).as_posix() for path in (source / folder).rglob("*.py"))
 
 
 def _family(module: str) -> str:
-    """The package below `shoal.envs` that holds a module, or the name of another library."""
+    """The package below `shoal.envs` or `shoal.population` that holds a module, or the name of another library."""
     parts = module.split(".")
-    return parts[2] if parts[:2] == ["shoal", "envs"] else parts[0]
+    return parts[2] if parts[0] == "shoal" else parts[0]
 
 
 def _about_family(family: str) -> str:
-    package = f"shoal.envs.{family}"
-    is_ours = importlib.util.find_spec(package) is not None
-    module = importlib.import_module(package if is_ours else family)
+    packages = (f"shoal.envs.{family}", f"shoal.population.{family}")
+    ours = next((package for package in packages if importlib.util.find_spec(package)), family)
+    module = importlib.import_module(ours)
     return (inspect.getdoc(module) or "").partition("\n")[0]
 
 

@@ -1,8 +1,8 @@
 """The registries of environments, agents and selectors by name. A decorator on a class registers it; there is no list.
 
-All modules of `shoal.envs`, `shoal.agents` or `shoal.population` are imported when a name is first looked up. Other
-packages add names through the entry-point groups `shoal.envs`, `shoal.agents` and `shoal.selectors`: each entry point
-is a module that registers on import.
+All modules of `shoal.envs`, `shoal.population.meta_envs`, `shoal.agents` or `shoal.population` are imported when a name
+is first looked up. Other packages add names through the entry-point groups `shoal.envs`, `shoal.agents` and
+`shoal.selectors`: each entry point is a module that registers on import.
 """
 
 import ast
@@ -64,10 +64,10 @@ class Entry(NamedTuple):
 class Registry(Mapping[str, Entry]):
     """The registered names of one kind ("env", "agent" or "selector"), a mapping from name to entry."""
 
-    def __init__(self, kind: str, package: str) -> None:
-        """Set up an empty registry. `package` is imported, with all its modules, when a name is first looked up."""
+    def __init__(self, kind: str, package: str, *more_packages: str) -> None:
+        """Set up an empty registry. The packages are imported, with all modules, when a name is first looked up."""
         self.kind = kind
-        self.package = package
+        self.packages = (package, *more_packages)
         self.group = f"shoal.{kind}s"  # of entry points
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
@@ -149,9 +149,9 @@ class Registry(Mapping[str, Entry]):
     def _discover(self) -> None:
         if self._discovered:
             return
-        package = importlib.import_module(self.package)
-        for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
-            importlib.import_module(module.name)
+        for name in self.packages:
+            for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+                importlib.import_module(module.name)
         for point in entry_points(group=self.group):
             try:
                 point.load()
@@ -264,7 +264,7 @@ def import_file(path: Path) -> Any:
     return module
 
 
-ENVS = Registry("env", "shoal.envs")
+ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs")
 AGENTS = Registry("agent", "shoal.agents")
 SELECTORS = Registry("selector", "shoal.population")
 REGISTRIES = (ENVS, AGENTS, SELECTORS)

@@ -1,1 +1,1 @@
-"""Learning over populations: selectors, which copy, replace and stop the members of a run while it trains."""
+"""Learning over populations: selectors, evolution, and learners as parts of environments."""
