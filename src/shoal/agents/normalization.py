@@ -38,9 +38,12 @@ def first_stats(agent: Normalizing) -> RunningStats | None:
     return RunningStats.zero(zeros(agent.observation_space)) if agent.normalize_observation else None
 
 
-def updated(stats: RunningStats | None, obs: Any, axes: int = 2) -> RunningStats | None:
-    """The statistics after more observations, whose first `axes` axes count samples (two for [T, E, ...])."""
-    return None if stats is None else stats.update(obs, axes)
+def updated(stats: RunningStats | None, obs: Any, axes: int = 2, devices: int = 1) -> RunningStats | None:
+    """The statistics after more observations, whose first `axes` axes count samples (two for [T, E, ...]).
+
+    Over several `devices` (see `ops.devices`), `obs` are those of this device; those of the others are counted too.
+    """
+    return None if stats is None else stats.update(obs, axes, devices)
 
 
 def normalized(stats: RunningStats | None, obs: Any) -> Any:

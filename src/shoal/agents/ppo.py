@@ -29,6 +29,7 @@ from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSOS, chosen_torso, is_dense
+from shoal.ops.devices import mean_over, own_key, own_part, standardized
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
@@ -178,6 +179,16 @@ class PPO(Agent):
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
 
+    def split(self, devices: int) -> "PPO":
+        """The agent as each of `devices` devices runs it, with its share of the environments.
+
+        A minibatch then has a part on each device: that of a device comes from its own environments. Raises ValueError
+        if the environments or the minibatches cannot be divided equally.
+        """
+        rollout = self.rollout.split(devices)
+        check_minibatches(self.num_steps, rollout.num_envs, self.num_minibatches, self.shuffle, devices)
+        return self.replace(rollout=rollout)
+
     @property
     def steps_per_update(self) -> int:
         """Environment steps of one update: `num_envs` x `num_steps`."""
@@ -208,8 +219,8 @@ class PPO(Agent):
             env_states=env_states,
             obs_stats=stats,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
-            discounted_return=jnp.zeros(self.num_envs, jnp.float32) if self.normalize_reward else None,
-            carry=self._nets.initial_carry((self.num_envs,)),
+            discounted_return=jnp.zeros(self.rollout.num_envs, jnp.float32) if self.normalize_reward else None,
+            carry=self._nets.initial_carry((self.rollout.num_envs,)),
         )
 
     def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
@@ -223,7 +234,7 @@ class PPO(Agent):
             self._noise(k_noise),
             k_envs,
             carry=state.carry.actor,
-            first_carry=self._nets.initial_carry((self.num_envs,)).actor,
+            first_carry=self._nets.initial_carry((self.rollout.num_envs,)).actor,
         )
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
@@ -234,7 +245,7 @@ class PPO(Agent):
             weights=weights,
             optimizer=optimizer,
             env_states=env_states,
-            obs_stats=updated(state.obs_stats, trajectory.obs),
+            obs_stats=updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices),
             return_stats=return_stats,
             discounted_return=discounted_return,
             carry=Carry(actor_carry, critic_carry),
@@ -284,7 +295,8 @@ class PPO(Agent):
         return behave
 
     def _noise(self, key: Key) -> Array:
-        noise = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        of_all_envs = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        noise = own_part(of_all_envs, self.rollout.devices, axis=1)
         return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
@@ -299,7 +311,7 @@ class PPO(Agent):
             return jnp.where(done, 0, total), total
 
         total, totals = jax.lax.scan(add_reward, state.discounted_return, (trajectory.reward, trajectory.done))
-        stats = state.return_stats.update(totals, axes=2)
+        stats = state.return_stats.update(totals, axes=2, devices=self.rollout.devices)
         return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
     def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
@@ -356,14 +368,15 @@ class PPO(Agent):
         return value[:steps], next_value, critic_carry
 
     def _gradient_steps(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
-        samples = jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
+        samples = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
         flat, unravel = ravel_pytree(state.weights)
         learning_rate = self._learning_rate(state.age)
         gradient_of_loss = jax.grad(lambda flat, *minibatch: self._loss(unravel(flat), *minibatch), has_aux=True)
 
         def step(carry, index):
             flat, optimizer, is_over = carry
-            gradient, losses = gradient_of_loss(flat, *self._minibatch(samples, state.carry, index))
+            of_device = gradient_of_loss(flat, *self._minibatch(samples, state.carry, index))
+            gradient, losses = mean_over(of_device, self.rollout.devices)
             direction, new_optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
             new = (flat - learning_rate * direction, new_optimizer)
             if self.target_kl is not None:
@@ -376,7 +389,7 @@ class PPO(Agent):
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
-        shape = (self.num_steps, self.num_envs)
+        shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
         return minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
 
     def _minibatch(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:
@@ -397,7 +410,7 @@ class PPO(Agent):
         ratio = probability_ratio(log_ratio)
         advantage = rows.advantage
         if self.normalize_advantage:
-            advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-8)
+            advantage = standardized(advantage, self.rollout.devices)
         policy_loss = jnp.mean(self.surrogate(ratio, advantage, self.clip))
         value_loss = jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
         entropy = jnp.mean(policy.entropy())

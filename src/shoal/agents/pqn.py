@@ -22,6 +22,7 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.ops.devices import mean_over, own_key, own_part
 from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
 from shoal.ops.gradients import clip_norm
 from shoal.ops.returns import lambda_return
@@ -122,6 +123,16 @@ class PQN(Agent):
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
 
+    def split(self, devices: int) -> "PQN":
+        """The agent as each of `devices` devices runs it, with its share of the environments.
+
+        A minibatch then has a part on each device: that of a device comes from its own environments. Raises ValueError
+        if the environments or the minibatches cannot be divided equally.
+        """
+        rollout = self.rollout.split(devices)
+        check_minibatches(self.num_steps, rollout.num_envs, self.num_minibatches, self.shuffle, devices)
+        return self.replace(rollout=rollout)
+
     @property
     def steps_per_update(self) -> int:
         """Environment steps of one update: `num_envs` x `num_steps`."""
@@ -146,11 +157,12 @@ class PQN(Agent):
         """
         del clock
         key, k_uniforms, k_envs, k_shuffle = jax.random.split(state.key, 4)
-        uniforms = sample_uniforms(k_uniforms, (self.num_steps, self.num_envs), self.action_space.n)
+        of_all_envs = sample_uniforms(k_uniforms, (self.num_steps, self.num_envs), self.action_space.n)
+        uniforms = own_part(of_all_envs, self.rollout.devices, axis=1)
         noise = uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
         env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
         weights, optimizer, losses = self._gradient_steps(state, self._batch(state, trajectory), k_shuffle)
-        stats = updated(state.obs_stats, trajectory.obs)
+        stats = updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices)
         return PQNState(state.age + 1, key, weights, optimizer, env_states, stats), Metrics(
             trajectory.episodes(), losses
         )
@@ -201,7 +213,7 @@ class PQN(Agent):
         columns = (trajectory.reward, next_value, trajectory.terminated, trajectory.done)
         target = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
         batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target)
-        return jax.tree.map(lambda x: x.reshape(self.steps_per_update, *x.shape[2:]), batch)
+        return jax.tree.map(lambda x: x.reshape(target.size, *x.shape[2:]), batch)
 
     def _gradient_steps(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
         flat, unravel = ravel_pytree(state.weights)
@@ -210,11 +222,12 @@ class PQN(Agent):
 
         def step(carry, index):
             flat, optimizer = carry
-            gradient, losses = gradient_of_loss(flat, jax.tree.map(lambda x: x[index], samples))
+            of_device = gradient_of_loss(flat, jax.tree.map(lambda x: x[index], samples))
+            gradient, losses = mean_over(of_device, self.rollout.devices)
             direction, optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
             return (flat - learning_rate * direction, optimizer), losses
 
-        shape = (self.num_steps, self.num_envs)
+        shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
         index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
         (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
         return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)

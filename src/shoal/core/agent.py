@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, Observation
-from shoal.core.errors import refuse_attributes
+from shoal.core.errors import Unsuited, refuse_attributes
 from shoal.core.struct import (
     Number,
     Struct,
@@ -150,6 +150,15 @@ class Agent(Actor):
         """
         del env, key
         return state
+
+    def split(self: Bound, devices: int) -> Bound:
+        """Return this bound agent as each of `devices` devices runs it, with its share of the environments.
+
+        Its `init` and `update` then run on every device under `shard_map` and reduce over the devices (`ops.devices`):
+        leaves of the state without an axis of environments must be equal on all of them. Raises ValueError for sizes
+        that cannot be divided equally, and Unsuited if the agent cannot be split, which is the default.
+        """
+        raise Unsuited("it cannot be split over devices.")
 
     @property
     def learns_from(self) -> Number:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from shoal.core.struct import Struct, struct
+from shoal.ops.devices import DATA, mean_over
 
 FLOOR = 1e-8  # added to the variance before the square root, as in Gymnasium and Stable-Baselines3
 
@@ -25,8 +26,8 @@ class RunningStats(Struct):
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
         return cls(jnp.float32(0), zeros, zeros)
 
-    def update(self, batch: Any, axes: int = 1) -> "RunningStats":
-        """The statistics after a batch whose first `axes` axes count samples.
+    def update(self, batch: Any, axes: int = 1, devices: int = 1) -> "RunningStats":
+        """The statistics after a batch whose first `axes` axes count samples, and after those of the other devices.
 
         Sums are taken over differences from the first sample of the batch. For a constant input these are exactly 0;
         otherwise rounding errors of the mean could be as large as the standard deviation that `normalize` divides by.
@@ -41,7 +42,18 @@ class RunningStats(Struct):
         deviation = jax.tree.map(
             lambda x, m: jnp.sum((x - jnp.expand_dims(m, sample_axes)) ** 2, axis=sample_axes), batch, shift
         )
-        return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), deviation))
+        return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), deviation).of_all(devices))
+
+    def of_all(self, devices: int) -> "RunningStats":
+        """The statistics of the data of all devices, each of which has as many samples as this one."""
+        if devices == 1:
+            return self
+        # As in `update`, from differences to a common origin, which are exactly 0 for a constant input.
+        origin = jax.tree.map(lambda m: jax.lax.pmin(m, DATA), self.mean)
+        mean = jax.tree.map(lambda o, m: o + mean_over(m - o, devices), origin, self.mean)
+        deviation = jax.tree.map(lambda d, m, own: d + self.count * (own - m) ** 2, self.deviation, mean, self.mean)
+        scaled = jax.tree.map(lambda d: devices * d, mean_over(deviation, devices))
+        return RunningStats(devices * self.count, mean, scaled)
 
     def merge(self, other: "RunningStats") -> "RunningStats":
         """The statistics of the data of both. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""

@@ -36,16 +36,20 @@ def minibatches(
     return index.reshape(epochs * parts, n // parts)
 
 
-def check_minibatches(num_steps: int, num_envs: int, parts: int, shuffle: str = "arithmetic") -> None:
-    """Raise ValueError if `parts` does not divide the samples; the message names the nearest numbers that do."""
+def check_minibatches(num_steps: int, num_envs: int, parts: int, shuffle: str = "arithmetic", devices: int = 1) -> None:
+    """Raise ValueError if `parts` does not divide the samples; the message names the nearest numbers that do.
+
+    Over several `devices`, `num_envs` is the number of environments of each.
+    """
     total, what = (num_envs, "environments") if shuffle == "envs" else (num_envs * num_steps, "samples")
     if total % parts:
         near = min(parts, total)
         distances = range(LARGEST_DISTANCE)
         by_distance = (d for k in distances for d in dict.fromkeys((near - k, near + k)) if 0 < d <= total)
         divisors = list(itertools.islice((d for d in by_distance if total % d == 0), 2)) or [1]
+        envs = f"num_envs={num_envs}" if devices == 1 else f"On each of {devices} devices, {num_envs} environments"
         raise ValueError(
-            f"num_envs={num_envs} x num_steps={num_steps} gives {total} {what} to shuffle, which "
+            f"{envs} x num_steps={num_steps} gives {total} {what} to shuffle, which "
             f"num_minibatches={parts} does not divide. Try {' or '.join(str(d) for d in sorted(divisors))}."
         )
 

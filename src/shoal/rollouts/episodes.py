@@ -1,9 +1,11 @@
 """Statistics of finished episodes. Their size is fixed, whatever the number of episodes."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.struct import Struct, struct
+from shoal.ops.devices import DATA
 
 
 @struct
@@ -51,6 +53,14 @@ class EpisodeStats(Struct):
             length_sum=self.length_sum + other.length_sum,
             resets_reused=self.resets_reused + other.resets_reused,
         )
+
+    def of_all(self, devices: int) -> "EpisodeStats":
+        """The statistics of the episodes of all devices (see `ops.devices`)."""
+        if devices == 1:
+            return self
+        total = jax.tree.map(lambda x: jax.lax.psum(x, DATA), self)
+        least, most = jax.lax.pmin(self.return_min, DATA), jax.lax.pmax(self.return_max, DATA)
+        return total.replace(return_min=least, return_max=most)
 
     @property
     def return_mean(self) -> Float[Array, ""]:

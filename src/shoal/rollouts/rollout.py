@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.env import MAX_TIME, Env, Key, Observation, State
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
+from shoal.ops.devices import own_part
 from shoal.rollouts.episodes import EpisodeStats
 
 # (observation [E], action mask [E, A] or None, the policy's noise of this step, carry [E])
@@ -52,6 +53,7 @@ class Trajectory(Struct):
     final_mask: Any  # [F, E, A], which actions are allowed in `final_obs`; None if all actions always are
     final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_obs`
     num_first_states: int = static()  # first states that were sampled for each environment
+    devices: int = static(1)  # over which the environments are split: see `Rollout`
 
     @property
     def done(self) -> Bool[Array, "T E"]:
@@ -59,10 +61,11 @@ class Trajectory(Struct):
         return self.terminated | self.truncated
 
     def episodes(self) -> EpisodeStats:
-        """Statistics of the episodes that ended in this rollout."""
+        """Statistics of the episodes that ended in this rollout, on all devices."""
         stats = EpisodeStats.of(self.done, self.episode_return, self.episode_length)
         resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
-        return stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.num_first_states, 0), dtype=jnp.int32))
+        stats = stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.num_first_states, 0), dtype=jnp.int32))
+        return stats.of_all(self.devices)
 
 
 @struct
@@ -93,6 +96,9 @@ class Rollout(Struct):
     starts again at row 0 of its bank; `resets_reused` counts these resets. `reset="exact"` samples a first
     state for every step. `final_slots` is F, the largest number of episodes of one environment that can be truncated
     within T steps. Make a Rollout with `for_env`.
+
+    The environments of a large agent may be split over `devices` (`split`). Each device then runs a Rollout with its
+    share of them, and environment e gets the same random numbers as without splitting.
     """
 
     num_envs: int = static()  # E
@@ -100,6 +106,7 @@ class Rollout(Struct):
     bank_size: int = static()  # R
     final_slots: int = static()  # F
     reset: str = static("bank", choices=("bank", "exact"))
+    devices: int = static(1)
 
     def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal sizes must share programs
         return isinstance(other, Rollout) and self._sizes() == other._sizes()
@@ -108,7 +115,7 @@ class Rollout(Struct):
         return hash(self._sizes())
 
     def _sizes(self) -> tuple:
-        return self.num_envs, self.num_steps, self.bank_size, self.final_slots, self.reset
+        return self.num_envs, self.num_steps, self.bank_size, self.final_slots, self.reset, self.devices
 
     @classmethod
     def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
@@ -132,16 +139,31 @@ class Rollout(Struct):
         bank = bank_size or math.ceil(num_steps / episode_steps) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
+    def split(self, devices: int) -> "Rollout":
+        """The rollout of each device if the environments are split over `devices`.
+
+        It works under `shard_map` over a mesh with the axis `ops.devices.DATA`. Raises ValueError if the environments
+        cannot be divided equally.
+        """
+        if self.num_envs % devices:
+            near = max(1, round(self.num_envs / devices)) * devices
+            raise ValueError(
+                f"num_envs={self.num_envs} cannot be divided equally among {devices} devices: use num_envs={near}, or "
+                "another number of devices."
+            )
+        return self.replace(num_envs=self.num_envs // devices, devices=devices)
+
     def init(self, env: Env, key: Key) -> EnvStates:
         """The first states of E environments. `key` is consumed."""
-        state = jax.vmap(env.init)(jax.random.split(key, self.num_envs))
+        state = jax.vmap(env.init)(_env_keys(key, (self.num_envs,), self.devices))
         return EnvStates(state, jnp.zeros(self.num_envs, jnp.float32))
 
     def sample(self, env: Env, key: Key) -> RolloutSamples:
         """Sample the step noise [T, E] and the reset bank [R, E]. `key` is consumed."""
         k_noise, k_first = jax.random.split(key)
         return RolloutSamples(
-            sample_noise(env, k_noise, (self.num_steps, self.num_envs)), self._sample_first_states(env, k_first)
+            sample_noise(env, k_noise, (self.num_steps, self.num_envs), self.devices),
+            self._sample_first_states(env, k_first),
         )
 
     def first_bank_index(self) -> Int[Array, "E"]:
@@ -229,6 +251,7 @@ class Rollout(Struct):
             final_obs=jax.vmap(jax.vmap(env.observe))(final_states),
             final_mask=jax.vmap(jax.vmap(env.action_mask))(final_states),
             num_first_states=self.num_first_states,
+            devices=self.devices,
         )
         return env_states, trajectory, carry
 
@@ -239,7 +262,8 @@ class Rollout(Struct):
 
     def _sample_first_states(self, env: Env, key: Key) -> State:
         # "exact" uses row t in step t. "bank" uses the R rows one after the other, separately for each environment.
-        return jax.vmap(jax.vmap(env.init))(jax.random.split(key, (self.num_first_states, self.num_envs)))
+        shape = (self.num_first_states, self.num_envs)
+        return jax.vmap(jax.vmap(env.init))(_env_keys(key, shape, self.devices))
 
     def _state_after_reset(
         self, env: Env, first_states: State, ended: State, bank_index: Int[Array, "E"], t: Int[Array, ""]
@@ -300,14 +324,23 @@ def _shortest(limit: Number | None, if_unknown: int) -> int:
     return max(1, int(np.min(np.asarray(limit)))) if limit is not None and is_concrete(limit) else if_unknown
 
 
-def sample_noise(env: Env, key: Key, shape: tuple[int, ...]) -> Any:
-    """Step noise of an environment with leading axes `shape`; None if its dynamics are deterministic."""
+def sample_noise(env: Env, key: Key, shape: tuple[int, ...], devices: int = 1) -> Any:
+    """Step noise of an environment with leading axes `shape`; None if its dynamics are deterministic.
+
+    Over several `devices`, the last number of `shape` is that of the environments of this device.
+    """
     if jax.tree.leaves(jax.eval_shape(env.noise, key)) == []:
         return None
     noise = env.noise
     for _ in shape:
         noise = jax.vmap(noise)
-    return noise(jax.random.split(key, shape))
+    return noise(_env_keys(key, shape, devices))
+
+
+def _env_keys(key: Key, shape: tuple[int, ...], devices: int) -> Key:
+    # Keys [*shape] for the environments of this device, which are along the last axis.
+    all_envs = (*shape[:-1], shape[-1] * devices)
+    return own_part(jax.random.split(key, all_envs), devices, axis=len(shape) - 1)
 
 
 def _flat(bank: Array) -> Array:
