@@ -36,7 +36,7 @@ FILE_NAME = re.compile(r"# (\w+\.py)\n")
 SLOW = {"README", "command-line", "coming-from", "memory", "minigrid-levels", "which-agent"}
 SLOW |= {"write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
-GUIDES = {"losses", "networks", "selectors", "sinks", "wrappers"}
+GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}
 STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|eval(uate)?|check_env)\b")
 NOT_INSTALLED = [name for name in ("equinox",) if importlib.util.find_spec(name) is None]
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # depends on the machine

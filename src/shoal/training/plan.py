@@ -19,7 +19,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import Struct, fill_caps, hyper_fields, static_fields
+from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
@@ -279,11 +279,10 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
     Sizes that depend on a hyperparameter then hold for every setting.
     """
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
-    columns = {}
-    for path in (path for path in varying if not is_of_env(path)):
-        values = [get(Setting(agent, envs[0]), path) for agent in agents]
-        if not isinstance(values[0], Struct):  # sizes depend on numbers only
-            columns[path] = np.asarray(values)
+    fields = user_fields(agents[0])
+    # Sizes do not depend on what is in a `part`, such as the weights of a loss.
+    paths = [p for p in varying if not is_of_env(p) and not fields[p.partition(".")[0]].metadata.get("part")]
+    columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
     return _bind(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs), spec)
 
 
