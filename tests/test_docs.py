@@ -37,7 +37,7 @@ SLOW = {"README", "command-line", "coming-from", "memory", "minigrid-levels", "w
 SLOW |= {"write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
 GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}
-STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|eval(uate)?|check_env)\b")
+STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|evolve|eval(uate)?|check_env)\b")
 NOT_INSTALLED = [name for name in ("equinox",) if importlib.util.find_spec(name) is None]
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # depends on the machine
 
