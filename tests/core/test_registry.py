@@ -135,7 +135,7 @@ def test_an_alias_finds_a_name_and_is_not_listed():
     assert "Flat-misc" in registry and registry["Flat-misc"].name == "Flat-v1"
     assert registry["Flat-misc"].build().size == 2
     assert list(registry) == ["Flat-v1"] and registry.aliases == {"Flat-misc": "Flat-v1"}
-    with pytest.raises(UnknownNameError, match="Did you mean Flat-misc"):
+    with pytest.raises(UnknownNameError, match="Did you mean Flat-v1"):
         registry["Flat-mist"]
     with pytest.raises(ValueError, match="world 'Flat-misc' is already registered"):
         registry.register("Flat-misc")(CartPole)
