@@ -1,5 +1,7 @@
 """PPO: its losses and advantages against NumPy, its options, and the values it refuses."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -274,25 +276,41 @@ def test_a_user_network_and_user_losses_are_used():
     assert np.isfinite(metrics.losses["loss"])
 
 
-def test_target_kl_skips_the_rest_of_an_update():
-    agent, env = bound(target_kl=1e-9, num_envs=2, num_minibatches=1, num_epochs=3, learning_rate=1e-2)
+def test_target_kl_skips_the_rest_of_an_update(monkeypatch):
+    agent, env = bound(target_kl=1e3, num_envs=2, num_minibatches=2, learning_rate=1e-2)
     random = np.random.default_rng(0)
     obs = jnp.asarray(random.normal(size=(16, 2, 4)), jnp.float32)
     value, advantage, target = jnp.asarray(random.normal(size=(3, 16, 2)), jnp.float32)
+    action = (obs[..., 0] > 0).astype(jnp.int32)
     state = begin(agent, env)
+    order = [np.arange(16)]  # the samples of each gradient step
 
-    @jax.jit
-    def learned(agent):
-        policy, _ = agent._nets.policy_and_value(state.weights, obs)
-        action = (obs[..., 0] > 0).astype(jnp.int32)
-        batch = Batch(obs, None, action, policy.log_prob(action), value, advantage, target)
-        return ravel_pytree(agent._gradient_steps(state, batch, make_key(0))[0])[0]
+    @functools.partial(jax.jit, static_argnums=2)
+    def learned(weights, target_kl, steps):
+        monkeypatch.setattr(PPO, "_minibatch_indices", lambda agent, key: jnp.asarray(order[:steps]))
+        batch = Batch(obs, None, action, log_prob(state.weights), value, advantage, target)
+        begun = state.replace(weights=weights)
+        new_weights, optimizer, _ = agent.replace(target_kl=target_kl)._gradient_steps(begun, batch, make_key(0))
+        return new_weights, optimizer
 
-    # The first gradient step starts at a divergence of 0; the second sees what the first has changed.
-    stopped, not_stopped = learned(agent), learned(agent.replace(target_kl=jnp.float32(1e3)))
-    one_step = learned(agent.replace(target_kl=None, num_epochs=1))
-    np.testing.assert_allclose(stopped, one_step, atol=1e-6)
-    assert np.abs(not_stopped - stopped).max() > 1e-3
+    def log_prob(weights):
+        return agent._nets.policy_and_value(weights, obs)[0].log_prob(action)
+
+    def flat(tree):
+        return ravel_pytree(tree)[0]
+
+    one_step = learned(state.weights, 1e3, 1)
+    log_ratio = np.asarray(log_prob(one_step[0]) - log_prob(state.weights), np.float64).ravel()
+    divergence = np.exp(log_ratio) - 1 - log_ratio  # of each sample, as the second gradient step finds it
+    near, far = np.split(np.argsort(divergence), 2)
+    order += [far, near]
+    limit = divergence[far].mean() / 1.5
+    # The first step starts at a divergence of 0, the second exceeds the limit, and the third would not.
+    assert divergence[near].mean() < 0.9 * divergence[far].mean()
+    stopped, not_stopped = (learned(state.weights, factor * limit, 3) for factor in (0.99, 1.01))
+    np.testing.assert_allclose(flat(stopped), flat(one_step), atol=1e-7)
+    np.testing.assert_allclose(flat(not_stopped), flat(learned(state.weights, 1e3, 3)), atol=1e-7)
+    assert np.abs(flat(not_stopped[0]) - flat(stopped[0])).max() > 1e-3
     with pytest.raises(ValueError, match="target_kl=0.1 changes nothing with one gradient step per update"):
         bound(target_kl=0.1, num_minibatches=1, num_epochs=1)
 

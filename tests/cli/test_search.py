@@ -54,7 +54,7 @@ def test_static_fields_have_a_run_with_its_own_samples_for_each_value(capsys):
         (["--search", "clip=0.1..0.2"], "--search sets what --random samples: give --random N too."),
         (["--random", "2", "--search", "clip=0.1-0.2"], "--search clip=0.1-0.2 is not a range: write PATH=LOW..HIGH"),
         (["--random", "2", "--search", "clip=log(0.1)"], "is not a range"),
-        (["--random", "2", "--search", "clip=a|b"], "makes a run of its own, as in --clip a,b."),
+        (["--random", "2", "--search", "clip=a|b"], "which makes a run of its own for each, as in --clip a,b."),
         (["--random", "2", "--search", "=1..2"], "names nothing"),
         (["--random", "2", "--search", "clip", "--search", "clip=1..2"], "clip=1..2 is given twice"),
         (["--random", "2", "--search", "clip=0.3..0.2"], "the lower one first"),

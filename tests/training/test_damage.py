@@ -357,7 +357,7 @@ def test_damaged_curves_are_refused(damage, run, tmp_path):
 def test_a_run_does_not_resume_from_other_curves(damage, run, tmp_path):
     folder, at = copy_of(run, tmp_path / "run")
     FOR_RUNS_THAT_GO_ON[damage](at("curves.npz"))
-    with pytest.raises(DamagedError, match="curves.npz .*records are not those that its run's checkpoint was made aft"):
+    with pytest.raises(DamagedError, match="curves.npz .*records differ from those at the time of the checkpoint"):
         resume(folder)
 
 

@@ -138,7 +138,10 @@ def test_a_resumed_run_keeps_the_same_policy_of_a_member_that_never_scored(tmp_p
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [(flip_a_bit, "does not match the hash in its manifest"), (drop_a_record, "curves.npz has 3 records, and its run")],
+    [
+        (flip_a_bit, "does not match the hash in its manifest"),
+        (drop_a_record, "curves.npz has 3 records, but the checkpoint of its run"),
+    ],
 )
 def test_a_damaged_run_resumes_from_the_previous_checkpoint_and_says_so(damage, said, result, tmp_path):
     copy, listener = tmp_path / "copy", Listener()
@@ -171,7 +174,7 @@ def test_a_run_without_an_undamaged_checkpoint_is_refused(result, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(result.folder, copy)
     drop_a_record(copy, kept=2)
-    with pytest.raises(CheckpointError, match="curves.npz has 2 records, and its run's checkpoint was made after 3"):
+    with pytest.raises(CheckpointError, match="has 2 records, but the checkpoint of its run was made after 3"):
         shoal.train(resume=copy, **SILENT)
 
 

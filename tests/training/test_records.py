@@ -77,7 +77,7 @@ def test_unreadable_curves_are_reported(content, tmp_path):
 
 def test_fewer_records_than_the_checkpoint_are_refused(tmp_path):
     fingerprints = write_records(RunFolder(tmp_path), 2)
-    with pytest.raises(DamagedError, match=r"curves.npz has 2 records, and its run's checkpoint was made after 3"):
+    with pytest.raises(DamagedError, match=r"curves.npz has 2 records, but the checkpoint of its run was made after 3"):
         Records.load(RunFolder(tmp_path), 2, 3, fingerprints[-1])
 
 

@@ -19,9 +19,9 @@ def warning(episodes, reused, env=TAXI, bank_size=2, num_steps=128):
 def test_a_record_with_many_reused_states_names_a_sufficient_bank():
     # The second member ends 360 episodes in 10 updates of 4 environments: 9 each, and 9 + 3 * sqrt(9) + 1 = 19.
     said = warning([100, 360], [5, 270])
-    assert said.startswith("75% of the episodes began in a state that another one of the same update had begun in")
-    assert "up to 9.0 episodes in an update on average, and 2 first states" in said
-    assert "bank_size=19 samples enough" in said and "reset='exact'" in said
+    assert said.startswith("75% of the episodes began in the same first state as another episode of the same update")
+    assert "up to 9.0 episodes in an update on average, but only 2 first states" in said
+    assert "bank_size=19 enough are sampled" in said and "reset='exact'" in said
 
 
 @pytest.mark.parametrize("counts", [([100], [10]), ([0], [0]), ([100, 100], [0, 0])])
@@ -30,7 +30,7 @@ def test_a_few_reused_states_give_no_warning(counts):
 
 
 def test_a_bank_is_never_larger_than_the_steps_of_an_update():
-    assert "bank_size=10 samples" in warning([360], [300], num_steps=10)
+    assert "bank_size=10 enough" in warning([360], [300], num_steps=10)
 
 
 def test_a_fixed_first_state_gives_no_warning():

@@ -1,4 +1,4 @@
-"""Losses of the user's own, in the fields of an agent: checked by tracing before a run compiles."""
+"""Check a loss function that a user has set in a field of an agent: it is traced before a run compiles."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from shoal.core.user_code import in_short, line_of_function, line_raised
 
 
 def chosen_loss(field: str, choice: str | Callable | Struct, table: Mapping[str, Callable]) -> Callable:
-    """Return the function in `table` of a name, or a function of the user's own after a check.
+    """Return the function that `table` has for a name. A function of the user is checked and returned.
 
     The function takes the arguments of those in the table: arrays [B], and `clip`, a number. A struct with `__call__`
     is such a function too. Raises TypeError for another number of arguments or for code that cannot be traced, and

@@ -2,8 +2,8 @@
 
 An agent declares `normalize_observation: bool = normalization_field()`. Its state and its policy hold the statistics as
 `obs_stats`, which `first_stats` creates; its networks get `normalized(obs_stats, obs)` wherever they read observations.
-The statistics count every observation that a member has collected once. During a rollout they stay as they were before
-it. `nn.torso_choice.chosen_torso` raises ValueError for observations that are not arrays of numbers.
+The statistics are those of all observations that a member has collected. They do not change during a rollout.
+`nn.torso_choice.chosen_torso` raises ValueError for observations that are not arrays of numbers.
 """
 
 from typing import Any, Protocol, runtime_checkable

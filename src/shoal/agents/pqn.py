@@ -2,7 +2,8 @@
 
 Source: Gallici et al. 2024, "Simplifying deep temporal difference learning"; the defaults are those of CleanRL's
 `pqn.py`. Differences: truncation by a time limit bootstraps from the true final observation, and the return of the last
-step of a rollout bootstraps from its own successor (two published versions use the state before or after that one).
+step of a rollout bootstraps from its own successor (of two published versions, one uses the state before the successor,
+the other the state after it).
 """
 
 from typing import Any
@@ -57,7 +58,7 @@ class PQNPolicy(Struct):
 
 @struct
 class Batch(Struct):
-    """Samples to learn from. Leaves lead with [T * E], in a minibatch with [B]."""
+    """Samples to learn from, with leaves [T * E, ...], or [B, ...] in a minibatch."""
 
     obs: Any
     action: Int[Array, "..."]

@@ -72,10 +72,10 @@ class TD3Policy(Struct):
 class TD3(ReplayActorCritic):
     """TD3: a deterministic policy trained to maximize its critics' Q-values, for actions in a Box with finite bounds.
 
-    An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
-    are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on; until then
-    actions are uniform. A gradient step changes the critics; every `policy_delay`-th one also changes the policy and
-    all target weights. All noise is in units of half the width of the Box.
+    An update takes `num_steps` steps of `num_envs` environments and stores them. Then it takes gradient steps:
+    `train_iterations` for every `train_frequency` environment steps. During the first `learning_starts` environment
+    steps there are none, and actions are uniformly random. A gradient step changes the critics; every `policy_delay`-th
+    one also changes the policy and all target weights. All noise is in units of half the width of the Box.
     """
 
     learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the critics")
@@ -95,7 +95,9 @@ class TD3(ReplayActorCritic):
         25e3, valid=(0, 1e9), help="environment steps with uniform actions before the first gradient step"
     )
 
-    num_critics: int = static(2, help="targets use the smallest of their Q-values; the policy maximizes the first")
+    num_critics: int = static(
+        2, help="targets use the smallest of their Q-values; the policy maximizes that of the first"
+    )
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
@@ -172,7 +174,7 @@ class TD3(ReplayActorCritic):
         return jnp.min(self._critics(target.critics, observed.obs, action), axis=0)
 
     def _learn_policy(self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"]) -> Learner:
-        """A step of the policy and of all target weights after every `policy_delay` critic steps, otherwise none."""
+        """Change the policy and all target weights after every `policy_delay` critic steps, otherwise nothing."""
 
         def step(_, learner):
             old = learner.weights

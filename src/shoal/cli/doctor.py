@@ -52,7 +52,7 @@ def _notes(platform_of_jax: str) -> Iterator[str]:
     if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (
             f"jaxlib {_version('jaxlib')} can wait forever on CPU in batched linear algebra (jnp.linalg.qr, solve). "
-            f"shoal does not use it. `shoal.train` avoids it where it can; where it cannot, it asks for "
+            f"shoal itself does not use it. If a network of yours does, `shoal.train` avoids the bug, or asks for "
             f"`--threads {ENOUGH_THREADS}`"
         )
         if sys.version_info >= (3, 12):

@@ -38,7 +38,7 @@ def _range(text: str, path: str, span: str) -> tuple:
 
 
 def _value(text: str, path: str, word: str) -> Any:
-    """One of the values to choose from: a number, or true or false; other words name a choice of a static field."""
+    """Parse one of the values to choose from: a number, true or false. Raises ValueError for any other word."""
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     try:
@@ -46,6 +46,7 @@ def _value(text: str, path: str, word: str) -> Any:
     except (ValueError, OverflowError):
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(
-            f"{text}: {short(word)!r} is not a number, and only numbers can be sampled. Every one of several "
-            f"other values makes a run of its own, as in {flag} {text.partition('=')[2].replace('|', ',')}."
+            f"{text}: {short(word)!r} is not a number, and only numbers can be sampled. For other values, "
+            f"write {flag} with a list, which makes a run of its own for each, as in {flag} "
+            f"{text.partition('=')[2].replace('|', ',')}."
         ) from None

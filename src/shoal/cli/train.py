@@ -109,7 +109,9 @@ def train_parser() -> Parser:
     out.add_argument(
         "--records", type=whole_number, metavar="N", help="points of the curves, each with a checkpoint (default 20)"
     )
-    out.add_argument("--evaluations", type=whole_number, metavar="N", help="how many records evaluate (default 5)")
+    out.add_argument(
+        "--evaluations", type=whole_number, metavar="N", help="number of records with an evaluation (default 5)"
+    )
     out.add_argument("--eval-episodes", type=whole_number, metavar="N", help="per member and evaluation (default 100)")
     out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
     out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")

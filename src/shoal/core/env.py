@@ -194,7 +194,7 @@ class Env(Struct, abc.ABC):
 
 
 def _refuse_unpacking(env: Env) -> NoReturn:
-    """Raise TypeError for `env, params = shoal.make(...)`, as in gymnax."""
+    """Raise TypeError: `Env.__iter__` exists only to explain `env, params = shoal.make(...)`, as gymnax has it."""
     raise TypeError(
         f"an environment is one value: write env = shoal.make(...), without params. In shoal {GYMNAX_CONSTANTS}."
     )

@@ -215,7 +215,7 @@ Space = Discrete | MultiDiscrete | Box | Tuple | Dict
 
 
 def _refuse_call(space: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    """Raise TypeError for `env.action_space(params)`, as in gymnax."""
+    """Raise TypeError: spaces have `__call__` only to explain `env.action_space(params)`, as gymnax has it."""
     raise TypeError("a space is not called: write env.action_space and env.observation_space, without (params).")
 
 

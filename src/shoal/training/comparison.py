@@ -18,7 +18,7 @@ from shoal.training.spec import RunSpec, plain
 
 METRICS = ("last", "best", "whole")
 UNKNOWN = (math.nan, math.nan)  # the confidence interval of one or two numbers
-ENOUGH_PAIRS = 6  # with fewer pairs, differences of equal sign are not significant: by chance p = 2 / 2**5 > 0.05
+ENOUGH_PAIRS = 6  # five pairs are too few: even if all differences have one sign, p = 2 / 2**5 > 0.05 (sign test)
 
 
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
@@ -27,12 +27,12 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     With `metric="whole"` the score of a member is its mean return over the whole training, which also measures how fast
     it learns.
 
-    Returns a dict with the mean scores and their 95 % bootstrap intervals; the probability that a random member of `a`
-    has a higher score than one of `b`; and, over the pairs of members with the same setting and the same random numbers
-    (base seed, generator and seed index), the mean difference with its paired interval. The interval of one or
-    two members or pairs is NaN; with fewer than six pairs it is not reliable. Members without a finite score are left
-    out; `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
-    Raises ValueError if no score is left.
+    Returns a dict with the mean scores, their 95 % bootstrap intervals, and the probability that a random member of `a`
+    has a higher score than a random member of `b`. Two members form a pair if they have the same setting and the same
+    random numbers (base seed, generator and seed index); the dict has the mean difference over all pairs, and its
+    interval. The interval of one or two members or pairs is NaN; with fewer than six pairs it is not reliable. Members
+    without a finite score are left out; `dropped` is their number. `notes` are sentences about runs that are not
+    finished and environments that differ. Raises ValueError if no score is left.
     """
     if metric not in METRICS:
         raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
@@ -91,7 +91,7 @@ def _steps_done(run: Result) -> str:
 
 
 def _scores(run: Result, metric: str) -> dict[str, float]:
-    """Return the finite scores of a run's members, by a text of generator, seed and setting."""
+    """Return {name: score} of the members with a finite score. A name has the generator, the seed and the setting."""
     values = member_scores(run.curves, metric)
     if metric == "whole" and np.isnan(values).all():
         raise ValueError(f"{run.folder} has no score to compare: no episode has ended in training.")

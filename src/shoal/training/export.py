@@ -33,15 +33,15 @@ def export(
 ) -> Path:
     """Write one member's policy to the folder `out` and return it.
 
-    `member` is a number, or "best" by its last evaluation (its best one with `which="best"`). With `half`, weights are
-    kept in half precision, which needs half the space: actions may then differ a little, while the scores in the folder
-    are those of full precision. `trust_source` is as in `shoal.load`. Raises FileExistsError if `out` holds a run
-    already, FileNotFoundError for a run that is not finished, and ValueError for one with parts that no file can
-    describe.
+    `member` is a number, or "best": the member whose last evaluation is highest, or with `which="best"` the one whose
+    best evaluation is. With `half`, weights are kept in half precision, which needs half the space: actions may then
+    differ a little, while the scores in the folder are those of full precision. `trust_source` is as in `shoal.load`.
+    Raises FileExistsError if `out` holds a run already, FileNotFoundError for a run that is not finished, and
+    ValueError for one with parts that no file can describe.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec):
-        raise ValueError(f"{run} was made with {', '.join(opaque)} of Python's own, which no file can hold.")
+        raise ValueError(f"{run} cannot be exported: no file can hold {', '.join(opaque)}, given in Python.")
     if not RunFolder(run).has("summary.json"):
         raise FileNotFoundError(f"{run} is not finished: finish it with `shoal train --resume {run}`, then export it.")
     chosen = result.number_of(member, which)

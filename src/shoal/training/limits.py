@@ -32,7 +32,7 @@ def processor_limit(root: Path = ROOT) -> float:
 def _groups(controller: str, root: Path) -> Iterator[Path]:
     """Yield the folders of this process's control groups and of all outer groups: the limits of each apply.
 
-    In a container, its own group is the outermost one, whatever its path is outside.
+    Inside a container, the group of the container appears as the outermost one.
     """
     mounted = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):

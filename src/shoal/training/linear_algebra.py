@@ -1,9 +1,10 @@
-"""Keep a run from waiting forever in linear algebra on a CPU, where jaxlib has that bug.
+"""Prevent a deadlock that some versions of jaxlib have in linear algebra on a CPU.
 
 jaxlib 0.10.0 to 0.11.0 computes LAPACK's functions (`jnp.linalg.qr`, `solve`, ...) of a batch of matrices as tasks of
-its thread pool, and each call waits in that pool for its tasks. When as many calls as the pool has threads do so at
-once, all wait forever. Single matrices have no tasks. shoal has no such calls, but a network of the user may have:
-flax's orthogonal initializer computes `qr`, and PPO begins its two networks as a batch.
+its thread pool. The call itself occupies a thread of that pool until its tasks are done. If there are as many such
+calls at a time as threads, no thread is left for the tasks, and all calls wait forever. For a single matrix there are
+no tasks. shoal has no such calls, but a network of the user may have: flax's orthogonal initializer computes `qr`, and
+PPO initializes its two networks as a batch.
 """
 
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
-# Of these versions on, and up to these, jaxlib has the bug. A pool of so many threads avoided it in every try.
+# The first and the last version of jaxlib with the bug, and a number of threads with which it never occurred in tests.
 FIRST, LAST = (0, 10, 0), (0, 11, 0)
 ENOUGH_THREADS = 16
 LAPACK = {"cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu", "qr", "schur", "svd"} | {

@@ -1,4 +1,7 @@
-"""Settings that are no grid: a list of them, one value for each member, or random samples (`RunSpec.points`)."""
+"""Settings that do not form a grid: a list of settings, values for each member, or random samples.
+
+`RunSpec.points` holds them as lists of values by path.
+"""
 
 import math
 import zlib
@@ -14,7 +17,7 @@ DIGITS = 4  # significant digits of a sampled number: as many as tables and curv
 
 
 def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
-    """Return the points of a list of settings, each with values by path. Raises ValueError if paths differ."""
+    """Return {path: [value in each setting]} for a list of settings. Raises ValueError if their paths differ."""
     if not settings:
         raise ValueError("settings is empty: give at least one, such as {'learning_rate': 1e-3}.")
     for number, setting in enumerate(settings):
@@ -27,7 +30,10 @@ def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
 
 
 def from_members(members: Mapping[str, Any], seeds: int | None) -> dict[str, list]:
-    """Return points with a value for each member, [M] by path. Raises ValueError for several seeds or other shapes."""
+    """Return {path: [value of each member]}.
+
+    Raises ValueError for more than one of the `seeds`, and for values that are not [M].
+    """
     if seeds is not None and seeds != 1:
         raise ValueError(
             f"members gives every member values of its own, so seeds={seeds} cannot be used: leave it out."
@@ -45,13 +51,15 @@ def from_samples(
     search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
     fixed: Collection[str] = (),
 ) -> dict[str, list]:
-    """Return points of `count` independent random samples, log-uniform or uniform, rounded to four digits.
+    """Return {path: [value in each setting]} of `count` random settings; numbers are rounded to four digits.
+
+    The samples are independent, and log-uniform or uniform as the range says.
 
     `search` is a list of paths, or a dict of ranges such as `{"env.gravity": (5, 15), "clip": None}`, where None means
-    the declared range; `(5, 10, 15, "choice")` has values that are equally likely. By default these are all
-    hyperparameters that declare a range, except those in `fixed` and those whose range the agent does not accept for
-    this environment. Every path has its own random numbers, so another path does not change them. Raises ValueError if
-    a range is missing or empty, or no hyperparameter is left.
+    the declared range; `(5, 10, 15, "choice")` has values that are equally likely. Without `search`, all
+    hyperparameters that declare a range are sampled, except those in `fixed` and those whose range the agent does not
+    accept for this environment. Every path has its own random numbers, so adding a path does not change the samples of
+    the others. Raises ValueError if a range is missing or empty, or no hyperparameter is left.
     """
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")
@@ -119,7 +127,10 @@ def samples_for(path: str, seed: int) -> np.random.Generator:
 
 
 def _choices(path: str, values: Sequence, hyper: Hyperparameter) -> tuple[float | bool, ...]:
-    """Return the values to choose from. Raises ValueError if there are none, or some are not real."""
+    """Return the values to choose from.
+
+    Raises ValueError without values, and for a value that is no number (true or false for a boolean hyperparameter).
+    """
     is_true_or_false = isinstance(hyper.field.default, bool)
     kind = bool if is_true_or_false else (int, float)
     if not values or not all(isinstance(v, kind) and isinstance(v, bool) == is_true_or_false for v in values):
@@ -147,5 +158,5 @@ def is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
             changed = apply(setting, {path: end})
             changed.agent.bind(changed.env)
         except ValueError:
-            return end is hyper.value  # the setting does not bind as it is; the plan will raise the error
+            return end is hyper.value  # if not even the present value binds, the plan raises the error
     return True

@@ -165,14 +165,16 @@ def _read_columns(folder: RunFolder, members: int, records: int, fingerprint: di
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing, and its run cannot go on without it.") from error
     if (rows := len(found["env_steps"])) < records:
-        raise DamagedError(f"{path} has {rows} records, and its run's checkpoint was made after {records}.")
+        raise DamagedError(
+            f"{path} has {rows} records, but the checkpoint of its run was made after {records} records."
+        )
     columns = {name: column[:records] for name, column in found.items()}
     if rows > records:  # a later row without an evaluation holds float64 NaN, which widens the column's dtype
         for name, dtype in fingerprint["dtypes"].items():
             if name in columns and np.dtype(dtype).kind == columns[name].dtype.kind == "f":
                 columns[name] = columns[name].astype(dtype)
     if _fingerprint(columns) != fingerprint:
-        raise damaged(path, f"its first {records} records are not those that its run's checkpoint was made after")
+        raise damaged(path, f"its first {records} records differ from those at the time of the checkpoint")
     return columns
 
 

@@ -1,4 +1,4 @@
-"""A warning when too many episodes begin in the same state of the reset bank as another episode of the same update."""
+"""A warning for a reset bank that is too small: too many episodes of one update begin in the same first state."""
 
 import math
 from typing import Any
@@ -26,9 +26,10 @@ def reuse_warning(episodes: Any, reused: Any, updates: int, rollout: Rollout, en
     most = float(episodes.max()) / (updates * rollout.num_envs)  # episodes of one environment in an update
     enough = min(math.ceil(most + 3 * math.sqrt(most)) + 1, rollout.num_steps)
     return (
-        f"{fraction:.0%} of the episodes began in a state that another one of the same update had begun in: each "
-        f"environment ends up to {most:.1f} episodes in an update on average, and {rollout.num_first_states} first "
-        f"states were sampled for it. bank_size={enough} samples enough of them, and reset='exact' one for every step"
+        f"{fraction:.0%} of the episodes began in the same first state as another episode of the same update: an "
+        f"environment ends up to {most:.1f} episodes in an update on average, but only {rollout.num_first_states} "
+        f"first states are sampled for it. With bank_size={enough} enough are sampled, with reset='exact' one for each "
+        f"step"
     )
 
 
