@@ -50,7 +50,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # These run optimizers, which are optax's, and optax relies on JAX's standard promotion of dtypes.
-WITH_OPTIMIZERS = {"agents", "rollouts", "training", "studies", "cli", "viz", "test_docs.py"}
+WITH_OPTIMIZERS = {"agents", "population", "rollouts", "training", "studies", "cli", "viz", "test_docs.py"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m "not slow"` chooses
