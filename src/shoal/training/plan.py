@@ -185,7 +185,7 @@ def make_plan(
     bound = _bound([*pairs, *extreme_pairs], varying, spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
     statics = {name: getattr(bound, name) for name in static_fields(bound)}
-    pairs = [Setting(_spanning(a.replace(**statics), updates * bound.steps_per_update), e) for a, e in pairs]
+    pairs = [Setting(with_horizon(a.replace(**statics), updates * bound.steps_per_update), e) for a, e in pairs]
     one = in_numpy(pairs[0])
     member_state_bytes = state_bytes(*one)
     # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
@@ -317,7 +317,7 @@ def _is_suited(name: str, env: Env) -> bool:
     return True
 
 
-def _spanning(agent: Agent, steps: int) -> Agent:
+def with_horizon(agent: Agent, steps: int) -> Agent:
     """Return the agent with `steps`, the length of the run, in every `spans_run` field that is 0."""
     spanning = (name for name, field in hyper_fields(agent).items() if field.metadata["spans_run"])
     return agent.replace(**{name: float(getattr(agent, name) or steps) for name in spanning})

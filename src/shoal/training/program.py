@@ -71,13 +71,13 @@ def train_chunk(
         alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
         losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
         new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
-        return Member(_where(alive, state, member.state), alive), _where(alive, new_total, total)
+        return Member(where_alive(alive, state, member.state), alive), where_alive(alive, new_total, total)
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, zero))
     return member, total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
 
 
-def _where(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
+def where_alive(alive: Bool[Array, ""], new: Any, old: Any) -> Any:
     """Return the new tree where `alive`, otherwise the old one; of buffers always the new ones.
 
     Selecting would copy a buffer, and a member that is no longer trained never reads it.
