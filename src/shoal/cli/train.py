@@ -48,6 +48,7 @@ SPEC_OPTIONS = (
     "eval_max_steps",
     "prng",
     "block",
+    "devices_per_member",
     "random",
     "init",
     "found",
@@ -121,6 +122,12 @@ def train_parser() -> Parser:
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
     how.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
+    how.add_argument(
+        "--devices-per-member",
+        type=whole_number,
+        metavar="N",
+        help="split the environments of each member over N devices (ppo, a2c, rl2, pqn)",
+    )
     how.add_argument(
         "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the population in parts that fit"
     )

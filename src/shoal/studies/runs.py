@@ -58,6 +58,7 @@ def train(
     eval_max_steps: int | None = None,
     prng: str | None = None,
     block: int | None = None,
+    devices_per_member: int | None = None,
 ) -> Result:
     """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
@@ -65,7 +66,7 @@ def train(
     this environment is used if there is one (`preset=None`: no preset; `preset="fast"`: that variant); `fields`,
     `sweep` and `steps` override it. `fields` and `env_fields` set single values.
     `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` train one setting for every combination of values; static
-    fields cannot be swept in one run (use `shoal.train_all`). The arguments `seed` to `block` are fields of `RunSpec`;
+    fields cannot be swept in one run (use `shoal.train_all`). The arguments from `seed` on are fields of `RunSpec`;
     None means its default.
 
     `sinks` receive events during the run (`shoal.tracking.events`). With `progress` one more sink writes to the
@@ -110,6 +111,7 @@ def train(
         "eval_max_steps": eval_max_steps,
         "prng": prng,
         "block": block,
+        "devices_per_member": devices_per_member,
     }
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     arguments: dict[str, Any] = {k: v for k, v in options.items() if v is not None} | {

@@ -54,6 +54,7 @@ class Options(TypedDict, total=False):
     eval_max_steps: int
     prng: str
     block: int
+    devices_per_member: int
 
 
 class Task(NamedTuple):

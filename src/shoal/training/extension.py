@@ -1,4 +1,4 @@
-"""Extend a run: resume it with more steps than it was started with."""
+"""What a resumed run may change: it may get more steps, or other devices for each of its members."""
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields
@@ -18,6 +18,22 @@ def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:
     (folder.path / "summary.json").unlink(missing_ok=True)
     folder.write_json("spec.json", {**data, "steps": spec.steps, "first_steps": spec.first_steps})
     return f"ends at {spec.steps:,} steps now, no longer at {before:,}{_changed(spec, agent, before)}"
+
+
+def split_again(folder: RunFolder, spec: RunSpec) -> str:
+    """Write the number of devices of each member to the folder. Returns a message if it was another one, else "".
+
+    Checkpoints do not depend on it.
+    """
+    data = folder.read_json("spec.json")
+    before, now = data.get("devices_per_member", 0), spec.devices_per_member
+    if now == before:
+        return ""
+    folder.write_json("spec.json", {**data, "devices_per_member": now})
+    return (
+        f"devices for each member: {now or 1} now, no longer {before or 1}; from here on other samples share a "
+        "minibatch, so the results differ from those of a run that was not stopped"
+    )
 
 
 def _changed(spec: RunSpec, agent: Agent, before: int) -> str:

@@ -168,9 +168,10 @@ def check_points(points: Mapping[str, Any], search: Any = None) -> None:
 def job_to_resume(
     path: Path | str, agent: Any, env: Any, arguments: dict[str, Any], *, trust_source: bool = False
 ) -> Job:
-    """Return the job that resumes the run of a folder. More `steps` in `arguments` than in the run extend it.
+    """Return the job that resumes the run of a folder.
 
-    Raises ValueError for other differences between `arguments` and the run, and lists them.
+    More `steps` in `arguments` than in the run extend it; `devices_per_member` may be any number. Raises ValueError for
+    other differences between `arguments` and the run, and lists them.
     """
     folder = RunFolder(path)
     if folder.policy.is_dir():
@@ -180,6 +181,8 @@ def job_to_resume(
     if arguments.get("steps", 0) > old.steps:
         old = old.longer(arguments["steps"])
         arguments = {name: value for name, value in arguments.items() if name != "steps"}
+    if "devices_per_member" in arguments:
+        old = dataclasses.replace(old, devices_per_member=arguments["devices_per_member"])
     if changed := differences(old, _as_asked(old, agent, env, arguments)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "

@@ -22,7 +22,7 @@ from shoal.training import checkpoint
 from shoal.training.changes import changes_in_words
 from shoal.training.claim import claimed
 from shoal.training.describe import describe, to_json
-from shoal.training.extension import extend
+from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.plan import Plan
@@ -99,6 +99,8 @@ class Run:
             self._report_revision()
             if more := extend(self.folder, spec, plan.agent):
                 self.sinks.say(more)
+            if others := split_again(self.folder, spec):
+                self.sinks.say(others)
             if changed := self.folder.provenance_changes(self._provenance()):
                 self.sinks.say(f"resumed on another system, so last digits may differ: {'; '.join(changed)}")
         else:

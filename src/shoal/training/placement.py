@@ -9,6 +9,7 @@ is very short may declare larger blocks (`members_per_call`); its results must n
 
 On accelerators, where only wide kernels are fast, one call trains all members: batched on each device, and sharded over
 devices. Devices exchange nothing while they train; between chunks a turnover may copy members to another device.
+If members are split, several devices share the environments of each, and average gradients and statistics among them.
 """
 
 import math
@@ -22,7 +23,9 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from shoal.core.keys import is_key
+from shoal.ops.devices import DATA
 from shoal.training.host import SMALL_LOOP, usable_cores
+from shoal.training.program import Member, Split
 
 MEMBERS = PartitionSpec("members")
 REPLICATED = PartitionSpec()
@@ -50,11 +53,12 @@ class Placement(NamedTuple):
     workers: int
     mesh: Mesh | None = None  # None on a CPU
     has_large_loops: bool = False  # whether the CPU options for large loops are used
+    split: Split | None = None  # how several devices of the mesh share the environments of each member
 
     @property
     def padded(self) -> int:
         """M rounded up to whole blocks, or to a multiple of the mesh. Copies of the last member fill the rest."""
-        step = self.mesh.size if self.mesh else self.block
+        step = self.mesh.shape["members"] if self.mesh else self.block
         return math.ceil(self.members / step) * step
 
     @property
@@ -68,7 +72,8 @@ class Placement(NamedTuple):
         """Return a text such as `2 CPU cores, one member at a time on each`."""
         if self.mesh:
             device = self.mesh.devices.flat[0]
-            return f"{self.mesh.size} x {device.device_kind}, all members at a time"
+            shared = f", {self.split.devices} for each member" if self.split else ""
+            return f"{self.mesh.size} x {device.device_kind}{shared}, all members at a time"
         cores = f"{self.workers} CPU core{'s' * (self.workers > 1)}"
         if self.members == 1:
             return cores
@@ -92,7 +97,7 @@ class Placement(NamedTuple):
         last = (len(arrays[0]) if arrays else count) - 1
         if self.mesh:
             all_members = part(np.minimum(np.arange(self.padded), last))
-            return [jax.device_put(all_members, self._sharding)]
+            return [jax.device_put(all_members, self._shardings(all_members))]
         if self.block == 1:
             return [part(m) for m in range(last + 1)]
         starts = range(0, last + 1, self.block)
@@ -116,7 +121,7 @@ class Placement(NamedTuple):
         count = len(source)
         if self.mesh:
             rows = np.concatenate([source, np.full(self.padded - count, source[-1])])
-            return [_take(self._sharding)(parts[0], rows)]
+            return [_take(self.mesh, self.split)(parts[0], rows)]
         if self.block == 1:
             copies = {m: jax.tree.map(jax.numpy.copy, parts[of]) for m, of in enumerate(source) if of != m}
             return [copies.get(m, part) for m, part in enumerate(parts)]
@@ -134,22 +139,28 @@ class Placement(NamedTuple):
         """Return the shapes of an argument of a call, on a mesh with the sharding that it will have."""
         if not self.mesh:
             return part
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding), part)
+        return jax.tree.map(
+            lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), part, self._shardings(part)
+        )
 
-    @property
-    def _sharding(self) -> NamedSharding:
+    def _shardings(self, tree: Any) -> Any:
+        """Return the sharding of every leaf of an argument of a call."""
         assert self.mesh is not None
-        return NamedSharding(self.mesh, MEMBERS)
+        if self.split and isinstance(tree, Member):
+            return _of_members(self.mesh, self.split)
+        sharding = NamedSharding(self.mesh, MEMBERS)
+        return jax.tree.map(lambda _: sharding, tree)
 
-    def over_members(self, function: Callable, per_member: int) -> Callable:
+    def over_members(self, function: Callable, per_member: int, returns: Any = object) -> Callable:
         """Return the batched version of a function of one member, which a call runs.
 
-        The first `per_member` arguments have a member axis; the others are shared. Equal arguments give the same
-        function, so that JAX compiles it once in a process.
+        The first `per_member` arguments have a member axis; the others are shared. `returns` says where a `Member` is
+        in the result: it is this type, or a tuple of types. Equal arguments give the same function, so that JAX
+        compiles it once in a process.
         """
         if self.block == 1 and not self.mesh:
             return function
-        return _over_members(function, per_member, self.mesh)
+        return _over_members(function, per_member, returns, self.mesh, self.split)
 
     def call(
         self, program: Any, per_call: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
@@ -180,17 +191,18 @@ def make_placement(
     on_mesh: bool | None = None,
     members_per_call: int = 1,
     weights_per_step: int = 0,
+    split: Split | None = None,
 ) -> Placement:
     """Return a placement for M members.
 
     `block=0` means one member on a CPU, or up to `members_per_call` if every core has at least `SMALLEST_BLOCK`
     members; accelerators always train all members in one call. `devices=0` means all cores or accelerators.
     `weights_per_step`: see `Agent`. `on_mesh` chooses between a mesh and blocks; by default CPUs use blocks.
-    Raises ValueError for more devices than exist.
+    With `split`, several devices share each member, on a CPU too. Raises ValueError for more devices than exist.
     """
     local = jax.local_devices()
     if on_mesh is None:
-        on_mesh = local[0].platform != "cpu"
+        on_mesh = split is not None or local[0].platform != "cpu"
     available = len(local) if on_mesh else usable_cores()
     if devices > available:
         raise ValueError(f"devices={devices} were asked for, but JAX sees {available} ({local[0].platform}).")
@@ -201,8 +213,28 @@ def make_placement(
         block = block or (together if together >= SMALLEST_BLOCK else 1)
         has_large_loops = 4 * weights_per_step > SMALL_LOOP
         return Placement(members, block, min(count, math.ceil(members / block)), has_large_loops=has_large_loops)
-    mesh = Mesh(np.asarray(local[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
-    return Placement(members, members, 1, mesh)
+    if split is None:
+        mesh = Mesh(np.asarray(local[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
+        return Placement(members, members, 1, mesh)
+    shape = min(_groups(count, split.devices, local[0].platform), members), split.devices
+    grid = np.asarray(local[: math.prod(shape)]).reshape(shape)
+    return Placement(members, members, 1, Mesh(grid, ("members", DATA), axis_types=(AxisType.Auto,) * 2), split=split)
+
+
+def _groups(count: int, devices: int, platform: str) -> int:
+    """Return how many members `count` devices can train side by side if `devices` of them share each member."""
+    if count >= devices:
+        return count // devices
+    advice = f"use at most {count}" if count > 1 else "use 1, which does not split it"
+    forced = (
+        f" To try it on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before the start: JAX "
+        f"then shows the CPU as {devices} devices."
+    )
+    raise ValueError(
+        f"devices_per_member={devices} splits each member, but this run has {count} device{'s' * (count > 1)} "
+        f"({platform}): {advice}. A run that is resumed can use another number than before."
+        f"{forced if platform == 'cpu' else ''}"
+    )
 
 
 def accelerators(devices: int = 0) -> int:
@@ -221,21 +253,34 @@ def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
 
 
 @lru_cache(maxsize=64)
-def _over_members(function: Callable, per_member: int, mesh: Mesh | None) -> Callable:
+def _over_members(
+    function: Callable, per_member: int, returns: Any, mesh: Mesh | None, split: Split | None
+) -> Callable:
     def batched(*args: Any) -> Any:
         batched_args, shared = args[:per_member], args[per_member:]
         return jax.vmap(lambda *one: function(*one, *shared))(*batched_args)
 
     def sharded(*args: Any) -> Any:
-        specs = tuple(MEMBERS if i < per_member else REPLICATED for i in range(len(args)))
-        return jax.shard_map(batched, mesh=mesh, in_specs=specs, out_specs=MEMBERS, check_vma=False)(*args)
+        in_specs = tuple(specs(type(arg)) if i < per_member else REPLICATED for i, arg in enumerate(args))
+        out_specs = jax.tree.map(specs, returns)
+        return jax.shard_map(batched, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(*args)
+
+    def specs(kind: Any) -> Any:
+        return split.specs if split and kind is Member else MEMBERS
 
     return sharded if mesh and mesh.size > 1 else batched
 
 
 @lru_cache(maxsize=8)
-def _take(sharding: NamedSharding) -> Callable:
-    return jax.jit(lambda tree, rows: jax.tree.map(lambda x: x[rows], tree), out_shardings=sharding)
+def _take(mesh: Mesh, split: Split | None) -> Callable:
+    return jax.jit(lambda tree, rows: jax.tree.map(lambda x: x[rows], tree), out_shardings=_of_members(mesh, split))
+
+
+def _of_members(mesh: Mesh, split: Split | None) -> Any:
+    """Return the sharding of members: one for all leaves, or a tree if their environments are split over devices."""
+    if split is None:
+        return NamedSharding(mesh, MEMBERS)
+    return jax.tree.map(lambda spec: NamedSharding(mesh, spec), split.specs)
 
 
 @jax.jit

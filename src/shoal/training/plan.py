@@ -24,7 +24,7 @@ from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
 from shoal.training.placement import Placement, accelerators, make_placement
-from shoal.training.program import Member, begin
+from shoal.training.program import Member, Split, begin, split_over
 from shoal.training.recording import load_demonstrations
 from shoal.training.roster import Roster, first_roster
 from shoal.training.selector import Given, Outline, Selector
@@ -191,7 +191,8 @@ def make_plan(
     # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
     member_bytes = 2 * member_state_bytes + _bytes(one) + rollout_bytes(*one)
     _check_host(len(settings) * spec.seeds, member_state_bytes)  # before `_waves`, which is slow for too many members
-    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices))
+    split = _split(one, spec)
+    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices), split)
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
@@ -218,6 +219,7 @@ def make_plan(
             devices,
             members_per_call=bound.members_per_call,
             weights_per_step=bound.weights_per_step,
+            split=split,
         ),
     )
     if selector is not None:
@@ -307,6 +309,20 @@ def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
         raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {advice}") from None
 
 
+def _split(one: Setting, spec: RunSpec) -> Split | None:
+    """Return how devices share the environments of each member; None if they do not."""
+    if not spec.devices_per_member:
+        return None
+    try:
+        return split_over(*one, spec.devices_per_member)
+    except Unsuited as error:
+        able = [name for name, entry in AGENTS.items() if entry.cls.split is not Agent.split]
+        raise Unsuited(
+            f"devices_per_member={spec.devices_per_member} splits the environments of {spec.agent}, but {error} Agents "
+            f"that can: {', '.join(able)}."
+        ) from None
+
+
 def _is_suited(name: str, env: Env) -> bool:
     try:
         AGENTS[name].build().bind(env)
@@ -378,13 +394,15 @@ def _eval_records(records: int, evaluations: int) -> list[int]:
     return [round(records * (e + 1) / evaluations) - 1 for e in range(evaluations)]
 
 
-def _waves(members: int, member_bytes: int, limit: int, devices: int) -> list[slice]:
+def _waves(members: int, member_bytes: int, limit: int, devices: int, split: Split | None) -> list[slice]:
     """Split M members into slices that fit in memory: `limit` bytes in all, or what is available on each device."""
-    fitting = limit // member_bytes if limit else available_bytes() // member_bytes * devices
+    of_member = min(split.devices, devices) if split else 1  # devices with a memory of their own
+    available = limit or available_bytes() * of_member
+    fitting = available // member_bytes * (1 if limit else devices // of_member)
     if fitting < 1:
         raise ValueError(
-            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the "
-            f"{(limit or available_bytes()) / 2**20:.0f} MiB available: use fewer environments or steps per update."
+            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the {available / 2**20:.0f} MiB "
+            "available: use fewer environments or steps per update."
         )
     count = math.ceil(members / fitting)
     size = math.ceil(members / count)

@@ -1,5 +1,6 @@
 """Trained policies: one (`Policy`) or those of a population (`Policies`), and how they are loaded."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,7 +203,9 @@ def open_run(
 ) -> tuple[RunFolder, Plan]:
     """Return the folder of a run and its plan. Raises ValueError if the run needs `agent=` or `env=` from Python."""
     folder = RunFolder(path)
-    return folder, make_plan(check_complete(folder, agent, env, trust_source=trust_source), agent, env)
+    spec = check_complete(folder, agent, env, trust_source=trust_source)
+    # A policy can be read where there are fewer devices than the run had.
+    return folder, make_plan(dataclasses.replace(spec, devices_per_member=0), agent, env)
 
 
 def check_complete(

@@ -38,8 +38,7 @@ class Population:
     def __init__(self, plan: Plan, run_key: Key) -> None:
         """Set up an empty population. Nothing is compiled, and no member begins."""
         self.plan, self.key = plan, run_key
-        self.roster = plan.roster
-        self._agents, self._envs = plan.batched(plan.roster)
+        self._enter(plan.roster)
         # The members of each wave: with one wave a list of parts on the device (see `Placement`), with several waves
         # one tree on the host.
         self._waves: list[Any] = [None] * len(plan.waves)
@@ -51,14 +50,15 @@ class Population:
         placement, plan = self.plan.placement, self.plan
         first = plan.waves[0]
         agent, env, seed = (self._spread(x, first)[0] for x in (self._agents, self._envs, self.roster.seed_index))
-        to_begin = jax.jit(placement.over_members(begin, 3))
-        to_train = jax.jit(placement.over_members(train_chunk, 3), donate_argnums=0)
+        begin_all = placement.over_members(begin, 3, Member)
+        to_begin = jax.jit(begin_all)
+        to_train = jax.jit(placement.over_members(train_chunk, 3, (Member, Metrics)), donate_argnums=0)
         to_evaluate = jax.jit(placement.over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
         member = placement.shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
         # A jaxlib bug makes some initializers of user networks deadlock on a CPU: see `linear_algebra.py`.
         if can_wait_forever(to_begin.trace(agent, env, seed, self.key)):
-            to_begin = jax.jit(one_matrix_at_a_time(placement.over_members(begin, 3)))
+            to_begin = jax.jit(one_matrix_at_a_time(begin_all))
         traces = [
             lambda: to_train.trace(member, agent, env, clock, clock),
             lambda: to_begin.trace(agent, env, seed, self.key),
@@ -115,8 +115,7 @@ class Population:
         A copied member gets another random key, which is derived from the number of its occupant. With `new_episodes`
         its environments begin new episodes.
         """
-        self.roster = roster
-        self._agents, self._envs = self.plan.batched(roster)
+        self._enter(roster)
         slots = np.arange(self.plan.members)
         copied, fresh = (source >= 0) & (source != slots), source == FRESH
         if not (copied.any() or fresh.any() or (source == REST).any()):
@@ -155,8 +154,7 @@ class Population:
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
-        self.roster = roster
-        self._agents, self._envs = self.plan.batched(roster)
+        self._enter(roster)
         for wave, span in enumerate(self.plan.waves):
             of_wave = jax.tree.map(lambda x, s=span: x[s], members)
             self._waves[wave] = of_wave if len(self.plan.waves) > 1 else self.plan.placement.spread(of_wave)
@@ -164,7 +162,14 @@ class Population:
     def shapes(self) -> Member:
         """Return the shapes and dtypes of `to_host()`, without running anything."""
         begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
-        return jax.eval_shape(begin_all, self._agents, self._envs, self.roster.seed_index, self.key)
+        return jax.eval_shape(begin_all, *self.plan.batched(self.roster), self.roster.seed_index, self.key)
+
+    def _enter(self, roster: Roster) -> None:
+        """Take over a roster, and the agents and environments of its slots as the devices run them."""
+        self.roster = roster
+        agents, self._envs = self.plan.batched(roster)
+        split = self.plan.placement.split
+        self._agents = agents.split(split.devices) if split else agents
 
     # Steps of a turnover.
 
@@ -179,16 +184,15 @@ class Population:
         if copied[span].any():
             occupants = self._spread(np.maximum(self.roster.occupant, 0).astype(np.int32), span)
             values = [self._agents, self._envs] if new_episodes else [self._agents]
-            program = jax.jit(
-                placement.over_members(reseed_in_new_episodes if new_episodes else reseed, 2 + len(values))
-            )
+            to_reseed = reseed_in_new_episodes if new_episodes else reseed
+            program = jax.jit(placement.over_members(to_reseed, 2 + len(values), Member))
             arguments = (parts, *(self._spread(value, span) for value in values), occupants)
             reseeded = self._call(program, arguments, (stream(self.key, "turnover"),))
             parts = placement.merge(parts, reseeded, copied[span])
         if fresh[span].any():
             parts = placement.merge(parts, self._new_members(span), fresh[span])
         if (of_wave == REST).any():
-            idle = self._call(jax.jit(placement.over_members(rest, 1)), (parts,), ())
+            idle = self._call(jax.jit(placement.over_members(rest, 1, Member)), (parts,), ())
             parts = placement.merge(parts, idle, of_wave == REST)
         return parts
 

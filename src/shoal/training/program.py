@@ -5,16 +5,18 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Int
 
 from shoal.core.agent import Agent, AgentState, Buffer, Metrics
 from shoal.core.env import Env, Key
-from shoal.core.keys import member_key, stream
+from shoal.core.keys import make_key, member_key, stream
 from shoal.core.struct import Struct, struct
+from shoal.ops.devices import DATA
 from shoal.rollouts.evaluate import Evaluation, evaluate
 
 
@@ -24,6 +26,44 @@ class Member(Struct):
 
     state: AgentState
     alive: Bool[Array, ""]  # False: a loss or a weight was not finite, or its slot is idle; it is not trained any more
+
+
+class Split(NamedTuple):
+    """How several devices share the environments of each member: which axis of each leaf they are along, if any."""
+
+    devices: int  # D, for each member
+    structure: Any  # of a Member, as a tree
+    axes: tuple[int | None, ...]  # for each leaf of one member; None: the leaf is equal on all devices
+
+    @property
+    def specs(self) -> Any:
+        """The partition of every leaf [M, ...] of members over a mesh with the axes `members` and `DATA`."""
+
+        def spec(axis: int | None) -> PartitionSpec:
+            return PartitionSpec("members") if axis is None else PartitionSpec("members", *[None] * axis, DATA)
+
+        return jax.tree.unflatten(self.structure, [spec(axis) for axis in self.axes])
+
+
+def split_over(agent: Agent, env: Env, devices: int) -> Split:
+    """Return how `devices` devices share each member of a bound agent.
+
+    A leaf is split along the axis that is shorter in the state of the split agent. Raises ValueError or Unsuited for an
+    agent that cannot be split (`Agent.split`).
+    """
+
+    def begun(agent: Agent) -> Member:
+        return begin(agent, env, jnp.int32(0), make_key(0))
+
+    on_each = jax.vmap(lambda agent, _: begun(agent), in_axes=(None, 0), axis_name=DATA)  # leaves [D, ...]
+    whole = jax.eval_shape(begun, agent)
+    part = jax.eval_shape(on_each, agent.split(devices), jnp.arange(devices))
+
+    def axis(x: Any, own: Any) -> int | None:
+        return next((i for i, size in enumerate(x.shape) if own.shape[i + 1] != size), None)
+
+    axes = (axis(x, own) for x, own in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True))
+    return Split(devices, jax.tree.structure(whole), tuple(axes))
 
 
 def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> Member:

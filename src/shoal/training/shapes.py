@@ -105,7 +105,18 @@ NUMBER = int | float
 UNKNOWN = int | float | None  # numbers that are not finite are null
 SCORE = {"members": int, **{name: Maybe(UNKNOWN) for name in ("mean", "min", "max", "percentile_5", "iqm")}}
 SECONDS = ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds", "total_seconds")
-COUNTS = ("steps", "first_steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "block")
+COUNTS = (
+    "steps",
+    "first_steps",
+    "seeds",
+    "seed",
+    "records",
+    "evaluations",
+    "eval_episodes",
+    "eval_max_steps",
+    "block",
+    "devices_per_member",
+)
 
 FILES: dict[str, Any] = {
     "spec.json": {

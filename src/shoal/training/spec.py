@@ -29,7 +29,8 @@ from shoal.training.settings import Setting, apply, join, replaced, split, trace
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
-OPTIONAL = ("selector", "points", "first_steps", "init", "sources")  # fields that the file omits where they are empty
+# Fields that the file omits where they are empty.
+OPTIONAL = ("selector", "points", "first_steps", "init", "sources", "devices_per_member")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,7 @@ class RunSpec:
     eval_max_steps: int = 0  # steps after which an evaluation episode ends; 0: the environment's limit, or 1,000
     prng: str = "mix32"
     block: int = 0  # members that a call on a CPU trains together; 0: mostly 1. It changes the last digits of results.
+    devices_per_member: int = 0  # devices that share the environments of each member; 0: they are not split
     init: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run, member and weights that members begin with
     sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
@@ -86,9 +88,11 @@ class RunSpec:
             if getattr(self, name) > most:
                 raise ValueError(f"{name}={getattr(self, name)} must be at most {most:,}.")
         check_seed(self.seed)
-        for name in ("first_steps", "evaluations", "eval_max_steps", "block"):
+        for name in ("first_steps", "evaluations", "eval_max_steps", "block", "devices_per_member"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
+        if self.devices_per_member == 1:
+            object.__setattr__(self, "devices_per_member", 0)
         if self.prng not in IMPLEMENTATIONS:
             raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
         lengths = {name: len(values) for name, values in self.points.items()}
@@ -156,8 +160,8 @@ def file_name(words: str) -> str:
 
 
 def original_spec(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON data of a spec as it was before the run was extended to more steps."""
-    original = {name: part for name, part in data.items() if name != "first_steps"}
+    """Return the JSON data of a spec as it was before the run was resumed: its steps, and its members not split."""
+    original = {name: part for name, part in data.items() if name not in ("first_steps", "devices_per_member")}
     return {**original, "steps": data["first_steps"]} if data.get("first_steps") else original
 
 
