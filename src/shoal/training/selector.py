@@ -9,6 +9,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from shoal.core.agent import Agent
@@ -125,5 +126,6 @@ def check_turnover(turnover: Turnover, standing: Standing) -> None:
         if path not in roster.hyperparameters:
             known = ", ".join(roster.hyperparameters) or "none"
             raise ValueError(f"{path!r} was not declared by the selector's `ranges`. What may change: {known}.")
-        if np.shape(value)[:1] != (members,):
-            raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(value)}.")
+        for leaf in jax.tree.leaves(value):
+            if np.shape(leaf)[:1] != (members,):
+                raise ValueError(f"{path} must have a value for each of {members} slots, not {np.shape(leaf)}.")
