@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     from shoal.core.struct import part as part
     from shoal.core.struct import static as static
     from shoal.core.struct import struct as struct
+    from shoal.core.wrappers import CheapTalk as CheapTalk
     from shoal.core.wrappers import ClipReward as ClipReward
     from shoal.core.wrappers import FlattenObservation as FlattenObservation
     from shoal.core.wrappers import FrameStack as FrameStack
+    from shoal.core.wrappers import Puppet as Puppet
     from shoal.core.wrappers import Randomize as Randomize
     from shoal.core.wrappers import ScaleReward as ScaleReward
     from shoal.core.wrappers import StickyActions as StickyActions
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from shoal.core.wrappers.base import StatefulWrapper as StatefulWrapper
     from shoal.core.wrappers.base import Wrapper as Wrapper
     from shoal.core.wrappers.base import WrapperState as WrapperState
+    from shoal.core.wrappers.cheap_talk import MessageNetwork as MessageNetwork
     from shoal.grid.checks import check_level as check_level
     from shoal.grid.wrappers import ActionBonus as ActionBonus
     from shoal.grid.wrappers import DictObservationSpace as DictObservationSpace
@@ -157,9 +160,11 @@ _HOME = {
         "struct",
     ),
     "shoal.core.wrappers": (
+        "CheapTalk",
         "ClipReward",
         "FlattenObservation",
         "FrameStack",
+        "Puppet",
         "Randomize",
         "ScaleReward",
         "StickyActions",
@@ -173,6 +178,7 @@ _HOME = {
         "Wrapper",
         "WrapperState",
     ),
+    "shoal.core.wrappers.cheap_talk": ("MessageNetwork",),
     "shoal.grid.checks": ("check_level",),
     "shoal.grid.wrappers": (
         "ActionBonus",

@@ -17,7 +17,17 @@ from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_reward import ClipReward, TransformReward
 from shoal.nn.torsos import MLP
-from shoal.training.describe import Described, build, describe, from_json, inside, path_of, to_json
+from shoal.training.describe import (
+    LARGEST_ARRAY,
+    LARGEST_LIST,
+    Described,
+    build,
+    describe,
+    from_json,
+    inside,
+    path_of,
+    to_json,
+)
 
 
 def through_a_file(value):
@@ -92,6 +102,17 @@ def test_an_array_keeps_its_bits_and_dtype():
         assert made.dtype == value.dtype
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool", ">i4", jnp.bfloat16])
+def test_a_large_array_is_written_as_its_bytes(dtype):
+    value = (np.arange(LARGEST_LIST + 2).reshape(2, -1) * 0.7).astype(dtype)
+    said, made = through_a_file(value)
+    assert said["fields"]["shape"] == [2, LARGEST_LIST // 2 + 1] and len(json.dumps(said)) < 12 * value.nbytes
+    np.testing.assert_array_equal(made, value)
+    assert made.dtype == value.dtype
+    with pytest.raises(ValueError, match="cannot be read"):
+        from_json({"array": "float32", "fields": {"shape": [3], "base64": said["fields"]["base64"]}})
+
+
 def test_values_that_cannot_be_imported_are_reported_and_kept_in_memory():
     def closure(reward):
         return reward
@@ -102,7 +123,7 @@ def test_values_that_cannot_be_imported_are_reported_and_kept_in_memory():
     assert build(described).env.function is closure
     with pytest.raises(ValueError, match="closure was given in Python, and no file can hold it"):
         build(from_json(to_json(described)))
-    big = np.zeros(100_000)
+    big = np.zeros(LARGEST_ARRAY + 1)
     assert describe(big).kind == "only_in_python" and describe(jax.random.key(0)).kind == "only_in_python"
 
 

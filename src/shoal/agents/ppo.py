@@ -257,7 +257,7 @@ class PPO(Agent):
         return state.replace(
             env_states=self.rollout.init(env, key),
             discounted_return=jax.tree.map(jnp.zeros_like, state.discounted_return),
-            carry=self._nets.initial_carry((self.num_envs,)),
+            carry=self._nets.initial_carry((self.rollout.num_envs,)),
         )
 
     def initial_carry(self) -> Any:

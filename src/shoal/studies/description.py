@@ -102,6 +102,8 @@ def _words(fields: Mapping[str, Any], prefix: str = "") -> str:
     for name, value in fields.items():
         if isinstance(value, Described):
             words += [f"{prefix}{name}={value.name.rpartition(':')[2]}", _words(value.fields, f"{prefix}{name}.")]
+        elif isinstance(value, tuple):
+            words.append(f"{prefix}{name}=({', '.join(map(str, value))}{',' * (len(value) == 1)})")
         else:
             words.append(f"{prefix}{name}={value}")
     return " ".join(filter(None, words))

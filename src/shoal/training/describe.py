@@ -10,10 +10,13 @@ Python's standard library. As JSON:
     {"class": "/home/me/my_env.py:MyEnv", "fields": {...}}                 one of a file of the user's own
     {"function": "my_package.losses:mine"}
     {"array": "float32", "fields": {"values": [1.0, 2.0]}}
+    {"array": "float32", "fields": {"shape": [64, 64], "base64": "..."}}   a larger one: its bytes, little-endian
     {"dtype": "uint8"}   {"dict": "", "fields": {...}}   {"only_in_python": "<lambda>"}
 """
 
+import base64
 import dataclasses
+import hashlib
 import importlib
 import math
 import sys
@@ -41,7 +44,8 @@ NON_FINITE = ("inf", "-inf", "nan")  # numbers that JSON does not have; they are
 KINDS = ("env", "agent", "selector", "class", "function", "array", "dtype", "dict", "only_in_python")
 REGISTRIES = {"env": ENVS, "agent": AGENTS, "selector": SELECTORS}
 KIND_CLASSES = {"env": Env, "agent": Agent, "selector": Selector}
-LARGEST_ARRAY = 10_000  # numbers; a larger array is not described, so that files stay readable
+LARGEST_ARRAY = 200_000  # numbers; a larger array is not described, so that files stay small
+LARGEST_LIST = 1_000  # numbers; the bytes of a larger array are written, so that files stay readable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,11 @@ class Described:
     name: str
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     value: Any = dataclasses.field(default=None, compare=False, repr=False)  # for `only_in_python`: the value itself
+
+    def __str__(self) -> str:
+        """Return a short name; for a value with arrays also the start of a hash, which tells such values apart."""
+        has_arrays = any(part.kind == "array" for _, part in inside(self))
+        return (in_words(self) or self.kind) + f" {hashlib.sha256(repr(self).encode()).hexdigest()[:6]}" * has_arrays
 
 
 def describe(value: Any) -> Any:
@@ -175,6 +184,8 @@ def in_words(described: Described) -> str:
 def to_json(described: Any) -> Any:
     """Return a description as data for JSON; `inf` and `nan`, which JSON lacks, as strings that `from_json` reads."""
     if isinstance(described, Described):
+        if described.kind == "array" and (array := build(described)).size > LARGEST_LIST:
+            return {"array": described.name, "fields": _packed(array)}
         fields = {"fields": to_json(dict(described.fields))} if described.fields else {}
         return {described.kind: described.name, **fields}
     if isinstance(described, Mapping):
@@ -193,6 +204,8 @@ def from_json(data: Any) -> Any:
         fields = data.get("fields", {})
         if kind is None or not isinstance(data[kind], str) or not isinstance(fields, Mapping):
             raise ValueError(f"{dict(data)!r} describes no value: it needs one of {', '.join(KINDS)}, and its fields.")
+        if kind == "array" and "base64" in fields:
+            fields = {"values": _unpacked(data[kind], fields)}
         return Described(kind, data[kind], {name: from_json(part) for name, part in fields.items()})
     return float(data) if data in NON_FINITE else data
 
@@ -270,6 +283,21 @@ def _is_dtype(value: Any) -> bool:
 
 def _is_small(array: Any) -> bool:
     return not is_key(array) and array.dtype.kind in "biufV" and array.size <= LARGEST_ARRAY
+
+
+def _packed(array: np.ndarray) -> dict[str, Any]:
+    """Return the shape and the bytes of an array as data for JSON."""
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return {"shape": list(array.shape), "base64": base64.b64encode(little.tobytes()).decode()}
+
+
+def _unpacked(dtype: str, fields: Mapping[str, Any]) -> list:
+    """Return the nested list of numbers of `_packed`. Raises ValueError for data of another size."""
+    try:
+        content = base64.b64decode(fields["base64"], validate=True)
+        return np.frombuffer(content, np.dtype(dtype).newbyteorder("<")).reshape(fields["shape"]).tolist()
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the array of {dtype} cannot be read: {error}") from error
 
 
 def _tuples(value: Any) -> Any:

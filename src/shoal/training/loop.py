@@ -33,7 +33,7 @@ from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, taken_turnover
 from shoal.training.settings import setting_in_words
 from shoal.training.sources import keep
-from shoal.training.spec import plain
+from shoal.training.spec import short
 from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_at_once
 
 
@@ -184,7 +184,7 @@ class Run:
             return [{"setting": {}, **score_summary(scores)}]
         groups = np.split(scores, len(self.plan.settings))  # members are ordered by setting, then by seed
         pairs = zip(self.plan.settings, groups, strict=True)
-        return [{"setting": plain(setting), **score_summary(group)} for setting, group in pairs]
+        return [{"setting": short(setting), **score_summary(group)} for setting, group in pairs]
 
     def _newest_of_settings(self) -> list[tuple[str, float]]:
         """Return (name, newest mean score) of every setting; nothing if there is only one setting, or a selector."""

@@ -23,14 +23,14 @@ from shoal.core.user_code import file_of, is_users_class, is_users_file, users_f
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.jobs import Job
 from shoal.training.settings import apply
-from shoal.training.spec import template
+from shoal.training.spec import built, template
 
 _passed: dict[str, type] = {}  # keys, with their classes: a class without a file counts by its identity
 
 
 def check_env_of(job: Job) -> None:
     """Check the environment of a job where it is the user's own, unless it passed before. Raises CheckError."""
-    setting = apply(template(job.spec, job.agent, job.env), (job.spec.settings() or [{}])[0])
+    setting = apply(template(job.spec, job.agent, job.env), built((job.spec.settings() or [{}])[0]))
     check_own(setting.env)
 
 

@@ -41,7 +41,7 @@ from shoal.training.settings import (
     setting_in_words,
     user_fields,
 )
-from shoal.training.spec import RunSpec, template
+from shoal.training.spec import RunSpec, built, template
 
 DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
 COUNT_LIMIT = 2**31  # the smallest number that an int32 cannot hold
@@ -176,7 +176,7 @@ def make_plan(
     selector = None if selector is None else selector.bind(*common, Given())
     settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
-    pairs = [apply(common, setting) for setting in settings]
+    pairs = [apply(common, built(setting)) for setting in settings]
     # The sizes of a plan must also hold for the hyperparameters that a selector may set: the two ends of its ranges.
     extremes = [{path: bounds[end] for path, bounds in ranges.items()} for end in (0, 1) if ranges]
     extreme_pairs = [apply(pairs[0], setting) for setting in extremes]
@@ -291,9 +291,16 @@ def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
     """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
-    columns = {path: jax.tree.map(lambda *xs: np.stack(xs), *(get(row, path) for row in rows)) for path in varying}
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
-    return first_roster(jax.tree.map(lambda column: np.repeat(column, seeds, axis=0), columns), seed_index)
+
+    def column(*values: Any) -> np.ndarray:
+        return np.repeat(np.stack(values), seeds, axis=0)
+
+    def column_of(path: str) -> Any:
+        # A hyperparameter may be a tree, such as the weights of a network; None is a value too.
+        return jax.tree.map(column, *(get(row, path) for row in rows), is_leaf=lambda x: x is None)
+
+    return first_roster({path: column_of(path) for path in varying}, seed_index)
 
 
 def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:

@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from shoal.core.struct import Range
+from shoal.core.struct import Range, Struct
 from shoal.training.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
 
 DIGITS = 4  # significant digits of a sampled number: as many as tables and curves show
@@ -30,18 +31,31 @@ def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
 
 
 def from_members(members: Mapping[str, Any], seeds: int | None) -> dict[str, list]:
-    """Return {path: [value of each member]}.
+    """Return points with a value for each member: of arrays [M], or of trees whose leaves are [M, ...], by path.
 
-    Raises ValueError for more than one of the `seeds`, and for values that are not [M].
+    Raises ValueError for more than one of the `seeds`, and for other shapes.
     """
     if seeds is not None and seeds != 1:
         raise ValueError(
             f"members gives every member values of its own, so seeds={seeds} cannot be used: leave it out."
         )
-    for path, values in members.items():
+    return {path: _values_of_members(path, values) for path, values in members.items()}
+
+
+def _values_of_members(path: str, values: Any) -> list:
+    """Return a list with the value of each member, of an array [M] or of a tree whose leaves are [M, ...]."""
+    if not isinstance(values, (Mapping, Struct)):
         if np.ndim(values) != 1:
             raise ValueError(f"{path} needs one value for each member, [M], and has shape {np.shape(values)}.")
-    return {path: np.asarray(values).tolist() for path, values in members.items()}
+        return np.asarray(values).tolist()
+    shapes = {np.shape(leaf) for leaf in jax.tree.leaves(values)}
+    if len(counts := {shape[:1] for shape in shapes}) != 1 or counts == {()}:
+        raise ValueError(
+            f"{path} needs a tree whose leaves have one row for each member, [M, ...], and their shapes are "
+            f"{', '.join(map(str, sorted(shapes))) or 'none'}."
+        )
+    arrays = jax.tree.map(np.asarray, values)
+    return [jax.tree.map(lambda x, m=m: x[m], arrays) for m in range(counts.pop()[0])]
 
 
 def from_samples(

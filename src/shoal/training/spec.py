@@ -13,6 +13,7 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import Struct
 from shoal.training.describe import (
     Described,
     build,
@@ -27,6 +28,7 @@ from shoal.training.describe import (
 )
 from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
 
+LONGEST_TEXT = 80  # characters of a value in a message about differences
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
 # Fields that the file omits where they are empty.
@@ -75,7 +77,7 @@ class RunSpec:
             if field.type is int:
                 object.__setattr__(self, field.name, _whole_number(field.name, content))
             elif field.name in ("sweep", "env_sweep", "points"):
-                object.__setattr__(self, field.name, {name: _as_python(values) for name, values in content.items()})
+                object.__setattr__(self, field.name, {name: _as_values(values) for name, values in content.items()})
             elif field.name in ("fields", "env_fields"):
                 object.__setattr__(self, field.name, {name: describe(value) for name, value in content.items()})
         object.__setattr__(self, "selector", describe(self.selector))
@@ -122,7 +124,10 @@ class RunSpec:
         return dataclasses.replace(self, steps=steps, first_steps=self.first_steps or self.steps)
 
     def settings(self) -> list[dict[str, Any]]:
-        """Return the varying values of every setting, by path: every combination of the sweeps at every point."""
+        """Return the varying values of every setting, by path: every combination of the sweeps at every point.
+
+        A value that is a tree of arrays is its description; `build` makes the tree.
+        """
         axes = join(self.sweep, self.env_sweep)
         grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
         points = [dict(zip(self.points, values, strict=True)) for values in zip(*self.points.values(), strict=True)]
@@ -183,7 +188,7 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
     Fields that vary are left out. Parameters and errors are as those of `template`.
     """
     first = (spec.settings() or [{}])[0]
-    made = apply(template(spec, agent, env), first)
+    made = apply(template(spec, agent, env), built(first))
     varying = split(first)
     fields, env_fields = (_without(describe_fields(value), names) for value, names in zip(made, varying, strict=True))
     return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
@@ -194,7 +199,7 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
     before, after = _flat(old), _flat(new)
     names = [*before, *(name for name in after if name not in before)]
     return [
-        f"{name}: {before.get(name, 'the default')} -> {after.get(name, 'the default')}"
+        f"{name}: {_clipped(before.get(name, 'the default'))} -> {_clipped(after.get(name, 'the default'))}"
         for name in names
         if before.get(name) != after.get(name)
     ]
@@ -247,6 +252,11 @@ def plain(value: Any) -> Any:
     return to_json(_as_python(value))
 
 
+def short(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a setting as data for JSON with short names in the place of what is no number, such as trees."""
+    return {path: str(value) if isinstance(value, Described) else plain(value) for path, value in setting.items()}
+
+
 def _built(registry: Registry, name: str, described: Mapping[str, Any], value: Any) -> Any:
     """Build the agent or environment of a registered name with these fields; or `value`, if not None, with them.
 
@@ -278,6 +288,11 @@ def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
+def _clipped(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
 def _flat(spec: RunSpec) -> dict[str, Any]:
     """Return every field of a spec by its path, as data for JSON."""
     flat = spec.to_json()
@@ -304,6 +319,18 @@ def _as_python(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _as_python(part) for name, part in value.items()}
     return [_as_python(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def built(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a setting, by path, with trees in the place of their descriptions."""
+    return {path: build(value) for path, value in setting.items()}
+
+
+def _as_values(values: Any) -> Any:
+    """Return the values of a sweep as Python's numbers; those that are trees of arrays are described."""
+    if not isinstance(values, (list, tuple)):
+        return _as_python(values)
+    return [describe(v) if isinstance(v, (Mapping, Struct)) else _as_python(v) for v in values]
 
 
 def _whole_number(name: str, value: Any) -> int:

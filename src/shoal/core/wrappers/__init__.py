@@ -1,7 +1,9 @@
 """Wrappers: environments that are made from another environment. Each has a file of its own."""
 
+from shoal.core.wrappers.cheap_talk import CheapTalk
 from shoal.core.wrappers.flatten_observation import FlattenObservation
 from shoal.core.wrappers.frame_stack import FrameStack
+from shoal.core.wrappers.puppet import Puppet
 from shoal.core.wrappers.randomize import Randomize
 from shoal.core.wrappers.sticky_actions import StickyActions
 from shoal.core.wrappers.time_limit import TimeLimit
@@ -10,9 +12,11 @@ from shoal.core.wrappers.transform_reward import ClipReward, ScaleReward, Transf
 from shoal.core.wrappers.trials import Trials
 
 __all__ = [
+    "CheapTalk",
     "ClipReward",
     "FlattenObservation",
     "FrameStack",
+    "Puppet",
     "Randomize",
     "ScaleReward",
     "StickyActions",
