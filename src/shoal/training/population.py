@@ -5,6 +5,7 @@ other waves are kept on the host.
 """
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -38,7 +39,8 @@ class Population:
     def __init__(self, plan: Plan, run_key: Key) -> None:
         """Set up an empty population. Nothing is compiled, and no member begins."""
         self.plan, self.key = plan, run_key
-        self._enter(plan.roster)
+        self.seat(plan.roster)
+        self.stop_signal = 0  # of a request to stop that reached another process of the run
         # The members of each wave: with one wave a list of parts on the device (see `Placement`), with several waves
         # one tree on the host.
         self._waves: list[Any] = [None] * len(plan.waves)
@@ -98,7 +100,7 @@ class Population:
             results = self._call(self.programs.train, (*arguments, clocks, counts), ())
             self._store(wave, [member for member, _ in results])
             parts.append(self._gather(span, [(metrics, member.alive) for member, metrics in results]))
-        return _joined(parts)
+        return joined(parts)
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
@@ -107,7 +109,7 @@ class Population:
         for wave, span in enumerate(self.plan.waves):
             arguments = (*self._on_device(wave, span), self._spread(self.roster.seed_index, span))
             parts.append(self._gather(span, self._call(self.programs.evaluate, arguments, (key,))))
-        return _joined(parts)
+        return joined(parts)
 
     def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
         """Carry out a turnover: copy, begin and stop members. `source` [M] is as in `Turnover`, `roster` the new one.
@@ -115,22 +117,35 @@ class Population:
         A copied member gets another random key, which is derived from the number of its occupant. With `new_episodes`
         its environments begin new episodes.
         """
-        self._enter(roster)
         slots = np.arange(self.plan.members)
-        copied, fresh = (source >= 0) & (source != slots), source == FRESH
-        if not (copied.any() or fresh.any() or (source == REST).any()):
-            return
-        if len(self.plan.waves) > 1:  # members may come from another wave
-            members = self.to_host()
-            rows = np.where(copied, source, slots)
-            members = jax.tree.map(lambda x: x[rows], members)
-            for wave, span in enumerate(self.plan.waves):
-                parts = self.plan.placement.spread(jax.tree.map(lambda x, s=span: x[s], members))
-                self._store(wave, self._after_copies(span, parts, source, copied, fresh, new_episodes))
-            return
-        placement, (span,) = self.plan.placement, self.plan.waves
-        parts = placement.exchange(self._waves[0], np.where(copied, source, slots))
-        self._waves[0] = self._after_copies(span, parts, source, copied, fresh, new_episodes)
+        copied = (source >= 0) & (source != slots)
+        rows = np.where(copied, source, slots)
+        if copied.any() and len(self.plan.waves) > 1:  # members may come from another wave
+            self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
+        elif copied.any():
+            self._waves[0] = self.plan.placement.exchange(self._waves[0], rows)
+        self.renew(copied, source == FRESH, source == REST, roster, new_episodes=new_episodes)
+
+    def renew(
+        self, copied: np.ndarray, fresh: np.ndarray, idle: np.ndarray, roster: Roster, *, new_episodes: bool = False
+    ) -> None:
+        """Complete a turnover after members were copied, with flags [M] for its slots and the new roster.
+
+        Copies get new random keys, and with `new_episodes` begin new episodes. New members begin, and members of idle
+        slots are marked as no longer trained.
+        """
+        self.seat(roster)
+        for wave, span in enumerate(self.plan.waves):
+            flags = [flag[span] for flag in (copied, fresh, idle)]
+            if np.any(flags):
+                self._store(wave, self._renewed(span, self._on_device(wave, span)[0], *flags, new_episodes))
+
+    def seat(self, roster: Roster) -> None:
+        """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
+        self.roster = roster
+        agents, self._envs = self.plan.batched(roster)
+        split = self.plan.placement.split
+        self._agents = agents.split(split.devices) if split else agents
 
     def ages(self) -> np.ndarray:
         """Return the number of updates that each member was trained for, [M]."""
@@ -149,12 +164,12 @@ class Population:
     def to_host(self) -> Member:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
         if len(self.plan.waves) > 1:
-            return _joined(self._waves)
+            return joined(self._waves)
         return self._gather(self.plan.waves[0], self._waves[0])
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
-        self._enter(roster)
+        self.seat(roster)
         for wave, span in enumerate(self.plan.waves):
             of_wave = jax.tree.map(lambda x, s=span: x[s], members)
             self._waves[wave] = of_wave if len(self.plan.waves) > 1 else self.plan.placement.spread(of_wave)
@@ -164,36 +179,26 @@ class Population:
         begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
         return jax.eval_shape(begin_all, *self.plan.batched(self.roster), self.roster.seed_index, self.key)
 
-    def _enter(self, roster: Roster) -> None:
-        """Take over a roster, and the agents and environments of its slots as the devices run them."""
-        self.roster = roster
-        agents, self._envs = self.plan.batched(roster)
-        split = self.plan.placement.split
-        self._agents = agents.split(split.devices) if split else agents
-
     # Steps of a turnover.
 
-    def _after_copies(
-        self, span: slice, parts: list[Any], source: Any, copied: Any, fresh: Any, new_episodes: bool
+    def _renewed(
+        self, span: slice, parts: list[Any], copied: Any, fresh: Any, idle: Any, new_episodes: bool
     ) -> list[Any]:
-        """Complete a turnover of a wave after its members were copied, and return its parts.
-
-        Copies get new random keys, new members begin, and members of idle slots are marked as no longer trained.
-        """
-        placement, of_wave = self.plan.placement, source[span]
-        if copied[span].any():
+        """Return the parts of a wave after a turnover; the flags are those of its slots."""
+        placement = self.plan.placement
+        if copied.any():
             occupants = self._spread(np.maximum(self.roster.occupant, 0).astype(np.int32), span)
             values = [self._agents, self._envs] if new_episodes else [self._agents]
             to_reseed = reseed_in_new_episodes if new_episodes else reseed
             program = jax.jit(placement.over_members(to_reseed, 2 + len(values), Member))
             arguments = (parts, *(self._spread(value, span) for value in values), occupants)
             reseeded = self._call(program, arguments, (stream(self.key, "turnover"),))
-            parts = placement.merge(parts, reseeded, copied[span])
-        if fresh[span].any():
-            parts = placement.merge(parts, self._new_members(span), fresh[span])
-        if (of_wave == REST).any():
-            idle = self._call(jax.jit(placement.over_members(rest, 1, Member)), (parts,), ())
-            parts = placement.merge(parts, idle, of_wave == REST)
+            parts = placement.merge(parts, reseeded, copied)
+        if fresh.any():
+            parts = placement.merge(parts, self._new_members(span), fresh)
+        if idle.any():
+            resting = self._call(jax.jit(placement.over_members(rest, 1, Member)), (parts,), ())
+            parts = placement.merge(parts, resting, idle)
         return parts
 
     def _new_members(self, span: slice) -> list[Any]:
@@ -228,7 +233,8 @@ class Population:
         return self.plan.placement.gather(parts, span.stop - span.start)
 
 
-def _joined(waves: list[Any]) -> Any:
+def joined(waves: Sequence[Any]) -> Any:
+    """Join trees of members, with leaves [M, ...], to one on the host. Typed keys stay typed keys."""
     if len(waves) == 1:
         return waves[0]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs) if is_key(xs[0]) else np.concatenate(xs), *waves)
