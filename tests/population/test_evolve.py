@@ -23,13 +23,6 @@ TINY = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "
 QUIET = {"figures": False, "progress": False, "check": False}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _standard_promotion():
-    # optax and evosax rely on JAX's standard promotion.
-    with jax.numpy_dtype_promotion("standard"):
-        yield
-
-
 def standing(returns, alive=None, rates=None):
     members = np.shape(returns)[1]
     rates = np.full(members, 1e-3, np.float32) if rates is None else rates

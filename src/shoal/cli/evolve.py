@@ -70,7 +70,7 @@ def evolve(line: Line) -> None:
     from shoal.studies.runs import train
 
     options = line.options
-    common = {"figures": not options.no_figures, "progress": not options.no_progress}
+    common: dict[str, Any] = {"figures": not options.no_figures, "progress": not options.no_progress}
     if options.resume:
         for name in ("agent", "env", "vary", "name", "root", "preset", *SIZES, *WORDS, *NUMBERS, "rate", "minimize"):
             if getattr(options, name):

@@ -102,7 +102,7 @@ def evolve(
     )
 
 
-def _steps(sizes: Mapping[str, int]) -> dict[str, int]:
+def _steps(sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"steps": sizes["steps"]} if "steps" in sizes else {}
 
 
@@ -124,7 +124,10 @@ def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str,
         raise TypeError(f"vary={vary!r} must be a list or a dict: vary=[{vary!r}].")
     if not vary:
         raise ValueError("nothing varies: name what evolves, such as learning_rate or value_loss=residual, in vary.")
-    pairs = dict(vary) if isinstance(vary, Mapping) else dict(item.partition("=")[::2] for item in vary)
+    pairs: dict[str, Any] = {}
+    for item in vary:
+        path, _, start = item.partition("=")
+        pairs[path] = vary[item] if isinstance(vary, Mapping) else start
     varied, first = [], {}
     for path, given in pairs.items():
         names = _field(setting, path).metadata.get("first") or {}

@@ -78,11 +78,11 @@ def make_job(
     if preset and not (isinstance(agent, str) and isinstance(env, str)):
         raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
     if isinstance(agent, str) and isinstance(env, str):
-        found = presets.find(agent, env, preset or "") if preset is not None else None
-        if found is not None:
-            fields = {k: v for k, v in found.fields.items() if k not in sweep} | fields
-            env_fields = {k: v for k, v in found.env_fields.items() if k not in env_sweep} | env_fields
-            steps = found.steps if steps is None else steps
+        known = presets.find(agent, env, preset or "") if preset is not None else None
+        if known is not None:
+            fields = {k: v for k, v in known.fields.items() if k not in sweep} | fields
+            env_fields = {k: v for k, v in known.env_fields.items() if k not in env_sweep} | env_fields
+            steps = known.steps if steps is None else steps
     if steps is not None:
         options["steps"] = steps
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}

@@ -136,9 +136,9 @@ class Population:
         """
         self.seat(roster)
         for wave, span in enumerate(self.plan.waves):
-            flags = [flag[span] for flag in (copied, fresh, idle)]
-            if np.any(flags):
-                self._store(wave, self._renewed(span, self._on_device(wave, span)[0], *flags, new_episodes))
+            of_wave = (copied[span], fresh[span], idle[span])
+            if np.any(of_wave):
+                self._store(wave, self._renewed(span, self._on_device(wave, span)[0], *of_wave, new_episodes))
 
     def seat(self, roster: Roster) -> None:
         """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
