@@ -41,7 +41,7 @@ def own_key(key: Key, devices: int) -> Key:
     return jax.random.fold_in(key, jax.lax.axis_index(DATA)) if devices > 1 else key
 
 
-def standardized(x: Float[Array, "B"], devices: int) -> Float[Array, "B"]:
+def standardized(x: Float[Array, "*axes"], devices: int) -> Float[Array, "*axes"]:
     """(x - mean) / (std + 1e-8), with the mean and the standard deviation over the samples of all devices."""
     centered = x - mean_over(jnp.mean(x), devices)
     return centered / (jnp.sqrt(mean_over(jnp.mean(centered**2), devices)) + 1e-8)
