@@ -100,7 +100,7 @@ def test_a_dry_run_prints_programs_and_steps(tmp_path, capsys):
 def test_a_sweep_over_lengths_is_one_program_with_steps_for_the_longest(capsys):
     assert main(["bsuite", "ppo", "--experiments", "memory_len", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "memory_len/0-22" in out and f"1 programs, {23 * 101 * 10_000:,} steps" in out
+    assert "memory_len/0-22" in out and f"1 program, {23 * 101 * 10_000:,} steps" in out
 
 
 def test_mnist_is_left_out_where_its_files_are_missing(monkeypatch, capsys):
