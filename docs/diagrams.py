@@ -1,4 +1,4 @@
-"""Draw the diagrams of the pages on architecture and on evolution: SVG files in docs/images.
+"""Draw the diagrams of the pages on architecture, evolution and cheap talk: SVG files in docs/images.
 
     python docs/diagrams.py
 
@@ -152,7 +152,59 @@ def evolution() -> str:
     return svg(width, y + 88, "One generation: candidates, training runs, fitness, and the step of the strategy", parts)
 
 
+def cheap_talk() -> str:
+    """Messages in training and afterwards: who computes them, who reads them, whose reward decides."""
+    parts = [
+        text(250, 30, "While the victim trains: CheapTalk", 16, weight="bold"),
+        box(40, 50, 420, 286, "none", ' stroke-dasharray="6 5"'),
+        box(70, 76, 170, 56, PURE),
+        text(155, 100, "environment", 15, weight="bold"),
+        text(155, 120, "state, reward", 13, FAINT),
+        box(270, 150, 170, 56, EDGE),
+        text(355, 174, "message network", 15, weight="bold"),
+        text(355, 194, "weights env.message", 13, FAINT),
+        box(70, 260, 370, 56, PURE),
+        text(255, 284, "victim: PPO, which learns", 15, weight="bold"),
+        text(255, 304, "reads [observation, message]", 13, FAINT),
+        arrow(120, 132, 120, 258),
+        text(130, 200, "observation", 13, FAINT, at="start"),
+        arrow(200, 132, 290, 150),
+        arrow(355, 206, 355, 258),
+        text(365, 236, "message", 13, FAINT, at="start"),
+        '<path d="M70 288 L52 288 L52 104 L68 104" fill="none" stroke="#52606d" stroke-width="2" '
+        'marker-end="url(#head)"/>',
+        box(70, 362, 370, 60, EDGE),
+        text(255, 386, "evolution of env.message", 15, weight="bold"),
+        text(255, 406, "ally: maximizes the victim's return; adversary: minimizes it", 13, FAINT),
+        arrow(255, 336, 255, 360),
+        text(265, 354, "return of the whole training", 13, FAINT, at="start"),
+        text(710, 30, "After the training: Puppet", 16, weight="bold"),
+        box(500, 50, 420, 286, "none", ' stroke-dasharray="6 5"'),
+        box(530, 76, 370, 56, PURE),
+        text(715, 100, "environment with another goal", 15, weight="bold"),
+        text(715, 120, "state, goal, reward of the exploiter", 13, FAINT),
+        box(530, 260, 370, 56, PURE),
+        text(715, 284, "victim, which no longer learns", 15, weight="bold"),
+        text(715, 304, "reads [observation, message]", 13, FAINT),
+        arrow(610, 132, 610, 258),
+        text(620, 200, "observation", 13, FAINT, at="start"),
+        '<path d="M530 288 L512 288 L512 104 L528 104" fill="none" stroke="#52606d" stroke-width="2" '
+        'marker-end="url(#head)"/>',
+        text(546, 248, "action", 13, FAINT, at="middle"),
+        text(84, 248, "action", 13, FAINT, at="middle"),
+        box(530, 362, 370, 60, EDGE),
+        text(715, 386, "exploiter: an agent of its own", 15, weight="bold"),
+        text(715, 406, "reads observation and goal; its action is the message", 13, FAINT),
+        arrow(790, 362, 790, 318),
+        text(800, 352, "message", 13, FAINT, at="start"),
+        '<path d="M900 104 L936 104 L936 392 L902 392" fill="none" stroke="#52606d" stroke-width="2" '
+        'marker-end="url(#head)"/>',
+    ]
+    return svg(960, 440, "Messages while an agent trains, and messages to a trained agent", parts)
+
+
 if __name__ == "__main__":
-    for name, draw in {"packages": packages, "update": update, "evolution": evolution}.items():
+    drawings = {"packages": packages, "update": update, "evolution": evolution, "cheap-talk": cheap_talk}
+    for name, draw in drawings.items():
         (IMAGES / f"{name}.svg").write_text(draw())
         print(f"docs/images/{name}.svg")

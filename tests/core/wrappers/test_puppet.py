@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shoal
 from environments import Tally, advance, init, noise, observe
 from shoal.agents.ppo import PPO
 from shoal.core.agent import Actor
@@ -36,12 +37,16 @@ WEIGHTS = np.asarray([1.0, 0, 0, 0, 1.0, 0], np.float32)
 PUPPET = Puppet(CartPoleGoal(), Listener(), WEIGHTS)
 
 
+def constant_message(obs, key):
+    return jnp.ones(2)
+
+
 @pytest.mark.parametrize(("x", "message", "action"), [(0.5, -0.4, 1), (0.5, -0.6, 0), (-0.5, 0.6, 1), (-0.5, 3.0, 1)])
 def test_the_victim_acts_on_its_observation_and_the_message(x, message, action):
     state = init(PUPPET, KEY)
     inner = state.inner.replace(inner=state.inner.inner.replace(x=jnp.float32(x)))
     after, reward, terminated, truncated, _ = advance(
-        PUPPET, state.replace(inner=inner), jnp.asarray([message, -3.0], jnp.float32), (None, None)
+        PUPPET, state.replace(inner=inner), jnp.asarray([message, -3.0], jnp.float32), None
     )
     alone, *same = advance(PUPPET.env, inner, jnp.int32(action), None)
     jax.tree.map(np.testing.assert_array_equal, after.inner, alone)
@@ -51,6 +56,13 @@ def test_the_victim_acts_on_its_observation_and_the_message(x, message, action):
 
 def test_a_puppet_keeps_the_contract():
     check_env(Puppet(CartPole(), Listener(), WEIGHTS), steps=8)
+
+
+def test_a_rollout_of_a_puppet_without_noise_runs():
+    puppet = Puppet(CartPole(), Listener(), WEIGHTS)
+    assert noise(puppet, KEY) is None
+    played = shoal.rollout(constant_message, puppet, num_steps=3, keep=("obs", "reward"))
+    assert played["reward"].tolist() == [1, 1, 1] and played["obs"].shape == (3, 4)
 
 
 def test_the_exploiter_sees_the_goal_and_sends_bounded_messages():
@@ -63,7 +75,7 @@ def test_the_exploiter_sees_the_goal_and_sends_bounded_messages():
 def test_without_parts_the_victim_reads_the_whole_observation():
     puppet = Puppet(CartPole(), Listener(), WEIGHTS)
     state = init(puppet, KEY)
-    after, *_ = advance(puppet, state, jnp.asarray([1.0, 0.0]), (None, None))
+    after, *_ = advance(puppet, state, jnp.asarray([1.0, 0.0]), None)
     pushed, *_ = advance(puppet.env, state.inner, jnp.int32(1), None)
     np.testing.assert_array_equal(after.inner.x_dot, pushed.x_dot)
 
@@ -93,7 +105,7 @@ def test_an_agent_of_shoal_is_a_victim_bound_or_not(victim):
     unbound = Puppet(CartPoleGoal(), PPO(hidden=(4,), shared=True, num_steps=4, normalize_observation=True), weights)
     assert unbound.actor.observation_space.shape == (6,) and unbound.actor.action_space == Discrete(2)
     state, message = init(puppet, KEY), jnp.asarray([3.0, -3.0])
-    both = [advance(each, state, message, (None, None))[0] for each in (puppet, unbound)]
+    both = [advance(each, state, message, None)[0] for each in (puppet, unbound)]
     jax.tree.map(np.testing.assert_array_equal, *both)
 
 

@@ -77,22 +77,21 @@ class Puppet(StatefulWrapper):
         inner = self.env.init(key)
         return PuppetState(time=inner.time, inner=inner, carry=self.actor.initial_carry())
 
-    def noise(self, key: Key) -> tuple[Any, Any]:
-        """Sample (the key of the victim's action; None where it is greedy, the inner noise)."""
+    def noise(self, key: Key) -> Any:
+        """Sample the inner noise; for a victim that samples its actions (the key of its action, the inner noise)."""
         if self.greedy:
-            return None, self.env.noise(key)
+            return self.env.noise(key)
         k_act, k_env = jax.random.split(key)
         return k_act, self.env.noise(k_env)
 
     def transition(
-        self, state: PuppetState, action: Float[Array, "size"], noise: tuple[Any, Any]
+        self, state: PuppetState, action: Float[Array, "size"], noise: Any
     ) -> tuple[PuppetState, Any, Any, Any]:
         """Let the victim act on its observation and the message, and execute its action."""
-        key, inner_noise = noise
+        key, inner_noise = (make_key(0), noise) if self.greedy else noise  # greedy actions use no key
         seen = _part_of(self.env.observe(state.inner)).astype(jnp.float32)
         obs = jnp.concatenate([seen, action.astype(jnp.float32)])
         mask = self.env.action_mask(state.inner)
-        key = make_key(0) if key is None else key  # greedy actions do not use it
         chosen, carry = self.actor.act(self.weights, obs, state.carry, key, self.greedy, mask)
         inner, reward, terminated, info = self.inner_transition(state, chosen, inner_noise)
         return PuppetState(time=inner.time, inner=inner, carry=carry), reward, terminated, info

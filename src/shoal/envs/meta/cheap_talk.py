@@ -25,7 +25,8 @@ class CheapTalkCartPole(CheapTalk):
     | 0-3  | the observation of CartPole                                        |
     | 4, 5 | the message, in +-`scale` (2 pi); 0 unless `message` has weights   |
 
-    Reward: as in CartPole. Start: as in CartPole.
+    Reward: as in CartPole.
+    Start: as in CartPole.
     End: as in CartPole, with a time limit of 200 steps. `env.env` is the inner CartPole, whose fields set all this.
     Differences from the source: the time limit truncates and does not terminate.
     """
@@ -47,7 +48,8 @@ class CheapTalkPendulum(CheapTalk):
     | 0-2  | the observation of Pendulum                                        |
     | 3, 4 | the message, in +-`scale` (2 pi); 0 unless `message` has weights   |
 
-    Reward: as in Pendulum. Start: as in Pendulum.
+    Reward: as in Pendulum.
+    Start: as in Pendulum.
     End: as in Pendulum (200 steps). `env.env` is the inner Pendulum.
     Differences from the source: rewards and dynamics are those of Gymnasium's Pendulum.
     """
