@@ -285,10 +285,10 @@ MISTAKES = {
         r"give values of a class that derives from shoal.Sink and receives events, as in sinks=\[MySink\(\)\]",
     ),
     "a class as a sink": (lambda: train("ppo", "CartPole-v1", sinks=[shoal.Sink]), TypeError, "is no list of sinks"),
-    "a selector by name": (
-        lambda: train("ppo", "CartPole-v1", selector="pbt"),
+    "a number as a selector": (
+        lambda: train("ppo", "CartPole-v1", selector=3),
         TypeError,
-        "selector='pbt' is no selector: give a value of a class that derives from shoal.Selector",
+        r"selector=3 is no selector: give a name \(`shoal selectors` lists them\) or a value of a class that derives",
     ),
     "a device by name": (
         lambda: train("ppo", "CartPole-v1", devices="gpu"),

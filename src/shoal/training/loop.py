@@ -24,6 +24,7 @@ from shoal.training.claim import claimed
 from shoal.training.extension import extend
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
+from shoal.training.lives import best_members, hyperparameters_in
 from shoal.training.plan import Plan
 from shoal.training.population import Population
 from shoal.training.records import Records, member_scores, score_summary
@@ -158,6 +159,7 @@ class Run:
                 {"member": m, "name": names[m], "last": last[m], "best": best[m], "alive": bool(alive)}
                 for m, alive in enumerate(curves["alive"][-1])
             ],
+            **({"best_members": best_members(curves)} if hyperparameters_in(curves) else {}),
             "episodes_per_evaluation": self.plan.spec.eval_episodes,
             "steps_per_second": self._steps_trained() / max(self.state.train_seconds, 1e-9),
             "compile_seconds": self.compile_seconds,
