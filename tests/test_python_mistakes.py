@@ -344,6 +344,11 @@ MISTAKES = {
         ValueError,
         "selector 'ppt' is not registered. Did you mean pbt",
     ),
+    "a number as a selector": (
+        lambda: train("ppo", "CartPole-v1", selector=3),
+        TypeError,
+        r"selector=3 is no selector: give a name \(`shoal selectors` lists them\) or a value of a class that derives",
+    ),
     "a device by name": (
         lambda: train("ppo", "CartPole-v1", devices="gpu"),
         TypeError,

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import shoal
 from shoal.core.registry import SELECTORS
 from shoal.core.struct import static, struct
 from shoal.population.halving import Halving
@@ -153,3 +154,32 @@ def test_a_copy_keeps_what_was_learned_and_begins_new_episodes(new_episodes, tra
     assert "state/key" in names and names <= {"state/key", *of_episode}
     time = found["state/env_states/state/time"]
     assert (time[1] == 0) == new_episodes and time[0] > 0 and run.state.roster.parent.tolist() == [-1, 0, -1]
+
+
+def test_a_result_follows_the_lives_of_members(alone):
+    run, _ = alone("pbt")
+    result = shoal.load_result(run.folder.path)
+    curves = result.curves
+    copies = [life for life in result.lives.values() if life.parent >= 0]
+    assert [*result.lives] == sorted(set(curves["occupant"].ravel().tolist())) and copies
+    for life in copies:
+        record = life.records[0]
+        (slot_of_parent,) = np.flatnonzero(curves["occupant"][record - 1] == life.parent)
+        assert life.parent in result.lives and curves["occupant"][record - 1, life.slot] != life.occupant
+        rate, before = life.hyperparameters["learning_rate"], curves["learning_rate"][record - 1, slot_of_parent]
+        assert np.isclose(rate / before, 1.25).all() or np.isclose(rate * 1.25, before).all() or rate[0] in (0.01, 1)
+        np.testing.assert_array_equal(life.score, curves["eval_return"][life.records, life.slot])
+    line = result.lineage(copies[-1].occupant)
+    assert line[0].occupant == copies[-1].occupant and line[-1].parent == -1
+    assert [life.parent for life in line[:-1]] == [life.occupant for life in line[1:]]
+    best = result.summary["best_members"][0]
+    assert best["score"] == np.nanmax(curves["eval_return"][-1]) and result.lineage()[0].occupant == best["occupant"]
+    assert best["hyperparameters"]["learning_rate"] == curves["learning_rate"][-1, best["member"]]
+    with pytest.raises(ValueError, match="has no occupant 999: its occupants are 0 to"):
+        result.lineage(999)
+
+
+def test_an_idle_slot_counts_with_its_last_member(alone):
+    run, _ = alone("halving")
+    best = run.summary()["best_members"]
+    assert len(best) == 5 and sorted(each["occupant"] for each in best) == [0, 1, 2, 3, 4]

@@ -327,11 +327,17 @@ def report(result: Any) -> str:
 
     summary = result.summary
     rows = [[setting_words(s["setting"]), *score_cells(s)] for s in summary["settings"]]
+    what, scores = "return of greedy actions with the last weights", table(("setting", *SCORE_HEAD), rows)
+    if best := summary.get("best_members"):  # their settings differ, so a mean over all of them would describe none
+        what, scores = (
+            f"best of {summary['members']} members, return of greedy actions with the last weights",
+            _table_of_members(best),
+        )
     dead = sum(not member["alive"] for member in summary["per_member"])
     episodes = summary["episodes_per_evaluation"]
     lines = [
-        f"return of greedy actions with the last weights over {episodes} evaluation episodes",
-        table(("setting", *SCORE_HEAD), rows),
+        f"{what} over {episodes} evaluation episodes",
+        scores,
         f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s in total: "
         f"{summary['compile_seconds']:.1f} compiling, {summary['train_seconds']:.1f} training, "
         f"{summary['eval_seconds']:.1f} evaluating, {summary['other_seconds']:.1f} for the rest (set-up, records, "
@@ -343,6 +349,18 @@ def report(result: Any) -> str:
     if dead:
         lines.append(f"{dead} member{'s' * (dead > 1)} stopped early: a loss or a weight became infinite or NaN")
     return "\n".join([*lines, f"{result.folder}"])
+
+
+def _table_of_members(best: list[dict[str, Any]]) -> str:
+    """The best members of a run with a selector, a row for each."""
+    from shoal.cli.table import table
+
+    paths = [*best[0]["hyperparameters"]]
+    rows = [
+        [each["member"], each["score"], len(each["lineage"]) - 1, *(each["hyperparameters"][path] for path in paths)]
+        for each in best
+    ]
+    return table(("member", "return", "ancestors", *paths), rows)
 
 
 def _print_table(labels: list[str], results: list[Any]) -> None:

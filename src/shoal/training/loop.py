@@ -25,6 +25,7 @@ from shoal.training.describe import describe, to_json
 from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
+from shoal.training.lives import best_members, hyperparameters_in
 from shoal.training.plan import Plan
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
@@ -177,6 +178,7 @@ class Run:
                 {"member": m, "name": names[m], "last": last[m], "best": best[m], "alive": bool(alive)}
                 for m, alive in enumerate(curves["alive"][-1])
             ],
+            **({"best_members": best_members(curves)} if hyperparameters_in(curves) else {}),
             "episodes_per_evaluation": self.plan.spec.eval_episodes,
             "longest_evaluation_episode": self.plan.horizon,
             "evaluation_episodes_cut_off": self.state.eval_cut,  # of all members together, in the last evaluation

@@ -79,8 +79,8 @@ class Placement(NamedTuple):
             return cores
         return f"{cores}, {'one member' if self.block == 1 else f'{self.block} members'} at a time on each"
 
-    def spread(self, tree: Any, count: int = 0) -> list[Any]:
-        """Split a tree with leaves [M, ...] into the arguments of each call.
+    def spread(self, tree: Any, count: int = 0, calls: Sequence[int] | None = None) -> list[Any]:
+        """Split a tree with leaves [M, ...] into the arguments of each call, or of some calls only.
 
         `count` is M; it is used for a tree without leaves, such as an environment without constants.
         """
@@ -99,8 +99,8 @@ class Placement(NamedTuple):
             all_members = part(np.minimum(np.arange(self.padded), last))
             return [jax.device_put(all_members, self._shardings(all_members))]
         if self.block == 1:
-            return [part(m) for m in range(last + 1)]
-        starts = range(0, last + 1, self.block)
+            return [part(m) for m in (range(last + 1) if calls is None else calls)]
+        starts = range(0, last + 1, self.block) if calls is None else [call * self.block for call in calls]
         return [part(np.minimum(np.arange(start, start + self.block), last)) for start in starts]
 
     def gather(self, parts: Sequence[Any], count: int) -> Any:
@@ -114,26 +114,37 @@ class Placement(NamedTuple):
         return jax.tree.map(one, *parts)
 
     def exchange(self, parts: Sequence[Any], source: np.ndarray) -> list[Any]:
-        """Return the parts with every member m replaced by a copy of member `source[m]`, unless `source[m]` is m.
+        """Return the parts with every member m replaced by member `source[m]`.
 
-        On a mesh, members are copied directly between devices, not through the host.
+        The arrays of a copy may be those of its original, so no program may be given both to keep (`donate_argnums`)
+        before one of them was copied. On a mesh, members are copied directly between devices, not through the host.
         """
         count = len(source)
         if self.mesh:
             rows = np.concatenate([source, np.full(self.padded - count, source[-1])])
             return [_take(self.mesh, self.split)(parts[0], rows)]
         if self.block == 1:
-            copies = {m: jax.tree.map(jax.numpy.copy, parts[of]) for m, of in enumerate(source) if of != m}
-            return [copies.get(m, part) for m, part in enumerate(parts)]
+            return [parts[of] for of in source]
         return self.spread(jax.tree.map(lambda x: x[source], self.gather(parts, count)))
 
+    def calls_with(self, flag: np.ndarray) -> list[int]:
+        """Return the numbers of the calls that have a member where `flag` [M] is true; a mesh has one call."""
+        size = len(flag) if self.mesh else self.block
+        return [call for call, start in enumerate(range(0, len(flag), size)) if flag[start : start + size].any()]
+
     def merge(self, parts: Sequence[Any], new: Sequence[Any], is_new: np.ndarray) -> list[Any]:
-        """Return the parts with the members where `is_new` [M] is true taken from `new`, and all others unchanged."""
+        """Return the parts with the members where `is_new` [M] is true taken from `new`, and all others unchanged.
+
+        `new` has None for calls without a new member.
+        """
         if self.block == 1 and not self.mesh:
             return [after if flag else before for before, after, flag in zip(parts, new, is_new, strict=True)]
         padded = np.concatenate([is_new, np.full(self.padded - len(is_new), is_new[-1])])
         flags = padded.reshape(len(parts), -1)
-        return [_choose(flag, after, before) for flag, before, after in zip(flags, parts, new, strict=True)]
+        return [
+            before if after is None else _choose(flag, after, before)
+            for flag, before, after in zip(flags, parts, new, strict=True)
+        ]
 
     def shapes(self, part: Any) -> Any:
         """Return the shapes of an argument of a call, on a mesh with the sharding that it will have."""

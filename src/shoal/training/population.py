@@ -185,21 +185,45 @@ class Population:
         self, span: slice, parts: list[Any], copied: Any, fresh: Any, idle: Any, new_episodes: bool
     ) -> list[Any]:
         """Return the parts of a wave after a turnover; the flags are those of its slots."""
-        placement = self.plan.placement
+        roster = self.roster
         if copied.any():
-            occupants = self._spread(np.maximum(self.roster.occupant, 0).astype(np.int32), span)
-            values = [self._agents, self._envs] if new_episodes else [self._agents]
-            to_reseed = reseed_in_new_episodes if new_episodes else reseed
-            program = jax.jit(placement.over_members(to_reseed, 2 + len(values), Member))
-            arguments = (parts, *(self._spread(value, span) for value in values), occupants)
-            reseeded = self._call(program, arguments, (stream(self.key, "turnover"),))
-            parts = placement.merge(parts, reseeded, copied)
+            occupants = np.maximum(roster.occupant, 0).astype(np.int32)
+            values = [self._agents, self._envs, occupants] if new_episodes else [self._agents, occupants]
+            program = reseed_in_new_episodes if new_episodes else reseed
+            shared = (stream(self.key, "turnover"),)
+            parts = self._replaced(parts, copied, span, self._jitted(program, 1 + len(values)), values, shared, True)
         if fresh.any():
-            parts = placement.merge(parts, self._new_members(span), fresh)
+            assert self.programs is not None
+            values = [self._agents, self._envs, roster.seed_index]
+            parts = self._replaced(parts, fresh, span, self.programs.begin, values, (self.key,))
         if idle.any():
-            resting = self._call(jax.jit(placement.over_members(rest, 1, Member)), (parts,), ())
-            parts = placement.merge(parts, resting, idle)
+            parts = self._replaced(parts, idle, span, self._jitted(rest, 1), [], (), True)
         return parts
+
+    def _replaced(
+        self,
+        parts: list[Any],
+        flag: np.ndarray,
+        span: slice,
+        program: Any,
+        values: list[Any],
+        shared: tuple,
+        takes_member: bool = False,
+    ) -> list[Any]:
+        """Return the parts of a wave with the members where `flag` is true replaced by results of a program.
+
+        `flag` has the slots of the wave. The arguments of the program are the member (if it `takes_member`), `values`
+        with leaves [M, ...], and the `shared` ones. Calls without such a member do not run.
+        """
+        placement = self.plan.placement
+        calls = placement.calls_with(flag)
+        members = [[parts[call] for call in calls]] * takes_member
+        arguments = [*members, *(self._spread(value, span, calls) for value in values)]
+        new = dict(zip(calls, self._call(program, arguments, shared), strict=True))
+        return placement.merge(parts, [new.get(call) for call in range(len(parts))], flag)
+
+    def _jitted(self, function: Any, per_member: int) -> Any:
+        return jax.jit(self.plan.placement.over_members(function, per_member, Member))
 
     def _new_members(self, span: slice) -> list[Any]:
         assert self.programs is not None
@@ -226,8 +250,8 @@ class Population:
     def _store(self, wave: int, parts: list[Any]) -> None:
         self._waves[wave] = parts if len(self.plan.waves) == 1 else self._gather(self.plan.waves[wave], parts)
 
-    def _spread(self, tree: Any, span: slice) -> list[Any]:
-        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree), span.stop - span.start)
+    def _spread(self, tree: Any, span: slice, calls: list[int] | None = None) -> list[Any]:
+        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree), span.stop - span.start, calls)
 
     def _gather(self, span: slice, parts: list[Any]) -> Any:
         return self.plan.placement.gather(parts, span.stop - span.start)

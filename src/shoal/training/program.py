@@ -72,8 +72,9 @@ def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> M
 
 
 def reseed(member: Member, agent: Agent, occupant: Int[Array, ""], key: Key) -> Member:
-    """Return a copied member with another random key, made from the shared `key` and its occupant number."""
-    return member.replace(state=agent.reseed(member.state, jax.random.fold_in(key, occupant)))
+    """Return a copy of a member with another random key, made from the shared `key` and its occupant number."""
+    copy = jax.tree.map(jnp.copy, member)  # arrays of its own: without this, `jit` would return those of its argument
+    return copy.replace(state=agent.reseed(copy.state, jax.random.fold_in(key, occupant)))
 
 
 def reseed_in_new_episodes(member: Member, agent: Agent, env: Env, occupant: Int[Array, ""], key: Key) -> Member:

@@ -13,6 +13,7 @@ from shoal.core.env import Env
 from shoal.core.errors import need, refuse_attributes
 from shoal.training.describe import build, from_json
 from shoal.training.folder import RunFolder
+from shoal.training.lives import Life, best_members, lineage, lives_in
 from shoal.training.policy import Policies, Policy, load_policies
 from shoal.training.reading import damaged
 from shoal.training.records import member_scores
@@ -119,6 +120,24 @@ class Result:
             raise ValueError(f"{self.folder} has not been evaluated, so no member is the best yet: give a number.")
         return ranking[0]
 
+    @cached_property
+    def lives(self) -> dict[int, Life]:
+        """Every occupant of a run with a selector, by its number: slot, parent, scores and hyperparameters over time.
+
+        Raises ValueError for a run without a selector.
+        """
+        return lives_in(self.curves)
+
+    def lineage(self, occupant: int | None = None) -> list[Life]:
+        """Return the life of an occupant, of the one that it was copied from, and so on to the first ancestor.
+
+        Default: the best occupant at the end. Raises ValueError for one that never was trained.
+        """
+        chosen = best_members(self.curves, 1)[0]["occupant"] if occupant is None else occupant
+        if chosen not in self.lives:
+            raise ValueError(f"{self.folder} has no occupant {chosen}: its occupants are 0 to {max(self.lives)}.")
+        return [self.lives[each] for each in lineage(self.lives, chosen)]
+
     def to_frame(self) -> Any:
         """Return the curves as a pandas table, a row for each record and member. Raises ImportError without pandas."""
         pandas = need("pandas", "frames", "to_frame()")
@@ -164,6 +183,9 @@ class Result:
         last, settings = self.summary["last"], self.summary["settings"]
         if not last["members"]:
             return "no evaluation"
+        if best := self.summary.get("best_members"):
+            among = f"with the best of {self.summary['members']} members"
+            return f"mean return {best[0]['score']:.4g} {among}, {_words(_shortened(best[0]['hyperparameters']))}"
         if len(settings) == 1:
             return f"mean return {last['mean']:.4g}"
         best = max((s for s in settings if s["members"]), key=lambda s: s["mean"])
@@ -200,6 +222,10 @@ def load_result(
 def _check_which(which: str) -> None:
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
+
+
+def _shortened(setting: dict[str, Any]) -> dict[str, Any]:
+    return {path: float(f"{value:.4g}") if isinstance(value, float) else value for path, value in setting.items()}
 
 
 def _words(setting: dict[str, Any]) -> str:

@@ -151,6 +151,9 @@ FILES: dict[str, Any] = {
         "best": SCORE,
         "settings": [{"setting": dict, **SCORE}],
         "per_member": [{"member": int, "name": str, "last": UNKNOWN, "best": UNKNOWN, "alive": bool}],
+        "best_members": Maybe(
+            [{"member": int, "occupant": int, "score": UNKNOWN, "hyperparameters": dict, "lineage": [int]}]
+        ),
         **{name: Maybe(NUMBER) for name in ("steps_per_second", *SECONDS)},
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },

@@ -1,0 +1,77 @@
+"""A run with a selector that is killed with SIGKILL at any moment resumes, and ends with the same bits."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from shoal.training import checkpoint
+
+RUN = ["q-learning", "CliffWalking-v1", "--num-steps", "32", "--steps", "5120", "--seeds", "6", "--records", "40"]
+RUN += ["--evaluations", "40", "--eval-episodes", "2", "--eval-max-steps", "10", "--no-figures", "--no-progress"]
+RUN += ["--selector.vary", "learning_rate,env.step_reward=-2..-0.5"]
+SELECTORS = {
+    "pbt": ["--selector", "pbt"],
+    "halving": ["--selector", "halving", "--selector.eta", "2", "--selector.refill", "fresh"],
+    "random": ["--selector", "random", "--selector.every", "3"],
+}
+
+
+def start(*words):
+    return subprocess.Popen([sys.executable, "-m", "shoal.cli.main", "train", *words], stderr=subprocess.PIPE)
+
+
+def finish(*words):
+    process = start(*words)
+    _, errors = process.communicate(timeout=250)
+    assert process.returncode == 0, errors
+
+
+def contents(folder):
+    """Everything that a finished run leaves except times: all arrays of its checkpoint, and its curves."""
+    found = {}
+    for part in ("learners.npz", "run.npz", "policies.npz"):
+        with np.load(checkpoint.newest(folder / "checkpoints") / part) as file:
+            found |= {f"{part}/{name}": file[name] for name in file}
+    with np.load(folder / "curves.npz") as file:
+        return found | {name: file[name] for name in file if name != "wall_seconds"}
+
+
+def kill_and_resume(selector, folder, delay):
+    """Kill the run `delay` seconds after its folder appears, or when it is over; then resume it, or start it again."""
+    process = start(*RUN, *selector, "--root", str(folder.parent), "--name", folder.name)
+    while not (folder / "spec.json").exists() and process.poll() is None:
+        time.sleep(0.002)
+    time.sleep(delay)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode in (-signal.SIGKILL, 0)
+    records = len(list((folder / "checkpoints").glob("step-*"))) if (folder / "checkpoints").exists() else 0
+    finish("--resume", str(folder), "--no-figures", "--no-progress")
+    return records, process.returncode
+
+
+@pytest.mark.parametrize(
+    ("name", "moments"),
+    [("pbt", 1), *(pytest.param(name, 20, marks=pytest.mark.slow) for name in SELECTORS)],
+)
+@pytest.mark.timeout(1200)
+def test_a_killed_run_resumes_to_the_same_bits(name, moments, tmp_path):
+    finish(*RUN, *SELECTORS[name], "--root", str(tmp_path), "--name", "whole")
+    expected = contents(tmp_path / "whole")
+    assert (expected["occupant"][-1] != np.arange(6)).any()
+    delays, killed = random.Random(0), 0
+    for moment in range(moments):
+        folder = tmp_path / f"killed-{moment}"
+        _, status = kill_and_resume(SELECTORS[name], folder, delays.uniform(0, 0.4))
+        killed += status == -signal.SIGKILL
+        found = contents(folder)
+        assert found.keys() == expected.keys()
+        for part in expected:
+            np.testing.assert_array_equal(found[part], expected[part], err_msg=part)
+    assert killed >= moments / 2
