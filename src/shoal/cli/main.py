@@ -125,6 +125,11 @@ def _dispatch(words: list[str]) -> int:
     if split.wants_help and not split.names:
         print(parser.format_help())
         return 0
+    distributed = _distributed(split)
+    if distributed.startswith("local:"):
+        from shoal.cli.local import start_local
+
+        return start_local(distributed, [name, *words])
     if command.starts_jax:
         _prepare(name, split)
     if split.wants_help:
@@ -135,11 +140,12 @@ def _dispatch(words: list[str]) -> int:
 
 def _prepare(name: str, split: "Split") -> None:
     """Set threads, cache and platform before JAX starts. Do nothing if JAX was imported already, as in tests."""
-    if "jax" in sys.modules:
+    options = split.options
+    distributed = _distributed(split)
+    if "jax" in sys.modules and not distributed:
         return
     from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare
 
-    options = split.options
     has_network = name != "bench" or options.policy == "mlp"
     if getattr(options, "device", None) == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"  # otherwise JAX prefers an accelerator
@@ -147,8 +153,16 @@ def _prepare(name: str, split: "Split") -> None:
         cache=not options.no_cache,
         threads=max(getattr(options, "threads", None) or 0, 0),
         small_loop=SMALL_LOOP if has_network else STEPPING_LOOP,
+        distributed=distributed,
     )
     check_platform()
+
+
+def _distributed(split: "Split") -> str:
+    """The value of `--distributed`; empty without it, and where nothing is trained."""
+    if split.wants_help or getattr(split.options, "dry_run", False):
+        return ""
+    return getattr(split.options, "distributed", "")
 
 
 def _help() -> str:

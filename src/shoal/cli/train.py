@@ -129,6 +129,13 @@ def train_parser() -> Parser:
         help="split the environments of each member over N devices (ppo, a2c, rl2, pqn)",
     )
     how.add_argument(
+        "--distributed",
+        default="",
+        metavar="WHERE",
+        help="share the members with other processes: auto (SLURM, Open MPI, Cloud TPU), HOST:PORT,PROCESSES,NUMBER, "
+        "or local:PROCESSES to start them all on this machine's CPU",
+    )
+    how.add_argument(
         "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the population in parts that fit"
     )
     how.add_argument("--threads", type=whole_number, metavar="N", help="size of XLA's thread pool on CPU")
@@ -164,10 +171,10 @@ def _named(options: argparse.Namespace) -> Named:
         return {}  # the spec sets every field
     if options.resume:
         from shoal.training.folder import RunFolder
-        from shoal.training.policy import check_complete
+        from shoal.training.jobs import spec_to_resume
         from shoal.training.spec import template
 
-        made = template(check_complete(RunFolder(options.resume), trust_source=options.trust_source))
+        made = template(spec_to_resume(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
     _check_names(agent, env)
     return {"agent": agent, "env": wrapped(env, options.wrap) if env else "", "selector": options.selector or ""}
@@ -255,17 +262,19 @@ def _repeat(line: Line) -> None:
 def _run(options: argparse.Namespace, batch: Any) -> None:
     from shoal.studies.description import describe
     from shoal.training.folder import RunFolder
+    from shoal.training.processes import group
 
     root = Path(options.root or "runs")
-    if options.name:
+    if options.name and not group().number:
         batch.folders(RunFolder(root / options.name))  # raises if a folder exists already, also in a dry run
     if options.dry_run:
         print(describe(batch.plans, root))
         return
     results, figures = [], not options.no_figures
     for result in batch.train(name=options.name, root=root, figures=figures, sinks=_sinks(options)):
-        print(report(result))
-        results.append(result)
+        if not group().number:
+            print(report(result))
+            results.append(result)
     if len(results) > 1:
         _print_table([task.label for task in batch.tasks], results)
 
@@ -275,6 +284,8 @@ def _resume(line: Line) -> None:
     from shoal.studies.runs import run_job
     from shoal.training.folder import RunFolder
     from shoal.training.jobs import job_to_resume
+    from shoal.training.processes import group
+    from shoal.training.sharing import agree, follow
 
     options = line.options
     for name in ONLY_NEW:
@@ -287,6 +298,10 @@ def _resume(line: Line) -> None:
     plan = job.plan(options.devices, options.memory_limit_gb, resume=True)
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))
+        return
+    agree([job.spec], group())
+    if group().number:
+        follow(job, plan, group())
         return
     folder, figures = RunFolder(options.resume), not options.no_figures
     print(report(run_job(job, plan, folder, resume=True, figures=figures, sinks=_sinks(options))))

@@ -15,8 +15,10 @@ from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
 from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
+from shoal.training.processes import group
 from shoal.training.result import Result
 from shoal.training.selector import Selector
+from shoal.training.sharing import agree, follow, leading
 from shoal.viz.figure_sink import FigureSink
 
 
@@ -95,6 +97,9 @@ def train(
     An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
     leaves that out.
 
+    After `shoal.prepare(distributed=...)` all processes call `train` with the same arguments, and share the members;
+    process 0 writes the folder. A process that does not see the folder gets an object that says where it is.
+
     Compiled programs are cached between runs: unless JAX's persistent cache is already configured or disabled, it is
     configured here for the rest of the process. `cache=False` does not change it.
     """
@@ -153,6 +158,9 @@ def train(
         check_env_of(job)
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     all_sinks = [*([progress_sink()] if progress else []), *sinks]
+    agree([job.spec], group())
+    if group().number:
+        return follow(job, plan, group())
     root = Path(root or "runs")
     given = resume or folder or (root / name if name else None)
     run_folder = RunFolder(given) if given else new_folder(root, job.spec.stem)
@@ -168,10 +176,14 @@ def run_job(
     figures: bool = True,
     sinks: Sequence[Sink] = (),
 ) -> Result:
-    """Run a planned job to its end, in a folder. With `figures`, draw its learning curves and videos at the end."""
-    if resume:
-        folder.check_writable()
-    else:
-        folder.create()
-    Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])]).train(resume=resume)
+    """Run a planned job to its end, in a folder. With `figures`, draw its learning curves and videos at the end.
+
+    Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.agree`).
+    """
+    with leading(group(), folder):
+        if resume:
+            folder.check_writable()
+        else:
+            folder.create()
+        Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])], group()).train(resume=resume)
     return Result(folder.path, job.agent, job.env)

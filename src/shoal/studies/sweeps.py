@@ -24,9 +24,11 @@ from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
+from shoal.training.processes import group
 from shoal.training.result import Result
 from shoal.training.selector import Selector
 from shoal.training.settings import is_static_part, part
+from shoal.training.sharing import agree, follow
 from shoal.training.spec import file_name, run_name
 
 
@@ -89,8 +91,13 @@ class Batch(NamedTuple):
     ) -> Iterator[Result]:
         """Train one run after the other, in `root/name` or a new folder under `root`. Yields each result when finished.
 
-        Raises Stopped after a signal; later runs are then not started.
+        Of several processes only number 0 writes folders. Raises Stopped after a signal; later runs are then not
+        started.
         """
+        agree([task.job.spec for task in self.tasks], group())
+        if group().number:
+            yield from (follow(task.job, task.plan, group()) for task in self.tasks)
+            return
         root = Path(root)
         base = RunFolder(root / name) if name else new_folder(root, self.title)
         for task, folder in zip(self.tasks, self.folders(base), strict=True):

@@ -245,7 +245,7 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "argv": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": versions(),
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "devices": [f"{d.platform}: {d.device_kind}" for d in devices],
@@ -256,6 +256,11 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
         "threads": os.environ.get("NPROC", ""),
         "cores": usable_cores(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of shoal and of the packages that can change the bits of a result."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def hash_of(data: Any) -> str:

@@ -21,7 +21,7 @@ STEPPING_LOOP = 4_000_000
 UNKNOWN_MEMORY = 8 * 2**30  # bytes that are assumed where the system does not say; see `--memory-limit-gb`
 
 
-def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP) -> None:
+def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOOP, distributed: str = "") -> int:
     """Cache compiled programs on disk, set the size of the thread pool and make small loops fast.
 
     Call it before JAX is imported. `threads=0` means one for each core. Loops that read and write up to `small_loop`
@@ -32,6 +32,11 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         import shoal
 
         shoal.prepare()
+
+    `distributed` connects this process with others; every later `shoal.train` is then one run of all of them (see
+    docs/scale.md). It is "auto" in a job of SLURM, Open MPI or Cloud TPU, otherwise
+    "HOST:PORT,PROCESSES,NUMBER": an address of process 0, the number of processes, and the number of this one, from 0.
+    Returns the number of this process: 0 for the one that writes the run folder, and without `distributed`.
     """
     if "jax" in sys.modules:
         raise RuntimeError("shoal.prepare() must come before JAX is imported: move it to the first lines, or restart.")
@@ -46,6 +51,11 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
     else:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    if not distributed:
+        return 0
+    from shoal.training.processes import join
+
+    return join(distributed).number
 
 
 def check_platform() -> None:

@@ -16,6 +16,7 @@ from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
+from shoal.training.processes import group
 from shoal.training.result import Result
 from shoal.training.selector import Given
 from shoal.training.settings import apply, join, split
@@ -36,6 +37,7 @@ class Job(NamedTuple):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
+        group().refuse(plan.members, devices)
         if self.spec.init and not resume:
             first_policies(plan)  # raises ValueError if they do not fit
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
@@ -177,7 +179,7 @@ def job_to_resume(
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_none_if_name(agent), _none_if_name(env))
-    old = resolved(check_complete(folder, *values, trust_source=trust_source), *values)
+    old = resolved(spec_to_resume(folder, *values, trust_source=trust_source), *values)
     if arguments.get("steps", 0) > old.steps:
         old = old.longer(arguments["steps"])
         arguments = {name: value for name, value in arguments.items() if name != "steps"}
@@ -189,6 +191,14 @@ def job_to_resume(
             f"or start a new run."
         )
     return Job(old, *values)
+
+
+def spec_to_resume(
+    folder: RunFolder, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
+) -> RunSpec:
+    """Return the spec of a run to resume, as `check_complete` does. Of several processes only number 0 reads it."""
+    spec = RunSpec.from_json(group().shared(lambda: folder.read_spec().to_json()))
+    return check_complete(folder, agent, env, trust_source=trust_source, spec=spec)
 
 
 def _as_asked(old: RunSpec, agent: Any, env: Any, arguments: Mapping[str, Any]) -> RunSpec:

@@ -27,11 +27,13 @@ from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.plan import Plan
 from shoal.training.population import Population
+from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
 from shoal.training.selector import Standing, taken_turnover
 from shoal.training.settings import setting_in_words
+from shoal.training.sharing import SharedPopulation
 from shoal.training.sources import keep
 from shoal.training.spec import short
 from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_at_once
@@ -40,13 +42,17 @@ from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_
 class Run:
     """One run: its plan, population, records and state in memory, and the folder where they are written."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, sinks: Sequence[Sink] = ()) -> None:
-        """Set up the run in memory. Nothing is compiled or written. `sinks` receive the events of the run."""
+    def __init__(self, plan: Plan, folder: RunFolder, sinks: Sequence[Sink] = (), group: Group = ALONE) -> None:
+        """Set up the run in memory. Nothing is compiled or written. `sinks` receive the events of the run.
+
+        The members are shared with the other processes of `group`, in which this one is number 0.
+        """
         self.plan = plan
         self.folder = folder
         self.sinks = Sinks([JsonLines(folder.path / "metrics.jsonl"), *sinks])
         self.key = make_key(plan.spec.seed, plan.spec.prng)
-        self.population = Population(plan, self.key)
+        self.processes = group.size
+        self.population = Population(plan, self.key) if group.size == 1 else SharedPopulation(plan, self.key, group)
         self.records = Records(plan.members)
         self.state = RunState.first(plan.roster)
         self.best_policy: Any = None  # [M], the policy of each occupant at its best evaluation
@@ -75,6 +81,7 @@ class Run:
         complete = f"stopped after training was complete. To draw the figures: {again}"
         with stop_requests(self.sinks.say) as stop:
             while self.step():
+                stop.signal = stop.signal or self.population.stop_signal
                 if stop.is_set() and not self.is_over:
                     raise Stopped(f"stopped. Continue with: {again}", stop.signal)
             summary = self.summary()
@@ -90,7 +97,8 @@ class Run:
         started = time.perf_counter()
         plan = self.plan
         spec = plan.spec
-        what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.expected_updates, plan.notes)
+        notes = f"{plan.notes}, in each of {self.processes} processes" if self.processes > 1 else plan.notes
+        what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.expected_updates, notes)
         self.sinks.receive(Opened(*what, changes_in_words(spec)))
         compile_seconds = self.population.compile()
         self.sinks.receive(Compiled(compile_seconds))
@@ -382,7 +390,7 @@ class Run:
         placement = self.plan.placement
         devices = list(placement.mesh.devices.flat) if placement.mesh else jax.local_devices()[:1]
         origin = provenance(placement.block, placement.workers, devices)
-        return {**origin, "env_revision": self.plan.env.revision}
+        return {**origin, "env_revision": self.plan.env.revision, "processes": self.processes}
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

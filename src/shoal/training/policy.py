@@ -209,14 +209,20 @@ def open_run(
 
 
 def check_complete(
-    folder: RunFolder, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
+    folder: RunFolder,
+    agent: Agent | None = None,
+    env: Env | None = None,
+    *,
+    trust_source: bool = False,
+    spec: RunSpec | None = None,
 ) -> RunSpec:
     """Return the spec of a run after checking that all its parts are available. None of their code is run.
 
+    `spec` is given where the folder is on another machine.
     Raises ValueError if no file can describe a part and `agent` or `env` is missing, or if a file of the user's
     own is gone or has changed and `trust_source` does not allow its copy in the folder.
     """
-    spec = folder.read_spec()
+    spec = folder.read_spec() if spec is None else spec
     check_opaque_parts(spec, str(folder.path), agent, env)
     return runnable(spec, folder.path, agent, env, trust_source=trust_source)
 

@@ -124,10 +124,10 @@ class Population:
             self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
         elif copied.any():
             self._waves[0] = self.plan.placement.exchange(self._waves[0], rows)
-        self.renew(copied, source == FRESH, source == REST, roster, new_episodes=new_episodes)
+        self.renew(new_episodes, copied, source == FRESH, source == REST, roster)
 
     def renew(
-        self, copied: np.ndarray, fresh: np.ndarray, idle: np.ndarray, roster: Roster, *, new_episodes: bool = False
+        self, new_episodes: bool, copied: np.ndarray, fresh: np.ndarray, idle: np.ndarray, roster: Roster
     ) -> None:
         """Complete a turnover after members were copied, with flags [M] for its slots and the new roster.
 

@@ -1,0 +1,272 @@
+"""One run in several processes: each trains a share of the members; process 0 does everything else.
+
+Process 0 runs the loop of the run, with `SharedPopulation` in place of `Population`: each of its methods asks all
+processes to do the same to their share, and joins the answers. Files, messages and decisions exist in process 0 only,
+so the other processes need not see the run folder. They `follow`: they wait for a call, carry it out, and answer.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import jax
+import numpy as np
+
+from shoal.core.agent import Metrics
+from shoal.core.env import Key
+from shoal.core.keys import make_key
+from shoal.rollouts.evaluate import Evaluation
+from shoal.training.folder import RunFolder, json_ready, versions
+from shoal.training.jobs import Job
+from shoal.training.placement import make_placement
+from shoal.training.plan import Plan
+from shoal.training.population import Population, joined
+from shoal.training.processes import Group, Peer
+from shoal.training.program import Member
+from shoal.training.result import Result
+from shoal.training.roster import Roster
+from shoal.training.selector import FRESH, REST
+from shoal.training.spec import RunSpec, differences
+from shoal.training.stopping import Stopped, stop_requests
+
+CALLS = ("compile", "begin", "advance", "evaluate", "renew", "ages", "to_host", "load")  # methods of `Population`
+
+
+class SharedPopulation:
+    """The members of M slots in several processes, for process 0. The methods are those of `Population`."""
+
+    def __init__(self, plan: Plan, run_key: Key, group: Group) -> None:
+        """Set up the share of process 0. Nothing is compiled, and no member begins."""
+        self._peers = group.peers
+        self._spans = spans(plan.members, group.size)
+        self._own = Population(share(plan, group), run_key)
+        self._all = Population(plan, run_key)  # knows all members' hyperparameters and shapes, and holds no member
+        self.stop_signal = 0  # of a request to stop that reached another process
+
+    def compile(self) -> float:
+        """Compile the programs of all processes; return the seconds that this took in process 0."""
+        return self._call("compile")[0]
+
+    def begin(self) -> None:
+        """Begin a new member in every slot."""
+        self._call("begin")
+
+    def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
+        """Train every member for `updates` updates: (metrics [M], whether losses and weights are finite [M])."""
+        return joined(self._call("advance", clock, updates))
+
+    def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
+        """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
+        return joined(self._call("evaluate", key))
+
+    def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
+        """Carry out a turnover. Members are copied from process to process through process 0."""
+        slots = np.arange(len(source))
+        copied = (source >= 0) & (source != slots)
+        if copied.any():
+            rows = np.where(copied, source, slots)
+            self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
+        self._all.seat(roster)
+        self._call("renew", new_episodes, split=(copied, source == FRESH, source == REST, roster))
+
+    def ages(self) -> np.ndarray:
+        """Return the number of updates that each member was trained for, [M]."""
+        return joined(self._call("ages"))
+
+    def policies(self) -> Any:
+        """Return the policy states of all members, with leaves [M, ...]."""
+        return self.policies_of(self.to_host())
+
+    def policies_of(self, members: Member) -> Any:
+        """Return the policy states of `members`, a tree with leaves [M, ...]."""
+        return self._all.policies_of(members)
+
+    def to_host(self) -> Member:
+        """Return all members on the host of process 0: leaves [M, ...]."""
+        return joined(self._call("to_host"))
+
+    def load(self, members: Member, roster: Roster) -> None:
+        """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
+        self._all.seat(roster)
+        self._call("load", split=(members, roster))
+
+    def shapes(self) -> Member:
+        """Return the shapes and dtypes of `to_host()`, without running anything."""
+        return self._all.shapes()
+
+    def _call(self, name: str, *same: Any, split: tuple = ()) -> list[Any]:
+        """Call a method of the population of every process and return all results, in the order of the slots.
+
+        All processes get the arguments `same`, and of those in `split`, which have leaves [M, ...], their own rows.
+        """
+        rows = [jax.tree.map(lambda x, s=span: x[s], split) for span in self._spans]
+        for peer, of_peer in zip(self._peers, rows[1:], strict=True):
+            peer.send({"call": name}, jax.tree.leaves((same, of_peer)))
+        results = [getattr(self._own, name)(*same, *rows[0])]
+        structure = jax.tree.structure(results[0])
+        for peer in self._peers:
+            head, leaves = peer.receive()
+            self.stop_signal = self.stop_signal or head["signal"]
+            results.append(jax.tree.unflatten(structure, leaves))
+        return results
+
+
+def spans(members: int, processes: int) -> list[slice]:
+    """Return the slots of each process: M slots in order, with sizes that differ by at most one."""
+    ends = [members * n // processes for n in range(processes + 1)]
+    return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def share(plan: Plan, group: Group) -> Plan:
+    """Return the plan of the members that this process trains."""
+    span = spans(plan.members, group.size)[group.number]
+    members, wave = span.stop - span.start, max(w.stop - w.start for w in plan.waves)
+    return dataclasses.replace(
+        plan,
+        roster=jax.tree.map(lambda x: x[span], plan.roster),
+        waves=[slice(start, min(start + wave, members)) for start in range(0, members, wave)],
+        placement=make_placement(
+            min(members, wave),
+            plan.spec.block,
+            on_mesh=plan.placement.mesh is not None,
+            members_per_call=plan.agent.members_per_call,
+            weights_per_step=plan.agent.weights_per_step,
+            split=plan.placement.split,
+        ),
+    )
+
+
+@contextmanager
+def leading(group: Group, folder: RunFolder) -> Iterator[None]:
+    """Tell the other processes how the run in this block ends: it is complete, was stopped, or failed."""
+    if not group.peers:
+        yield
+        return
+    try:
+        yield
+    except Stopped as stop:
+        _tell(group.peers, {"stopped": stop.signal, "text": str(stop)})
+        raise
+    except ConnectionError as error:
+        again = f" Continue, with any number of processes: shoal train --resume {folder.path}"
+        text = f"{error}{again * folder.has('spec.json')}"
+        _leave(group.peers, text)
+        raise ConnectionError(text) from None
+    except BaseException as error:
+        _leave(group.peers, str(error) or type(error).__name__)
+        raise
+    _tell(group.peers, {"complete": str(folder.path.absolute())})
+
+
+def follow(job: Job, plan: Plan, group: Group) -> Any:
+    """Train this process's share of the members for process 0, until the run ends. Returns its `Result`.
+
+    Where this process does not see the run folder, it returns `Elsewhere`. Raises Stopped as process 0 does, and
+    ConnectionError if the run failed.
+    """
+    (leader,) = group.peers
+    population = Population(share(plan, group), make_key(plan.spec.seed, plan.spec.prng))
+    with stop_requests(lambda text: print(f"process {group.number}: {text}", file=sys.stderr)) as stop:
+        while True:
+            head, leaves = leader.receive()
+            if "stopped" in head:
+                raise Stopped(head["text"], head["stopped"])
+            if "complete" in head:
+                return _result(head["complete"], job, leader)
+            try:
+                result = _carry_out(population, head["call"], leaves)
+            except Exception as error:
+                leader.send({"error": f"{type(error).__name__}: {error}"})
+                raise
+            leader.send({"signal": stop.signal}, jax.tree.leaves(result))
+
+
+def agree(specs: Sequence[RunSpec], group: Group) -> None:
+    """Raise ValueError, in all processes, if they do not have the same versions, devices and specs of runs."""
+    if group.size == 1:
+        return
+    own = {"versions": versions(), "platform": jax.local_devices()[0].platform, "specs": [s.to_json() for s in specs]}
+    own = json.loads(json.dumps(json_ready(own)))  # as the others receive it
+    if group.number:
+        (leader,) = group.peers
+        leader.send(own)
+        refusal = leader.receive()[0]["refusal"]
+    else:
+        others = [(peer.name, peer.receive()[0]) for peer in group.peers]
+        refusal = next((text for name, other in others if (text := _refusal(own, name, other))), "")
+        _tell(group.peers, {"refusal": refusal})
+    if refusal:
+        raise ValueError(refusal)
+
+
+class Elsewhere:
+    """What `train` returns in a process that does not see the folder of the run."""
+
+    def __init__(self, folder: str, where: str) -> None:
+        """`folder` is the path in process 0, which `where` names."""
+        self._text = f"{folder} was written by {where}, and this process does not see it: use the result there."
+
+    def __getattr__(self, name: str) -> Any:
+        raise FileNotFoundError(self._text)
+
+    def __repr__(self) -> str:
+        return f"<Elsewhere: {self._text}>"
+
+
+def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:
+    """Call a method of `CALLS`; `leaves` are those of its arguments."""
+    if name not in CALLS:
+        raise ValueError(f"process 0 asks for {name!r}, which is not known here.")
+    arguments: Any = leaves
+    if name == "load":
+        arguments = jax.tree.unflatten(jax.tree.structure((population.shapes(), population.roster)), leaves)
+    elif name == "advance":
+        arguments = map(int, leaves)
+    elif name == "renew":
+        arguments = jax.tree.unflatten(jax.tree.structure((0, 0, 0, 0, population.roster)), leaves)
+        arguments = (bool(arguments[0]), *arguments[1:])
+    return getattr(population, name)(*arguments)
+
+
+def _result(path: str, job: Job, leader: Peer) -> Any:
+    with suppress(OSError, ValueError):  # a folder of this name may be of another run, if the disk is another one
+        if RunFolder(path).read_spec() == job.spec:
+            return Result(path, job.agent, job.env)
+    return Elsewhere(path, leader.name)
+
+
+def _refusal(own: dict[str, Any], name: str, other: dict[str, Any]) -> str:
+    """Return how another process differs from this one, number 0; empty if it does not."""
+    for package, version in own["versions"].items():
+        if (found := other["versions"].get(package)) != version:
+            return f"{name} has {package} {found}, process 0 has {version}: install the same versions everywhere."
+    if other["platform"] != own["platform"]:
+        return (
+            f"{name} computes on {other['platform']}, process 0 on {own['platform']}: set JAX_PLATFORMS to the same "
+            "for all processes."
+        )
+    if len(other["specs"]) != len(own["specs"]):
+        return f"{name} was started for {len(other['specs'])} runs, process 0 for {len(own['specs'])}."
+    for here, there in zip(own["specs"], other["specs"], strict=True):
+        if here != there:
+            changes = differences(RunSpec.from_json(here), RunSpec.from_json(there)) or ["their files differ"]
+            return (
+                f"{name} was started for another run than process 0 ({'; '.join(changes)}): give all processes the "
+                "same arguments and the same files of your own."
+            )
+    return ""
+
+
+def _tell(peers: Sequence[Peer], head: dict[str, Any]) -> None:
+    for peer in peers:
+        with suppress(ConnectionError):
+            peer.send(head)
+
+
+def _leave(peers: Sequence[Peer], error: str) -> None:
+    _tell(peers, {"error": error})
+    for peer in peers:
+        peer.close()

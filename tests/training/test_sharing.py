@@ -1,0 +1,295 @@
+"""Runs whose members are shared by several processes. Here the others are threads."""
+
+import dataclasses
+import socket
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shoal.core.keys import make_key
+from shoal.core.struct import struct
+from shoal.training import checkpoint, sharing
+from shoal.training.folder import RunFolder
+from shoal.training.jobs import Job
+from shoal.training.loop import Run
+from shoal.training.plan import make_plan
+from shoal.training.processes import Group, Peer, read_address
+from shoal.training.selector import FRESH, REST, Selector, Turnover
+from shoal.training.sharing import Elsewhere, agree, follow, leading, share, spans
+from shoal.training.spec import RunSpec
+
+SPEC = RunSpec(
+    agent="q-learning",
+    env="CliffWalking-v1",
+    fields={"num_steps": 32, "snapshots": 2},
+    seeds=5,
+    steps=6 * 32,
+    records=3,
+    evaluations=2,
+    eval_episodes=2,
+    eval_max_steps=10,
+)
+
+
+@struct
+class Exchange(Selector):
+    """Copies members to other processes, begins a new one, and idles a slot; then changes learning rates only."""
+
+    def ranges(self, agent, env):
+        return {"learning_rate": (0.0, 1.0)}
+
+    def select(self, state, standing, key):
+        source = [(4, 1, FRESH, 0, REST), (0, 1, 2, 3, REST)][standing.record]
+        rates = np.asarray([0.1, 0.2, 0.3, 0.4, 0.5], np.float32) / (1 + standing.record)
+        return state, Turnover(np.asarray(source), {"learning_rate": rates}, np.full(5, 7), new_episodes=True)
+
+
+SOCKETS = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_sockets():
+    yield
+    for each in SOCKETS:
+        each.close()
+
+
+def groups(size):
+    """The groups of `size` processes, connected with each other."""
+    pairs = [socket.socketpair() for _ in range(size - 1)]
+    SOCKETS.extend(sum(pairs, ()))
+    followers = [Group(n + 1, size, [Peer("process 0", end)]) for n, (_, end) in enumerate(pairs)]
+    return [Group(0, size, [Peer(f"process {n + 1}", end) for n, (end, _) in enumerate(pairs)]), *followers]
+
+
+def in_threads(function, groups):
+    """Call `function(group)` for every group in a thread; `join` returns what they returned or raised."""
+    found = [None] * len(groups)
+
+    def one(n, group):
+        try:
+            with jax.numpy_dtype_promotion("standard"):
+                found[n] = function(group)
+        except Exception as error:
+            found[n] = error
+
+    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(groups)]
+    for thread in threads:
+        thread.start()
+
+    def join():
+        for thread in threads:
+            thread.join(120)
+        return found
+
+    return join
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Train SPEC with a number of processes: (folder, arrays of its last checkpoint, curves, results of the others)."""
+
+    def run(processes, **options):
+        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+        with jax.numpy_dtype_promotion("standard"):
+            plan = make_plan(SPEC, **options)
+        first, *others = groups(processes)
+        join = in_threads(lambda group: follow(Job(SPEC), plan, group), others)
+        with jax.numpy_dtype_promotion("standard"), leading(first, folder):
+            folder.create()
+            made = Run(plan, folder, group=first)
+            made.train()
+        arrays = {}
+        for part in (checkpoint.LEARNERS, checkpoint.POLICIES, checkpoint.RUN):
+            with np.load(checkpoint.file_of(checkpoint.newest(folder.checkpoints), part)) as file:
+                arrays |= {f"{part}/{name}": file[name] for name in file.files}
+        return folder, arrays, made.records.arrays(), join()
+
+    return run
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys() and len(found) > 5
+    for name in set(found) - {"wall_seconds"}:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def exchanged(train):
+    """A run with a selector in one process."""
+    return train(1, selector=Exchange())
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("processes", [3, 2, 5])
+def test_turnovers_across_processes_have_the_bits_of_one_process(processes, train, exchanged):
+    _, arrays, curves, others = train(processes, selector=Exchange())
+    assert_same(arrays, exchanged[1])
+    assert_same(curves, exchanged[2])
+    assert arrays["run/roster/parent"].tolist() == [4, -1, -1, 0, -1]
+    assert [type(other).__name__ for other in others] == ["Result"] * (processes - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [{"block": 2}, {"waves": True}])
+def test_a_share_may_have_blocks_and_waves(where, train, monkeypatch):
+    options = {}
+    if where.pop("waves", False):
+        options = {"devices": 1, "memory_limit": 2 * make_plan(SPEC).member_bytes}
+    monkeypatch.setattr(f"{__name__}.SPEC", dataclasses.replace(SPEC, **where))
+    one, two = (train(processes, selector=Exchange(), **options) for processes in (1, 2))
+    assert_same(two[1], one[1])
+
+
+def test_slots_are_shared_evenly():
+    assert [(s.start, s.stop) for s in spans(7, 3)] == [(0, 2), (2, 4), (4, 7)]
+
+
+def test_a_share_has_waves_that_are_no_larger_than_those_of_the_whole_run():
+    plan = dataclasses.replace(make_plan(SPEC), waves=[slice(0, 2), slice(2, 4), slice(4, 5)])
+    found = share(plan, Group(1, 2))
+    assert found.waves == [slice(0, 2), slice(2, 3)] and found.roster.occupant.tolist() == [2, 3, 4]
+    assert found.placement.members == 2
+
+
+# Errors reach all processes.
+
+
+def test_an_error_in_process_0_ends_the_others(tmp_path):
+    first, other = groups(2)
+    join = in_threads(lambda group: follow(Job(SPEC), make_plan(SPEC), group), [other])
+    with pytest.raises(FileExistsError), leading(first, RunFolder(tmp_path)):
+        raise FileExistsError("runs/a already holds a run")
+    (error,) = join()
+    assert isinstance(error, ConnectionError) and str(error) == "process 0: runs/a already holds a run"
+
+
+def test_an_error_in_another_process_ends_process_0_and_says_how_to_go_on(tmp_path, monkeypatch):
+    def fail(self, clock, updates):
+        raise MemoryError("no memory left")
+
+    plan, folder = make_plan(SPEC), RunFolder(tmp_path / "run")
+    own = sharing.Population(share(plan, Group(0, 2)), make_key(0))
+    monkeypatch.setattr(own, "advance", own.advance)  # process 0 goes on training
+    monkeypatch.setattr(sharing.Population, "advance", fail)
+    first, other = groups(2)
+    join = in_threads(lambda group: follow(Job(SPEC), plan, group), [other])
+    population = sharing.SharedPopulation(plan, make_key(0), first)
+    population._own = own
+    folder.create()
+    folder.write_json("spec.json", {})
+    with jax.numpy_dtype_promotion("standard"), pytest.raises(ConnectionError) as raised, leading(first, folder):
+        population.compile()
+        population.begin()
+        population.advance(0, 1)
+    assert str(raised.value).startswith(
+        "process 1: MemoryError: no memory left Continue, with any number of processes:"
+    )
+    assert isinstance(join()[0], MemoryError)
+
+
+def test_a_process_that_is_gone_is_noticed():
+    first, other = groups(2)
+    other.peers[0].close()
+    with pytest.raises(ConnectionError, match="^process 1 is lost: it has ended, or cannot be reached any more"):
+        first.peers[0].receive()
+    with pytest.raises(ConnectionError, match="^process 1 is lost"):
+        first.peers[0].send({})
+
+
+def test_a_process_does_only_the_calls_of_a_run():
+    with pytest.raises(ValueError, match="'__init__', which is not known"):
+        sharing._carry_out(sharing.Population(make_plan(SPEC), make_key(0)), "__init__", [])
+
+
+# Processes that differ.
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({"versions": {"jax": "0.1"}}, r"process 1 has shoal None, process 0 has .*: install the same versions"),
+        ({"platform": "gpu"}, "process 1 computes on gpu, process 0 on cpu: set JAX_PLATFORMS"),
+        ({"specs": []}, "process 1 was started for 0 runs, process 0 for 1"),
+        ({"specs": [dataclasses.replace(SPEC, steps=64).to_json()]}, r"for another run .*\(steps: 192 -> 64\)"),
+        ({"specs": [{**SPEC.to_json(), "sources": {"/a.py": "1"}}]}, r"another run .*sources"),
+        ({}, ""),
+    ],
+)
+def test_processes_that_differ_are_refused_in_all_of_them(changes, expected, monkeypatch):
+    first, other = groups(2)
+    send = other.peers[0].send
+    monkeypatch.setattr(other.peers[0], "send", lambda head: send({**head, **changes}))
+    join = in_threads(lambda group: agree([SPEC], group), [other])
+    if not expected:
+        agree([SPEC], first)
+        assert join() == [None]
+        return
+    with pytest.raises(ValueError, match=expected) as raised:
+        agree([SPEC], first)
+    (error,) = join()
+    assert isinstance(error, ValueError) and str(error) == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "size, members, devices, expected",
+    [
+        (3, 2, 0, "3 processes cannot share 2 members: start at most 2 processes"),
+        (2, 1, 0, "2 processes cannot share 1 member: start at most 1 process, "),
+        (2, 2, 1, "devices=1 is for a run of one process: each of the 2 processes"),
+    ],
+)
+def test_a_run_that_the_processes_cannot_share_is_refused(size, members, devices, expected):
+    with pytest.raises(ValueError, match=expected):
+        Group(0, size).refuse(members, devices)
+    Group(0, 1).refuse(members, devices)
+
+
+# Messages and addresses.
+
+
+def test_arrays_and_keys_arrive_as_they_were_sent():
+    first, other = groups(2)
+    keys = [make_key(3), jax.random.split(make_key(4, "threefry2x32"), 2)]
+    arrays = [np.float32(0.5), np.zeros((2, 0)), jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3)[:, ::2], np.True_]
+    first.peers[0].send({"call": "x"}, [*arrays, *keys])
+    head, found = other.peers[0].receive()
+    assert head == {"call": "x"} and len(found) == 6
+    for before, after in zip([*arrays, *keys], found, strict=True):
+        assert after.shape == before.shape and after.dtype == before.dtype
+    for before, after in zip(arrays, found, strict=False):
+        np.testing.assert_array_equal(after, np.asarray(before))
+    for before, after in zip(keys, found[4:], strict=True):
+        np.testing.assert_array_equal(jax.random.key_data(after), jax.random.key_data(before))
+
+
+def test_an_address_is_read():
+    assert read_address("auto") == {}
+    assert read_address("node7:9700,4,3") == {
+        "coordinator_address": "node7:9700",
+        "num_processes": 4,
+        "process_id": 3,
+        "cluster_detection_method": "deactivate",
+    }
+    assert read_address("127.0.0.1:9700,2,0")["coordinator_bind_address"] == "127.0.0.1:9700"
+
+
+@pytest.mark.parametrize("text", ["", "node7", "node7:1", ":9700,2,0", "node7:x,2,0", "node7:9700,2", "node7:1,2,-1"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(ValueError, match="is no address: use `auto` in a job of SLURM"):
+        read_address(text)
+
+
+def test_a_number_beyond_the_processes_is_refused():
+    with pytest.raises(ValueError, match="2 processes have the numbers 0 to 1"):
+        read_address("node7:9700,2,2")
+
+
+def test_a_result_that_is_elsewhere_says_where(tmp_path):
+    found = sharing._result(str(tmp_path / "run"), Job(SPEC), groups(2)[1].peers[0])
+    assert isinstance(found, Elsewhere)
+    with pytest.raises(FileNotFoundError, match="run was written by process 0, and this process does not see"):
+        found.summary.clear()
