@@ -44,7 +44,7 @@ class Exchange(Selector):
     def select(self, state, standing, key):
         source = [(4, 1, FRESH, 0, REST), (0, 1, 2, 3, REST)][standing.record]
         rates = np.asarray([0.1, 0.2, 0.3, 0.4, 0.5], np.float32) / (1 + standing.record)
-        return state, Turnover(np.asarray(source), {"learning_rate": rates}, np.full(5, 7))
+        return state, Turnover(np.asarray(source), {"learning_rate": rates}, np.full(5, 7), new_episodes=True)
 
 
 SOCKETS = []

@@ -97,8 +97,8 @@ def train(
     An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
     leaves that out.
 
-    After `shoal.prepare(distributed=...)` all processes call `train` with the same arguments, and share the members.
-    The first one writes the folder. A process that does not see the folder gets an object that says where it is.
+    After `shoal.prepare(distributed=...)` all processes call `train` with the same arguments, and share the members;
+    process 0 writes the folder. A process that does not see the folder gets an object that says where it is.
 
     Compiled programs are cached between runs: unless JAX's persistent cache is already configured or disabled, it is
     configured here for the rest of the process. `cache=False` does not change it.

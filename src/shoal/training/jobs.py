@@ -37,7 +37,7 @@ class Job(NamedTuple):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
-        group().refuse(plan.members, devices, self.spec.devices_per_member)
+        group().refuse(plan.members, devices)
         if self.spec.init and not resume:
             first_policies(plan)  # raises ValueError if they do not fit
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here

@@ -86,17 +86,12 @@ class Group(NamedTuple):
             peer.send({"shared": data})
         return data
 
-    def refuse(self, members: int, devices: int, devices_per_member: int = 0) -> None:
+    def refuse(self, members: int, devices: int) -> None:
         """Raise ValueError for a run that these processes cannot share."""
         if self.size > 1 and devices:
             raise ValueError(
                 f"devices={devices} is for a run of one process: each of the {self.size} processes uses all devices "
                 "that it sees. Leave it out."
-            )
-        if self.size > 1 and devices_per_member > 1:
-            raise ValueError(
-                f"devices_per_member={devices_per_member} is for a run of one process: the devices that share a member "
-                "must be on one machine. Leave it out."
             )
         if self.size > members:
             plural = "s" * (members > 1)

@@ -134,6 +134,7 @@ def share(plan: Plan, group: Group) -> Plan:
             on_mesh=plan.placement.mesh is not None,
             members_per_call=plan.agent.members_per_call,
             weights_per_step=plan.agent.weights_per_step,
+            split=plan.placement.split,
         ),
     )
 
