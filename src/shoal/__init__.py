@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from shoal.grid.wrappers import StochasticAction as StochasticAction
     from shoal.grid.wrappers import SymbolicObs as SymbolicObs
     from shoal.grid.wrappers import ViewSize as ViewSize
+    from shoal.population.learner_env import LearnerEnv as LearnerEnv
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
@@ -175,6 +176,7 @@ _HOME = {
         "SymbolicObs",
         "ViewSize",
     ),
+    "shoal.population.learner_env": ("LearnerEnv",),
     "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",
