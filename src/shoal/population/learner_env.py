@@ -226,7 +226,7 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
         if found.search is None:
             raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
         return name, found.search
-    if (len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"])):
+    if len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"]):
         raise ValueError(f"{given!r} is no range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
     low, high = float(bounds[0]), float(bounds[1])
     is_log, valid = len(bounds) == 3, found.field.metadata.get("valid")
