@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from shoal.population.evolve import Evolve as Evolve
     from shoal.population.experiments import experiments as experiments
     from shoal.population.halving import Halving as Halving
+    from shoal.population.learner_env import LearnerEnv as LearnerEnv
     from shoal.population.pbt import PBT as PBT
     from shoal.population.random import RandomSearch as RandomSearch
     from shoal.rollouts.checks import check_agent as check_agent
@@ -200,6 +201,7 @@ _HOME = {
     "shoal.population.evolve": ("Evolve",),
     "shoal.population.experiments": ("experiments",),
     "shoal.population.halving": ("Halving",),
+    "shoal.population.learner_env": ("LearnerEnv",),
     "shoal.population.pbt": ("PBT",),
     "shoal.population.random": ("RandomSearch",),
     "shoal.rollouts.checks": ("check_agent",),

@@ -222,12 +222,12 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
         raise ValueError(f"{name} cannot change within one program: choose one of {', '.join(_possible(setting))}.")
     if not _is_real(found):
         raise ValueError(f"{name}={value} is not a real number: choose one of {', '.join(_possible(setting))}.")
-    if not bounds and found.search is None:
-        raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
-    if bounds and (len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"])):
-        raise ValueError(f"{given!r} is no range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
-    if not bounds and found.search is not None:
+    if not bounds:
+        if found.search is None:
+            raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
         return name, found.search
+    if len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"]):
+        raise ValueError(f"{given!r} is no range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
     low, high = float(bounds[0]), float(bounds[1])
     is_log, valid = len(bounds) == 3, found.field.metadata.get("valid")
     if not low < high or (is_log and low <= 0):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.canvas import BLACK, Canvas, box
+from shoal.canvas import BLACK, Canvas
 from shoal.core.env import Env, Key, State
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete
@@ -175,9 +175,8 @@ class CoinShaping(Env):
         for at, color, offset in ((board.red, RED, -0.2), (board.blue, BLUE, 0.2)):
             canvas.circle((float(at[1]) + 0.5 + offset, float(at[0]) + 0.32), 0.2, color)
         learner, agent = np.asarray(state.total_reward).tolist()
-        words = f"step {int(state.time)}: agent {agent:.0f}, learner {learner:.0f}"
-        canvas.polygon(box(0.1, 3.25, 0.2, 3.35), BLUE)
-        canvas.text((1.6, 3.3), words, BLACK, size=17, anchor="mm")
+        words = f"step {int(state.time)}: agent (blue) {agent:.0f}, learner (red) {learner:.0f}"
+        canvas.text((1.5, 3.3), words, BLACK, size=15, anchor="mm")
         return canvas.pixels()
 
     def _move(
