@@ -21,7 +21,7 @@ from shoal.training.result import Result
 from shoal.training.selector import Given
 from shoal.training.settings import apply, join, split
 from shoal.training.sources import runnable, with_sources
-from shoal.training.spec import RunSpec, changes_of, differences, resolved, spec_for, template
+from shoal.training.spec import RunSpec, built, changes_of, differences, resolved, spec_for, template
 
 
 class Job(NamedTuple):
@@ -107,7 +107,7 @@ def make_job(
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
         given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
-        setting = apply(template(spec, *values), spec.settings()[0])
+        setting = apply(template(spec, *values), built(spec.settings()[0]))
         spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
     return Job(with_sources(resolved(spec, *values)), *values)
 
