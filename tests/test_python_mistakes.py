@@ -339,11 +339,6 @@ MISTAKES = {
         r"give values of a class that derives from shoal.Sink and receives events, as in sinks=\[MySink\(\)\]",
     ),
     "a class as a sink": (lambda: train("ppo", "CartPole-v1", sinks=[shoal.Sink]), TypeError, "is no list of sinks"),
-    "a selector by name": (
-        lambda: train("ppo", "CartPole-v1", selector="ppt"),
-        ValueError,
-        "selector 'ppt' is not registered. Did you mean pbt",
-    ),
     "a number as a selector": (
         lambda: train("ppo", "CartPole-v1", selector=3),
         TypeError,

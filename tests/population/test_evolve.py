@@ -114,7 +114,8 @@ def evolved(tmp_path_factory):
     loss = LearnedValueLoss.init(make_key(0), hidden=(3,))
     vary = {"value_loss": loss, "learning_rate": (1e-4, 1e-2, "log")}
     sizes = {"generations": 3, "candidates": 4, "seeds": 2, "steps": 96, "records": 3}
-    return evolve("ppo", "CartPole-v1", vary, **sizes, fields=TINY, preset=None, folder=folder, **QUIET)
+    with jax.numpy_dtype_promotion("standard"):  # optax relies on it
+        return evolve("ppo", "CartPole-v1", vary, **sizes, fields=TINY, preset=None, folder=folder, **QUIET)
 
 
 def test_an_evolution_trains_every_generation_from_the_beginning(evolved):

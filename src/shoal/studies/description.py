@@ -100,8 +100,11 @@ def _words(fields: Mapping[str, Any], prefix: str = "") -> str:
     """Fields as text, including those of values inside, by path: `env=CartPole-v1 env.gravity=9.8 n=4`."""
     words = []
     for name, value in fields.items():
-        if isinstance(value, Described):
-            words += [f"{prefix}{name}={value.name.rpartition(':')[2]}", _words(value.fields, f"{prefix}{name}.")]
+        if isinstance(value, Described) and value.kind == "array":
+            words.append(f"{prefix}{name}=...")  # weights
+        elif isinstance(value, Described):
+            of_class = [f"{prefix}{name}={value.name.rpartition(':')[2]}"] * (value.kind != "dict")
+            words += [*of_class, _words(value.fields, f"{prefix}{name}.")]
         elif isinstance(value, tuple):
             words.append(f"{prefix}{name}=({', '.join(map(str, value))}{',' * (len(value) == 1)})")
         else:
