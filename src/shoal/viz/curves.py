@@ -11,6 +11,7 @@ from shoal.training.comparison import env_differences
 from shoal.training.spec import file_name
 from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
+from shoal.viz.lives import plot_lives
 from shoal.viz.run_data import X_AXES, Curve, RunData, distinct_names
 from shoal.viz.style import (
     GRID,
@@ -38,13 +39,16 @@ def plot_figures(folder: str | Path) -> list[Path]:
 
     These are the learning curves; for a grid of two or more hyperparameters also a figure for each of them, in which
     the settings with the same value are pooled; and for a grid of exactly two a heatmap. With a selector, members
-    change their setting during training, so only the learning curves are drawn; an evolution has figures of its own.
+    change their setting during training: then lineage, hyperparameters over time and rungs are drawn (`viz.lives`). An
+    evolution has figures of its own.
     """
     if paths := plot_evolution(folder):
         return paths
     run = RunData(folder)
     paths = [plot_run(run.folder)]
     fields = run.spec.varying
+    if run.spec.selector is not None:
+        paths += plot_lives(run.folder)
     if 2 <= len(fields) <= MOST_FIELDS and not run.spec.points and run.spec.selector is None:
         paths += [plot_run(run.folder, by=field) for field in fields]
         paths += [plot_sweep(run.folder)] if len(fields) == 2 else []
