@@ -1,6 +1,6 @@
 """Compare the speed of an evolution with that of a plain population of the same size, records and loss.
 
-    python benchmarks/evolution_overhead.py [--rounds 3] [--candidates 16] [--generations 5] [--steps 50000] [--out FILE]
+    python benchmarks/evolution_overhead.py [--rounds 3] [--candidates 16] [--generations 5] [--steps 50000]
 
 Both train the same number of members for the same number of steps, with the same learned value loss, and write the same
 number of records and checkpoints. The evolution also begins new members and asks its strategy in each generation. They

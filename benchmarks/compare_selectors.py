@@ -1,6 +1,6 @@
 """Compare PBT and successive halving with random search, for the same number of environment steps.
 
-    python benchmarks/selectors.py [--env NAME ...] [--repetitions N] [--members M] [--steps N] [--agent ppo]
+    python benchmarks/compare_selectors.py [--env NAME ...] [--repetitions N] [--members M] [--steps N] [--agent ppo]
 
 Every method trains M members of the same agent for the same steps over the same ranges, those that the agent's
 hyperparameters declare: `random` one sample per member, `pbt` with copies, `halving` with freed slots refilled, so that
