@@ -172,10 +172,10 @@ def test_flags_of_a_selector_are_its_fields(tmp_path, monkeypatch, capsys):
     assert main(["train", "ppo", "CartPole-v1", *words]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  selector"))
     for part in (
-        "vary.learning_rate=(1e-05, 0.01, 'log')",
-        "vary.entropy_coef=(1e-05, 0.1, 'log')",
-        "vary.env.gravity=(5, 15, 'linear')",
-        "vary.clip=(0.1, 0.2, 0.3, 'choice')",
+        "vary.learning_rate=(1e-05, 0.01, log)",
+        "vary.entropy_coef=(1e-05, 0.1, log)",
+        "vary.env.gravity=(5, 15, linear)",
+        "vary.clip=(0.1, 0.2, 0.3, choice)",
         "exploit=tournament",
     ):
         assert part in line
