@@ -171,8 +171,8 @@ def test_a_candidate_of_the_population_equals_the_same_training_alone(evolved, t
 BAD = {
     "a static field": ({"num_envs": None}, {}, "num_envs shapes the program, so it cannot vary"),
     "a wrong path": ({"learning_rat": None}, {}, "has no field 'learning_rat'. Did you mean learning_rate"),
-    "no start": ({"value_loss": None}, {}, "evolves from a struct: write value_loss=network or value_loss=residual"),
-    "a wrong start": ({"value_loss": "foo"}, {}, "value_loss cannot start from 'foo'. It has: network, residual"),
+    "no start": ({"value_loss": None}, {}, "needs a struct to start from: write value_loss=network or value_loss="),
+    "a wrong start": ({"value_loss": "foo"}, {}, "cannot start from 'foo'. It can start from: network, residual"),
     "no range": ({"adam_eps": None}, {}, "adam_eps declares no search range: write one"),
     "an empty range": ({"clip": (2, 1)}, {}, r"clip cannot be sampled from \(2, 1"),
     "an invalid range": ({"clip": (-1.0, 1)}, {}, "clip cannot vary from -1 to 1: PPO.clip=-1.0 is out of range"),

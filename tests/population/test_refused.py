@@ -27,7 +27,7 @@ REFUSED = {
     ),
     "a static field": (
         lambda: shoal.PBT(vary={"num_envs": (1, 8)}),
-        "num_envs shapes the program, so it cannot vary while a run goes on. These can: learning_rate, discount,",
+        "num_envs shapes the program, so it cannot vary during a run. These can: learning_rate, discount,",
     ),
     "a range outside of valid": (
         lambda: shoal.PBT(vary={"discount": (0.5, 1.5)}),
@@ -43,10 +43,10 @@ REFUSED = {
     ),
     "a field that is None": (
         lambda: shoal.PBT(vary={"target_kl": (0.01, 0.1)}),
-        "target_kl is None, and None and numbers are different programs: give it a first value",
+        "target_kl is None, which needs another compiled program than a number: give it a number",
     ),
     "nothing": (lambda: shoal.PBT(vary=[]), "vary is empty: name at least one hyperparameter"),
-    "no list": (lambda: shoal.PBT(vary=3), "vary=3 is no list of paths and no dict of ranges"),
+    "no list": (lambda: shoal.PBT(vary=3), "vary=3 is not a list of paths and no dict of ranges"),
     "a small population": (
         lambda: shoal.PBT(quantile=0.1),
         "pbt with quantile=0.1 replaces nobody among 8 members: train at least 10, as with --seeds 10",
@@ -56,7 +56,7 @@ REFUSED = {
         lambda: shoal.PBT(exploit="best"),
         "exploit='best' is unknown. Choose one of truncation, tourn",
     ),
-    "exchanges after the end": (
+    "replacements after the end": (
         lambda: shoal.PBT(every=10),
         "pbt with every=10 never acts in a run of 10 records: use a smaller --selector.every",
     ),
@@ -88,7 +88,7 @@ def test_a_selector_that_cannot_work_is_refused(case):
 def test_members_without_a_score_are_refused():
     late = {"evaluations": 0, "fields": {**FIELDS, "num_envs": 64, "num_steps": 4}}
     with pytest.raises(
-        ValueError, match=r"the first exchange comes after record 1 \(256 steps .*no score yet: no episode"
+        ValueError, match=r"the first replacement comes after record 1 \(256 steps .*no score yet: no episode"
     ):
         plan(shoal.PBT(), **late)
     assert plan(shoal.PBT(every=6), **late).members == 8

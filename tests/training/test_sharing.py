@@ -279,7 +279,7 @@ def test_an_address_is_read():
 
 @pytest.mark.parametrize("text", ["", "node7", "node7:1", ":9700,2,0", "node7:x,2,0", "node7:9700,2", "node7:1,2,-1"])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(ValueError, match="is no address: use `auto` in a job of SLURM"):
+    with pytest.raises(ValueError, match="is not an address: use `auto` in a job of SLURM"):
         read_address(text)
 
 

@@ -1,7 +1,7 @@
 """Losses with weights, for `PPO(value_loss=...)` and `PPO(surrogate=...)`: evolution searches for their weights.
 
-They are structs whose leaves are traced, so each member of a population may have its own. Anything with the same
-`__call__` that is a `Struct` can take their place.
+They are structs whose leaves are traced, so each member of a population may have its own. Any other `Struct` with the
+same `__call__` can be used in the same way.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ Sample = Float[Array, "..."]
 
 @struct
 class LearnedValueLoss(Struct):
-    """A value loss that a small tanh network g computes from the error `value - target` alone.
+    """A value loss computed by a small tanh network g, whose only input is the error `value - target`.
 
         form="network":   g(error / scale)
         form="residual":  error^2 / 2 + g(error / scale) - g(0)
 
     The first form is that of the article "Achieving 4000x Speedups and Meta-Evolving Discoveries with PureJaxRL" (Lu
-    2023), part 4. The second starts near the squared loss, and keeps its slope for errors that are so large that the
-    network saturates.
+    2023), part 4. The second is near the squared loss at the start of a search. For errors so large that the network
+    saturates, it has the slope of the squared loss.
     """
 
     layers: Any  # of g: dicts with kernel and bias, from 1 input to the hidden layers, to 1 output
@@ -108,7 +108,8 @@ class LearnedDrift(Struct):
         return jax.nn.relu(drift)
 
 
-# The first values of an evolution, by name: from a key that is consumed. The errors of CartPole's critic are about 10.
+# Structs that an evolution can start from, by name: functions of a key, which is consumed. `scale` is 10 because the
+# errors of CartPole's critic are about 10.
 FIRST_VALUE_LOSSES = {
     "network": LearnedValueLoss.init,
     "residual": lambda key: LearnedValueLoss.init(key, form="residual").replace(scale=10.0),

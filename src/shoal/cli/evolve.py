@@ -34,27 +34,29 @@ def evolve_parser() -> Parser:
         "--vary",
         action="append",
         metavar="PATH[=START]",
-        help="a hyperparameter (PATH, PATH=LOW..HIGH or PATH=log(LOW,HIGH)), or a part with the name of a struct to "
-        "start from (value_loss=residual); separated by commas, or repeated",
+        help="a hyperparameter (PATH, PATH=LOW..HIGH or PATH=log(LOW,HIGH)), or a field for a struct, with the name of "
+        "the struct to start from (value_loss=residual); separated by commas, or repeated",
     )
     what.add_argument("--generations", type=whole_number, metavar="N", help="default 100")
     what.add_argument("--candidates", type=whole_number, metavar="N", help="of each generation (default 32)")
     what.add_argument("--seeds", type=whole_number, metavar="N", help="members of each candidate (default 2)")
     what.add_argument("--steps", type=whole_number, metavar="N", help="environment steps of each training run")
-    what.add_argument("--fitness", choices=("whole", "final"), help="mean return of the whole training, or of its end")
+    what.add_argument("--fitness", choices=("whole", "final"), help="mean return over the whole training or at its end")
     what.add_argument("--minimize", action="store_true", help="search for the smallest return")
     how = parser.add_argument_group("the strategy")
     how.add_argument("--strategy", metavar="NAME", help="a strategy of evosax (default Open_ES)")
     how.add_argument("--sigma", type=real_number, metavar="X", help="standard deviation of the candidates")
-    how.add_argument("--sigma-decay", type=real_number, metavar="X", help="its factor per generation")
+    how.add_argument("--sigma-decay", type=real_number, metavar="X", help="factor of sigma after each generation")
     how.add_argument("--rate", type=real_number, metavar="X", help="learning rate of the strategy's optimizer")
     how.add_argument("--optimizer", metavar="NAME", help="adam or sgd, for strategies that have one")
-    how.add_argument("--shaping", metavar="NAME", help="of the fitness: ranks, z-score or none")
-    how.add_argument("--segments", type=whole_number, metavar="N", help="of a training run, for PersistentES")
+    how.add_argument("--shaping", metavar="NAME", help="how fitness is transformed: ranks, z-score or none")
+    how.add_argument(
+        "--segments", type=whole_number, metavar="N", help="generations of a training run, for PersistentES"
+    )
     run = parser.add_argument_group("the run")
     run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     run.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
-    run.add_argument("--records", type=whole_number, metavar="N", help="points of the curves of a training (default 5)")
+    run.add_argument("--records", type=whole_number, metavar="N", help="records of each training run (default 5)")
     run.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
     run.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
     run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")

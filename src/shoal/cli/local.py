@@ -1,4 +1,4 @@
-"""`shoal train --distributed local:N`: all processes of a run on this machine, to try out what many machines would do.
+"""`shoal train --distributed local:N`: all processes of a run on this machine, to try out a run in several processes.
 
 Every process uses the CPU. Ctrl-C and other signals go to process 0, which stops the run in all processes.
 """
@@ -16,9 +16,9 @@ MOST_PROCESSES = 64
 
 
 def start_local(where: str, words: list[str]) -> int:
-    """Run a command line in N processes, where it has `local:N`. Returns the first exit status that is not 0, or 0.
+    """Run the command line `words` in N processes, for `where` = "local:N".
 
-    Raises ValueError if N is no number of processes.
+    Returns the first exit status that is not 0, or 0. Raises ValueError if N is not from 1 to 64.
     """
     text = where.removeprefix("local:")
     if not (text.isdecimal() and 1 <= int(text) <= MOST_PROCESSES):

@@ -59,7 +59,7 @@ def part(
 
     Such a struct, a loss with weights for example, may differ between the members of one compiled program: a selector
     may change it like a hyperparameter. `choices` are names of static values. `first` are functions by name that make a
-    struct from a random key: what an evolution of this field can start with.
+    struct from a random key: an evolution of this field starts from such a struct.
     """
     metadata = {"static": True, "part": True, "choices": choices, "first": first or {}, "help": help}
     return dataclasses.field(default=default, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Reductions over the D devices that share the E environments of one agent, and random numbers for each of them.
+"""Means over the D devices that share the E environments of one agent, and the random numbers of each device.
 
 The program runs on every device under `shard_map`, over a mesh with the axis `DATA`: each device has E / D of the
 environments and the same weights. With `devices=1` there is no such axis, and nothing is reduced.
@@ -16,15 +16,15 @@ DATA = "data"
 
 
 def mean_over(tree: Any, devices: int) -> Any:
-    """The mean over devices of every leaf: means over equally many samples become the mean over all samples."""
+    """The mean over devices of every leaf. All devices have equally many samples, so means of samples stay means."""
     return jax.lax.pmean(tree, DATA) if devices > 1 else tree
 
 
 def own_part(tree: Any, devices: int, axis: int) -> Any:
     """The part for the environments of this device, of leaves that have all E environments along `axis`.
 
-    It is for random numbers: every device draws those of all environments and takes its part, so that an environment
-    gets the same numbers on any number of devices. For most of them XLA computes only the part that is taken.
+    Used for random numbers: every device samples those of all environments and takes its part, so that an environment
+    gets the same numbers on any number of devices. XLA computes only the part that is taken, for most of the samples.
     """
     if devices == 1:
         return tree

@@ -1,4 +1,4 @@
-"""Evolve: an evolution strategy over hyperparameters and learned losses, whose fitness is the return of training runs.
+"""Evolve: an evolution strategy searches for hyperparameters and losses; fitness is the return of training runs.
 
 Every generation, each of P candidates is trained with K seeds from the beginning. All candidates have the same seeds
 (common random numbers), and each generation has new ones. Sources: Salimans et al. 2017 for the strategy; Lu 2023,
@@ -34,19 +34,20 @@ FITNESSES = ("whole", "final")
 class Evolve(Selector):
     """Search for hyperparameters and parts with a strategy of evosax. `shoal.evolve` makes one that fits its run.
 
-    The run has P x `seeds` slots; those of a candidate lie next to each other. `vary` has a tuple for each path that
-    varies: `("learning_rate", 1e-5, 1e-2, "log")` or `("env.gravity", 5, 15)` for a number, `("value_loss",)` for a
-    struct with weights. The search starts at the values that agent and environment have.
+    The run has P x `seeds` slots: the members of a candidate have neighboring slots. `vary` has a tuple for each path
+    that varies: `("learning_rate", 1e-5, 1e-2, "log")` or `("env.gravity", 5, 15)` for a number, and `("value_loss",)`
+    for a struct with weights. The search starts at the values that agent and environment have.
 
     The fitness of a candidate is the mean return of the episodes during its training, averaged over its seeds: over all
-    records of the training run ("whole"), which rewards fast learning, or in the last record ("final"). A record in
-    which no episode ended does not count. A candidate of which a member fails, or has no finished episode, is worst.
+    records of the training run ("whole"), so that fast learning counts, or in the last record ("final"). A record in
+    which no episode ended does not count. A candidate fails if one of its members stops because of NaN or infinity, or
+    finishes no episode. Failed candidates count as the worst.
 
     With `segments` of 2 or more, and a strategy made for them (PersistentES, NoiseReuseES), a generation is only one
-    segment of the training run: in the next one, every member goes on with another candidate.
+    segment of the training run. In the next generation every member continues its training with another candidate.
     """
 
-    learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; ignored where it has none")
+    learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; no effect if it has none")
     sigma: Number = hyper(0.05, valid=(1e-9, 1e3), help="standard deviation of the candidates around their mean")
     sigma_decay: Number = hyper(1.0, valid=(0, 1), help="factor per generation")
 
@@ -96,7 +97,7 @@ class Evolve(Selector):
         self._evolution(outline.members // self.seeds, 2)
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Any]:
-        """The lowest and the highest value of each number that varies; of a struct with weights twice itself."""
+        """The lowest and the highest value of each number that varies. A struct has no range: it stands for both."""
         setting = Setting(agent, env)
         return {path: span[:2] if span else (get(setting, path),) * 2 for path, span in self._spans().items()}
 
@@ -109,7 +110,7 @@ class Evolve(Selector):
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
         """The state of the search, and the candidates of the first generation."""
         space = self._space(roster)
-        first = {path: jax.tree.map(lambda x: x[0], roster.hyperparameters[path]) for path in space.parts}
+        first = {path: jax.tree.map(lambda x: x[0], roster.hyperparameters[path]) for path in space.varied}
         k_init, k_ask = jax.random.split(key)
         evolution = self._evolution(len(roster.seed_index) // self.seeds, space.size)
         search = evolution.init(k_init, jnp.asarray(space.coordinates(first)), self.sigma)
@@ -156,11 +157,11 @@ class Evolve(Selector):
         return {path: tuple(span) for path, *span in self.vary}
 
     def _space(self, roster: Roster) -> SearchSpace:
-        parts = {}
+        varied = {}
         for path, span in self._spans().items():
             values = roster.hyperparameters[path]
-            parts[path] = _range(*span) if span else jax.tree.map(lambda x: x[0], values)
-        return SearchSpace(parts)
+            varied[path] = _range(*span) if span else jax.tree.map(lambda x: x[0], values)
+        return SearchSpace(varied)
 
     def _evolution(self, candidates: int, size: int) -> Evolution:
         return Evolution.named(
@@ -187,11 +188,11 @@ def _with_range(setting: Setting, path: str, *span: Any) -> tuple:
     """Return the path with the range of its number, or alone where it leads to a struct."""
     if isinstance(get(setting, path), Struct):
         if span:
-            raise ValueError(f"{path} is a struct: it has no range.")
+            raise ValueError(f"{path} is a struct, which has no range: write ({path!r},).")
         return (path,)
     found = read_range(setting, path, span or None)
     if found.values:
-        raise ValueError(f"{path} cannot evolve in a list of values: give it a range, as in ({path!r}, low, high).")
+        raise ValueError(f"{path} cannot evolve over a list of values: give a range, as in ({path!r}, low, high).")
     return (path, found.low, found.high, "log" if found.log else "linear")
 
 

@@ -1,4 +1,4 @@
-"""Successive halving and Hyperband: many members begin, and at every rung only the best share of them goes on.
+"""Successive halving and Hyperband: many members begin, and at every rung only the best ones go on.
 
 Source: Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", algorithm 1 (rungs at
 `first`, `first * eta`, `first * eta**2`, ...; brackets with later first rungs are smaller). Refilled slots follow the
@@ -25,20 +25,22 @@ MOST_RUNGS = 24  # with eta of at least 2, later ones would come after more reco
 class Halving(Varying):
     """Successive halving: at each rung, the best 1/`eta` of the members that reach it go on.
 
-    Rungs come after `first`, `first * eta`, `first * eta**2`, ... records of a member. With `refill="idle"`, the slots
-    of the others stay empty, which saves their time on a CPU. With `refill="fresh"`, new members with new samples begin
-    in them. They reach rungs at other times, so each is compared, at its rung, with the newest result of every slot at
-    that rung. With `brackets` above 1 the slots are split into brackets, as in Hyperband: in bracket b, from 0, the
-    first rung comes after `first * eta**b` records; members are compared within their bracket.
+    Rungs come after `first`, `first * eta`, `first * eta**2`, ... records of a member. The others are dropped. With
+    `refill="idle"` their slots become idle, which takes no time on a CPU. With `refill="fresh"` a new member with newly
+    sampled hyperparameters begins in each of them. New members reach a rung later than others. So each slot keeps the
+    score of the last member that reached this rung, and a new member must be among the best 1/`eta` of these scores.
 
-    Of equal members, those of lower slots go on. NaN is the lowest score, and so is that of a member that is no longer
-    trained because of NaN or infinity.
+    With `brackets` above 1 the slots are split into brackets, as in Hyperband. In bracket b (0, 1, ...) the first rung
+    comes after `first * eta**b` records, and members are compared within their bracket.
+
+    Of members with equal scores, those in lower slots go on. A member without a score (NaN), or one that stopped
+    because of NaN or infinity, counts as the worst.
     """
 
     eta: Number = hyper(3.0, valid=(2, 1e6), help="at a rung, 1/eta of the members go on")
     first: int = static(1, help="records until the first rung")
-    refill: str = static("idle", choices=("idle", "fresh"), help="what happens to the slots of the others")
-    brackets: int = static(1, help="parts of the slots with different first rungs, as in Hyperband")
+    refill: str = static("idle", choices=("idle", "fresh"), help="what happens to the slots of dropped members")
+    brackets: int = static(1, help="groups of slots with different first rungs, as in Hyperband")
 
     def __post_init__(self) -> None:
         for name in ("first", "brackets"):
@@ -46,11 +48,11 @@ class Halving(Varying):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
 
     def first_state(self, members: int) -> dict[str, np.ndarray]:
-        """The record before which each member began, and the newest result of every slot at every rung; NaN: none."""
+        """The record in which each member began, and the last score of every slot at every rung; NaN: none yet."""
         return {"began": np.zeros(members, np.int64), "results": np.full((MOST_RUNGS, members), np.nan)}
 
     def check(self, outline: Outline) -> None:
-        """Raise ValueError for rungs after the end, and for brackets in which nobody would be dropped."""
+        """Raise ValueError for rungs after the end, and for brackets in which no member would be dropped."""
         sizes, records = self.sizes(outline.members), len(outline.steps)
         eta, first = float(self.eta), [self.rung(bracket) for bracket in range(self.brackets)]
         for bracket, (size, rung) in enumerate(zip(sizes, first, strict=True)):
@@ -69,13 +71,14 @@ class Halving(Varying):
             check_scored(outline, rung, "the first rung")
 
     def rung(self, number: int) -> int:
-        """Return the records of a member before a rung, from 0; bracket b begins with rung b."""
+        """Return the records of a member before rung `number` (0, 1, ...). The first rung of bracket b is rung b."""
         return round(self.first * float(self.eta) ** number)
 
     def sizes(self, members: int) -> list[int]:
-        """Return the numbers of slots of the brackets, in the ratio of Hyperband: bracket s of S has eta**s / (s + 1).
+        """Return the number of slots of each bracket, in proportion to Hyperband's eta**s / (s + 1).
 
-        Here s is S - 1 for bracket 0, and 0 for the last one. Slots that are left over go to the first bracket.
+        With S brackets, s is S - 1 for bracket 0 and 0 for the last one. The slots that remain after rounding down go
+        to bracket 0.
         """
         shares = np.asarray([float(self.eta) ** s / (s + 1) for s in reversed(range(self.brackets))])
         sizes = np.floor(members * shares / shares.sum() + 1e-9).astype(int)
@@ -108,9 +111,10 @@ class Halving(Varying):
         return np.split(np.arange(members), np.cumsum(self.sizes(members))[:-1])
 
     def _dropped(self, arrived: np.ndarray, slots: np.ndarray, results: np.ndarray) -> np.ndarray:
-        """Return those of the slots that `arrived` at a rung whose members do not go on; `results` [M] are its results.
+        """Return the slots whose members are dropped, of those whose members `arrived` at a rung in this record.
 
-        Members are compared with all that arrived now and, where slots are refilled, with the results of other slots.
+        `results` [M] are the scores at this rung. Members are compared with all that arrived now; where slots are
+        refilled, also with the earlier results of the other `slots` of the bracket.
         """
         compared = arrived if self.refill == "idle" else slots[~np.isnan(results[slots])]
         kept = max(1, math.floor(len(compared) / float(self.eta) + 1e-9))

@@ -19,16 +19,16 @@ from shoal.training.plan import with_horizon
 from shoal.training.program import all_finite, where_alive
 from shoal.training.settings import Hyperparameter, Setting, apply, get, hyperparameters
 
-LARGEST_LOG = 89.0  # log(1 + largest float32) is below it
+LARGEST_LOG = 89.0  # bound of observations: above log(1 + the largest float32)
 
 
 @struct
 class LearnerState(State):
-    """The inner learner, and what the last step of training showed."""
+    """The inner agent's state, and the results of the last step of training."""
 
     learner: Any  # the state of the inner agent, without its random key: each step gets one as noise
     alive: Bool[Array, ""]  # False: an update was not finite; it was undone, and the learner is not trained any more
-    choice: Float[Array, "H"]  # the last action; 0 at the start
+    choice: Float[Array, "H"]  # the last action, clipped to [-1, 1]; 0 at the start
     mean_return: Float[Array, ""]  # of the inner episodes that ended in the last step in which any ended; 0 before
     improvement: Float[Array, ""]  # the change of `mean_return` in the last step
     ended: Bool[Array, ""]  # whether an inner episode ended in the last step
@@ -49,22 +49,22 @@ class Results(Struct):
 class LearnerEnv(Env):
     """Train an agent by choosing its hyperparameters while it learns: a step is `updates` updates of that agent.
 
-    `agent` and `env` are what is trained inside. `hyperparameters` says what the action sets: names of fields of the
-    agent, whose declared search ranges are then used, or tuples (name, low, high) and (name, low, high, "log"). A name
-    that begins with `env.` is a constant of the inner environment.
+    `agent` is the inner agent, and `env` the environment that it is trained on. `hyperparameters` says what the action
+    sets: names of fields of the agent, whose declared search ranges are then used, or tuples (name, low, high) and
+    (name, low, high, "log"). A name that begins with `env.` is a constant of the inner environment.
 
         env = LearnerEnv(PPO(num_envs=4, num_steps=32), make("CartPole-v1"), updates=5, steps=20,
                          hyperparameters=("learning_rate", ("clip", 0.05, 0.3)))
 
     Action: Box(H), float32, a number in [-1, 1] for each hyperparameter: -1 is the lower end of its range, 1 the upper
-    one, on a logarithmic scale where the range is logarithmic.
+    one, and numbers between them are on a logarithmic scale if the range has one.
 
     Observation: Box(4 + H + L), float32. slog(x) is sign(x) log(1 + |x|), and 0 where x is not a number.
 
     | part | quantity                                                                                        |
     |------|-------------------------------------------------------------------------------------------------|
     | 1    | the fraction of the training run that is over, from 0 to 1                                      |
-    | 1    | slog of the mean return of the inner episodes that ended last (with exploration); 0 before any  |
+    | 1    | slog of the mean return of the inner episodes that ended last (in training); 0 before any ended |
     | 1    | slog of its change in the last step                                                             |
     | 1    | whether an inner episode ended in the last step, 0 or 1                                         |
     | H    | the last action; 0 at the start                                                                 |
@@ -77,7 +77,7 @@ class LearnerEnv(Env):
     End: terminated after `steps` steps, when the inner training run is over. Schedules of the inner agent span it.
 
     If an inner update is not finite, it is undone, and the inner agent is not trained any more in this episode.
-    The state holds the whole inner learner, with its environments and replay buffer: choose small ones.
+    The state holds the whole inner agent state, with its environments and replay buffer: choose small ones.
     Raises TypeError for a name that does not exist, and ValueError for a hyperparameter that cannot vary in one
     program or a range that the agent does not allow. An agent that is not bound is bound to `env`.
     """
@@ -179,7 +179,7 @@ class LearnerEnv(Env):
         return jnp.concatenate([seen, state.choice, _slog(state.losses)])
 
     def _train(self, state: LearnerState, agent: Any, env: Env, key: Key) -> tuple[LearnerState, Results]:
-        """The state after `updates` updates, and the results of each; those that were undone count nothing."""
+        """The state after `updates` updates, and the results of each update; 0 for an update that was undone."""
         first = (state.time - 1) * self.updates  # the clock of the inner run
 
         def one_update(loop: tuple[Any, Bool[Array, ""]], xs: tuple[Int[Array, ""], Key]) -> Any:
@@ -227,7 +227,7 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
             raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
         return name, found.search
     if len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"]):
-        raise ValueError(f"{given!r} is no range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
+        raise ValueError(f"{given!r} is not a range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
     low, high = float(bounds[0]), float(bounds[1])
     is_log, valid = len(bounds) == 3, found.field.metadata.get("valid")
     if not low < high or (is_log and low <= 0):

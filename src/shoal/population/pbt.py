@@ -1,9 +1,9 @@
-"""Population-based training: bad members become copies of good ones, with other hyperparameters.
+"""Population-based training: the worst members become copies of the best ones, with other hyperparameters.
 
 Source: Jaderberg et al. 2017, "Population Based Training of Neural Networks", sections 3 and 4.1. Differences: all
 members are compared at the same time, after the same number of steps, so there is no "ready" test; a member is never
-replaced by one that is not better; hyperparameters on a linear scale are perturbed by a share of their range, because a
-factor of 1.25 leaves the range of a discount near 1.
+replaced by one that is not better; on a linear scale a perturbation adds or subtracts a fraction of the range, because
+1.25 times a discount near 1 is above 1.
 """
 
 import math
@@ -22,29 +22,30 @@ from shoal.training.selector import Outline, Standing, Turnover
 @selector("pbt")
 @struct
 class PBT(Varying):
-    """Population-based training: copy good members over bad ones, and change the hyperparameters of the copies.
+    """Population-based training: replace the worst members by copies of the best, with changed hyperparameters.
 
     *Exploit.* With `truncation`, each of the worst `quantile` of the members becomes a copy of a random one of the best
     `quantile`. With `tournament`, every member is compared with a random other one, and becomes a copy of it if that
-    one is better. A member is replaced only by one with a higher score. NaN is the lowest score. Members that are no
-    longer trained because of NaN or infinity are always replaced.
+    one is better. A member is replaced only by one with a higher score. A member without a score (NaN) counts as the
+    worst. Members that stopped because of NaN or infinity are always replaced.
 
     *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
-    if its range is on a log scale; on a linear scale `factor - 1` times the width of the range is added or subtracted;
-    of a list of values it becomes a neighbor. With `resample` it is sampled anew. It always stays in its range.
+    if its range is on a log scale. On a linear scale, `factor - 1` times the width of the range is added or subtracted.
+    In a list of values, the next higher or lower value is taken. With `resample` it is sampled anew. It always stays in
+    its range.
 
-    A copy has the weights, optimizer and normalization statistics of its original, a random key of its own, and begins
-    new episodes (with a replay buffer, it goes on in the episodes of the original).
+    A copy has the weights, optimizer state and normalization statistics of its original, and a random key of its own.
+    It begins new episodes; with a replay buffer it continues the episodes of the original.
     """
 
-    every: int = static(1, help="records between two exchanges")
+    every: int = static(1, help="records between two replacements of members")
     exploit: str = static("truncation", choices=("truncation", "tournament"), help="which members are replaced")
     quantile: Number = hyper(0.25, valid=(0, 0.5), help="share of the members that truncation replaces")
     explore: str = static("perturb", choices=("perturb", "resample"), help="how hyperparameters of copies change")
-    factor: Number = hyper(1.25, valid=(1, 100), help="of a perturbation")
+    factor: Number = hyper(1.25, valid=(1, 100), help="of perturb: hyperparameters are multiplied or divided by it")
 
     def check(self, outline: Outline) -> None:
-        """Raise ValueError for a population too small for `quantile`, and for exchanges without scores."""
+        """Raise ValueError for a population too small for `quantile`, and for replacements without scores."""
         members, records = outline.members, len(outline.steps)
         if members < 2 or (self.exploit == "truncation" and _count(self.quantile, members) < 1):
             least = math.ceil(1 / float(self.quantile)) if self.quantile and self.exploit == "truncation" else 2
@@ -57,10 +58,10 @@ class PBT(Varying):
                 f"pbt with every={self.every} never acts in a run of {records} record{'s' * (records != 1)}: use a "
                 f"smaller --selector.every, or more --records."
             )
-        check_scored(outline, self.every, "the first exchange")
+        check_scored(outline, self.every, "the first replacement")
 
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
-        """Replace bad members by copies of good ones."""
+        """Replace the worst members by copies of the best."""
         random = generator(key, "exploit")
         choose = self._truncation if self.exploit == "truncation" else self._tournament
         source = choose(standing, random)
@@ -121,5 +122,5 @@ def perturbed(values: np.ndarray, span: Span, factor: float, is_up: np.ndarray) 
 
 
 def _count(quantile: Number, members: int) -> int:
-    """Return how many members a quantile is, rounded down."""
+    """Return the number of members in a quantile, rounded down."""
     return math.floor(float(quantile) * members + 1e-9)

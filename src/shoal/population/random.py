@@ -1,4 +1,4 @@
-"""Random search: the baseline of the other selectors. New members begin with new samples, whatever the scores are."""
+"""Random search, the baseline for the other selectors: members with sampled hyperparameters; scores are not used."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from shoal.training.selector import FRESH, Standing, Turnover
 class RandomSearch(Varying):
     """Random search: every slot trains a member for `every` records, then a new one with newly sampled hyperparameters.
 
-    With `every` of at least the number of records each slot trains one member for the whole run. Scores decide nothing.
-    A schedule spans the whole run unless `horizon` is set, so set it to the steps of one member where `every` is less.
+    Scores are not used. If the run has `every` records or fewer, each slot trains one member for the whole run.
+    Otherwise set the agent's `horizon` to the steps of one member, because schedules span the whole run by default.
     """
 
     every: int = static(20, help="records that each member is trained for")

@@ -1,9 +1,9 @@
-"""Search spaces: what a strategy of evolution varies, as vectors of coordinates.
+"""Search spaces: the numbers and structs that evolve, as vectors of coordinates for an evolution strategy.
 
 A number has one coordinate, its position in its range: 0 at the lower bound, 1 at the upper one, on a log scale where
-the range has one. A struct, such as a loss with weights, has one coordinate for each weight, with the weight's own
-unit: those leaves that are arrays with at least one axis. Its single numbers are hyperparameters with paths of their
-own.
+the range has one. A struct, such as a loss with weights, has one coordinate for each weight, which is the weight
+itself. Weights are the leaves that are arrays with at least one axis. The other leaves of a struct, single numbers, do
+not evolve with it: each is a hyperparameter with its own path.
 """
 
 from collections.abc import Mapping
@@ -19,49 +19,49 @@ from shoal.core.struct import Range, Struct
 class SearchSpace(NamedTuple):
     """What varies, by path: the range of a number, or a struct with its first weights."""
 
-    parts: Mapping[str, Range | Struct]
+    varied: Mapping[str, Range | Struct]
 
     @property
     def size(self) -> int:
         """The number D of coordinates."""
-        return sum(1 if isinstance(part, Range) else sum(map(np.size, _weights(part))) for part in self.parts.values())
+        return sum(1 if isinstance(x, Range) else sum(map(np.size, _weights(x))) for x in self.varied.values())
 
     def coordinates(self, values: Mapping[str, Any]) -> Float[np.ndarray, "D"]:
         """Return the coordinates of values by path."""
-        found = []
-        for path, part in self.parts.items():
-            if isinstance(part, Range):
-                found.append(np.reshape(_position(part, values[path]), 1))
+        pieces = []
+        for path, start in self.varied.items():
+            if isinstance(start, Range):
+                pieces.append(np.reshape(_position(start, values[path]), 1))
             else:
-                found += [np.ravel(np.asarray(leaf)) for leaf in _weights(values[path])]
-        return np.concatenate(found).astype(np.float32)
+                pieces += [np.ravel(np.asarray(leaf)) for leaf in _weights(values[path])]
+        return np.concatenate(pieces).astype(np.float32)
 
     def values(self, coordinates: Float[np.ndarray, "*axes D"]) -> dict[str, Any]:
         """Return the values by path at coordinates [..., D]; their leaves have the same leading axes.
 
         Numbers are clipped to their ranges.
         """
-        x, start, values = np.asarray(coordinates, np.float32), 0, {}
-        for path, part in self.parts.items():
-            if isinstance(part, Range):
-                values[path] = _number(part, x[..., start])
-                start += 1
+        x, at, values = np.asarray(coordinates, np.float32), 0, {}
+        for path, start in self.varied.items():
+            if isinstance(start, Range):
+                values[path] = _number(start, x[..., at])
+                at += 1
                 continue
-            leaves, structure = jax.tree.flatten(part)
+            leaves, structure = jax.tree.flatten(start)
             filled = []
             for leaf in leaves:
                 if not np.ndim(leaf):
                     filled.append(np.broadcast_to(np.asarray(leaf), x.shape[:-1]))
                     continue
                 size = np.size(leaf)
-                filled.append(x[..., start : start + size].reshape(*x.shape[:-1], *np.shape(leaf)))
-                start += size
+                filled.append(x[..., at : at + size].reshape(*x.shape[:-1], *np.shape(leaf)))
+                at += size
             values[path] = jax.tree.unflatten(structure, filled)
         return values
 
 
-def _weights(part: Struct) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(part) if np.ndim(leaf)]
+def _weights(value: Struct) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(value) if np.ndim(leaf)]
 
 
 def _position(span: Range, number: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the selectors of this package share: hyperparameters that vary, their ranges, and the order of members by score.
+"""The base class of `pbt`, `halving` and `random`: what varies, the ranges, and members in order of score.
 
 Selectors run on the host, so their random numbers come from NumPy, seeded with the words of a JAX key.
 """
@@ -29,19 +29,19 @@ class Varying(Selector):
 
     `vary` is a list of paths (`learning_rate`, `env.gravity`), or a mapping from paths to ranges: `(low, high)`,
     `(low, high, "log")`, `(a, b, c, "choice")` for a list of values, or None for the range that the hyperparameter
-    declares. By default it is every hyperparameter of the agent that declares a range and was given no single value.
-    The members that a run begins with get samples too, except where the run sweeps or sets a hyperparameter itself.
+    declares. By default all hyperparameters of the agent vary that declare a range and that the user did not set. The
+    values of the first members are sampled too, except those that the run sweeps, samples or sets itself.
     """
 
     vary: Any = dataclasses.field(
         default=None,
         metadata={
             "ranges": True,
-            "help": "the hyperparameters that vary, each with a range, or alone for its declared range; none: all of "
-            "the agent that declare a range and are not set",
+            "help": "the hyperparameters that vary, as PATH=RANGE, or PATH for the range that it declares; default: "
+            "all of the agent that declare a range and that you did not set",
         },
     )
-    first_given: tuple | None = static(None, help="paths of `vary` whose first values the run sets; `bind` fills it in")
+    first_given: tuple | None = static(None, help="paths of `vary` whose first values the user gave; set by `bind`")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -73,14 +73,14 @@ class Varying(Selector):
         return {path: (span.low, span.high) for path, span in self._spans({}).items()}
 
     def begin(self, roster: Roster, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The first state, and samples for all that varies but has no first values yet. `key` is consumed."""
+        """The first state, and sampled values of all paths that are not in `first_given`. `key` is consumed."""
         sampled = self._samples(roster, len(roster.occupant), key)
         changes = {path: values for path, values in sampled.items() if path not in self._first}
         next_seed = np.asarray(roster.seed_index.max() + 1, np.int64)
         return {"next_seed": next_seed, **self.first_state(len(roster.occupant))}, changes
 
     def first_state(self, members: int) -> dict[str, np.ndarray]:
-        """Further parts of the selector's first state. Default: none."""
+        """What a subclass adds to the selector's first state, by name. Default: nothing."""
         del members
         return {}
 
@@ -102,7 +102,7 @@ class Varying(Selector):
         return self.first_given or ()
 
     def _spans(self, hyperparameters: Mapping[str, Any]) -> dict[str, Span]:
-        """All that varies, by path; whole numbers where the `hyperparameters` of the roster are integers."""
+        """The span of each path that varies, of whole numbers where the roster's `hyperparameters` are integers."""
         whole = {p for p, values in hyperparameters.items() if np.issubdtype(np.asarray(values).dtype, np.integer)}
         return {path: _span(written, path in whole) for path, written in self.vary.items()}
 
@@ -112,7 +112,7 @@ class Varying(Selector):
 
 
 def generator(key: Key, purpose: str) -> np.random.Generator:
-    """Return NumPy's random numbers for a purpose, such as a path. `key` is consumed, once for each purpose."""
+    """Return NumPy's random generator for a purpose, such as a path. `key` is consumed, once for each purpose."""
     words = np.asarray(jax.random.key_data(key)).ravel().tolist()
     return np.random.default_rng([*words, zlib.crc32(purpose.encode())])
 
@@ -125,8 +125,8 @@ def effective_score(standing: Standing) -> np.ndarray:
 def ranked(standing: Standing) -> np.ndarray:
     """Return the slots that have a member, from the best score to the worst.
 
-    Members without a score (NaN) follow behind all others, and behind these the members that are no longer trained
-    because of NaN or infinity. Equal members are ordered by the number of their slot.
+    Members without a score (NaN) come after all others, and after these the members that stopped because of NaN or
+    infinity. Members with equal scores are in the order of their slots.
     """
     slots = np.arange(len(standing.score))
     order = np.lexsort((slots, -effective_score(standing), ~standing.alive))
@@ -134,19 +134,22 @@ def ranked(standing: Standing) -> np.ndarray:
 
 
 def check_scored(outline: Outline, first: int, what: str) -> None:
-    """Raise ValueError if members can have no score, or have not learned anything, at the end of record `first` - 1."""
+    """Raise ValueError if members may have no score, or took no gradient step yet, after the first `first` records.
+
+    `what` names, for the message, what the selector does then.
+    """
     steps = outline.steps[first - 1]
     record = f"{what} comes after record {first} ({steps:,} steps of each member)"
     if not outline.is_evaluated[first - 1] and outline.scored_from > steps:
         why = "training has no episodes" if np.isinf(outline.scored_from) else "no episode may have ended by then"
         raise ValueError(
             f"{record}, where members have no score yet: {why}, and this record is not evaluated. Use --evaluations "
-            f"{len(outline.steps)}, or a later one."
+            f"{len(outline.steps)}, or a later record for {what}."
         )
     if outline.learns_from >= steps:
         raise ValueError(
-            f"{record}, and the first gradient step comes after {outline.learns_from:,.0f}: members have learned "
-            f"nothing by then. Choose a later one, or let them learn earlier."
+            f"{record}, but the first gradient step comes after {outline.learns_from:,.0f} steps: members have learned "
+            f"nothing before it. Choose a later record for {what}, or let the agent learn earlier."
         )
 
 
@@ -158,7 +161,7 @@ def _asked(vary: Any) -> dict[str, Any] | None:
         return {vary: None}
     if isinstance(vary, Sequence) and all(isinstance(path, str) for path in vary):
         return dict.fromkeys(vary)
-    raise TypeError(f'vary={vary!r} is no list of paths and no dict of ranges: write vary=["learning_rate"].')
+    raise TypeError(f'vary={vary!r} is not a list of paths and not a dict of ranges: write vary=["learning_rate"].')
 
 
 def _declared(setting: Setting, given: Given) -> dict[str, Any]:
@@ -182,14 +185,14 @@ def _range_of_first(setting: Setting, path: str, given: Given) -> Sequence:
 
 
 def read_range(setting: Setting, path: str, span: Sequence | None) -> Span:
-    """Return the span of a path. Raises ValueError or TypeError, in words that name what could vary instead."""
+    """Return the span of a path. Raises ValueError or TypeError if it cannot vary; the message names paths that can."""
     if is_static(setting, path):
         can_vary = [p for p, found in hyperparameters(setting).items() if not found.static and found.search]
         near = did_you_mean(path, can_vary) or f" These can: {', '.join(can_vary)}."
-        raise ValueError(f"{path} shapes the program, so it cannot vary while a run goes on.{near}")
+        raise ValueError(f"{path} shapes the program, so it cannot vary during a run.{near}")
     value = get(setting, path)
     if value is None:
-        raise ValueError(f"{path} is None, and None and numbers are different programs: give it a first value.")
+        raise ValueError(f"{path} is None, which needs another compiled program than a number: give it a number first.")
     found = hyperparameters(setting).get(path)
     if span is None and found is not None and found.search is None:
         raise ValueError(

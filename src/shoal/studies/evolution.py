@@ -37,10 +37,11 @@ def evolve(
     options: Mapping[str, Any] | None = None,
     **of_run: Any,
 ) -> Result:
-    """Evolve hyperparameters and parts of an agent or environment. Returns the run's `Result`, with `result.found`.
+    """Evolve hyperparameters and structs with weights, such as losses. Returns the run's `Result`, with `result.found`.
 
     In each of `generations` (100), `candidates` (32) are trained from the beginning for `steps` environment steps, each
-    with `seeds` (2) seeds. The fitness of a candidate is its mean return over `records` (5) parts of the training.
+    with `seeds` (2) seeds. The fitness of a candidate is its mean return in training, by default over all `records` (5)
+    of the training.
 
     `vary` names what evolves, by path. `{"learning_rate": (1e-5, 1e-2, "log")}` gives the range of a number, and
     `["learning_rate"]`, or None in the place of a range, takes the range that the field declares. A field for a struct
@@ -48,8 +49,8 @@ def evolve(
     `{"value_loss": "residual"}` or `["value_loss=residual"]`.
 
     `options` are fields of `Evolve`: strategy, sigma, learning_rate, fitness, segments and others. All other arguments
-    are those of `shoal.train`. The name of an experiment (`shoal.experiments()`) in place of the
-    agent sets all of this; other arguments then change it.
+    are those of `shoal.train`. If the name of an experiment (`shoal.experiments()`) is given instead of agent and
+    environment, the experiment sets all arguments, and those that are given replace its values.
 
     Raises ValueError or TypeError, before anything compiles, for a path that does not exist or cannot vary, an unknown
     strategy, and sizes that do not fit.
@@ -77,13 +78,19 @@ def evolve(
     setting = template(job.spec, job.agent, job.env)
     varied, first = _varied(setting, {} if vary is None else vary, seed)
     fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), split(first), strict=True))
-    replicates, parts = sizes.get("seeds", 2), sizes.get("records", 5)
+    seeds_each, records_each = sizes.get("seeds", 2), sizes.get("records", 5)  # of each candidate
     selector = Evolve(
-        **{"vary": varied, "generations": sizes.get("generations", 100), "seeds": replicates, "every": parts, **options}
+        **{
+            "vary": varied,
+            "generations": sizes.get("generations", 100),
+            "seeds": seeds_each,
+            "every": records_each,
+            **options,
+        }
     )
-    if parts % selector.segments:
+    if records_each % selector.segments:
         raise ValueError(
-            f"records={parts} cannot be split into {selector.segments} segments: choose a multiple, such as "
+            f"records={records_each} cannot be split into {selector.segments} segments: choose a multiple, such as "
             f"records={selector.segments}."
         )
     return train(
@@ -92,10 +99,10 @@ def evolve(
         preset=preset,
         fields=fields,
         env_fields=env_fields,
-        seeds=sizes.get("candidates", 32) * replicates,
-        records=parts,
+        seeds=sizes.get("candidates", 32) * seeds_each,
+        records=records_each,
         evaluations=of_run.pop("evaluations", 0),
-        selector=selector.replace(every=parts // selector.segments),
+        selector=selector.replace(every=records_each // selector.segments),
         seed=seed,
         **_steps(sizes),
         **of_run,
@@ -133,12 +140,14 @@ def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str,
         names = _field(setting, path).metadata.get("first") or {}
         if isinstance(given, str) and given:
             if given not in names:
-                raise ValueError(f"{path} cannot start from {given!r}. It has: {', '.join(names) or 'no such names'}.")
+                starts = f"It can start from: {', '.join(names)}." if names else "It takes no struct: give a range."
+                raise ValueError(f"{path} cannot start from {given!r}. {starts}")
             given = names[given](stream(make_key(seed), path))
         if isinstance(given, Struct):
             first[path], given = given, ()
         elif names and not given and not isinstance(get(setting, path), Struct):
-            raise ValueError(f"{path} evolves from a struct: write {' or '.join(f'{path}={name}' for name in names)}.")
+            starts = " or ".join(f"{path}={name}" for name in names)
+            raise ValueError(f"{path} needs a struct to start from: write {starts}.")
         varied.append((path, *(given or ())))
     return tuple(varied), first
 

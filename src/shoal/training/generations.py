@@ -16,7 +16,7 @@ def fitness_of(
 
     `returns` are the mean returns of the training episodes that ended in each record of a generation. A member's score
     is their mean over all records (`which="whole"`) or the last one ("final"); a candidate's fitness is the mean of its
-    `seeds` members, which lie next to each other.
+    `seeds` members, which have neighboring slots.
     """
     counted = np.isfinite(used := returns if which == "whole" else returns[-1:])
     total = np.where(counted, used, 0).sum(axis=0)
@@ -27,10 +27,10 @@ def fitness_of(
 def fitness_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
     """Return the fitness of the candidates of all finished generations.
 
-    Raises ValueError if the run is no evolution, or has no finished generation.
+    Raises ValueError if the run is not an evolution, or has no finished generation.
     """
     if not is_evolution(result):
-        raise ValueError(f"{result.folder} is no evolution: make one with shoal.evolve.")
+        raise ValueError(f"{result.folder} is not an evolution: make one with shoal.evolve.")
     fields = result.spec.selector.fields
     every, returns, alive = fields["every"], result.curves["train_return"], result.curves["alive"].astype(bool)
     starts = range(0, len(returns) - every + 1, every)

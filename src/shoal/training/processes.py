@@ -1,9 +1,9 @@
 """The processes of a run that is spread over several processes: how they find each other, and their messages.
 
-`jax.distributed` brings the processes together: it knows SLURM, Open MPI and Cloud TPU, and waits for late ones. Then
-each process disconnects from it and starts JAX for itself, because members exchange nothing while they train: no
-compiled program spans processes. From then on process 0 has one TCP connection to every other process. It carries
-arrays and JSON, never code. A process that ends closes its connections, so that the others notice it.
+`jax.distributed` connects the processes: it reads the variables of SLURM, Open MPI and Cloud TPU jobs, and waits until
+all processes have started. Then each process disconnects from it and starts JAX on its own devices, because no compiled
+program uses devices of two processes. After that, process 0 has one TCP connection to every other process, over which
+arrays and JSON are sent, never code. When a process ends, its connections are closed, so the others notice it.
 """
 
 import hmac
@@ -23,8 +23,8 @@ from shoal.core.keys import IMPLEMENTATIONS, is_key
 from shoal.training.placement import key_words
 
 PATIENCE = 60  # seconds to wait for a connection, once all processes have started
-# A machine that loses power closes no connection. So after 30 s without data it is asked, three times in 30 s; and data
-# that it does not confirm for 60,000 ms ends the connection too.
+# A machine that loses power does not close its connections. So after 30 s without data the system sends three probes in
+# 30 s, and ends the connection if none is answered; also if sent data is not confirmed within 60,000 ms.
 KEEPALIVE = {"SO_KEEPALIVE": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 LOOPBACK = ("127.0.0.1", "localhost")
 LONGEST_GREETING = 1_000  # bytes
@@ -63,7 +63,7 @@ class Peer:
         return head, leaves
 
     def close(self) -> None:
-        """Close the connection, which tells the other process that this one goes on without it."""
+        """Close the connection; the other process then gets a ConnectionError."""
         self._connection.close()
 
     def _lost(self) -> ConnectionError:
@@ -71,7 +71,7 @@ class Peer:
 
 
 class Group(NamedTuple):
-    """The processes of a run, as one of them sees them."""
+    """The processes of a run: the number of this one, how many there are, and connections to others."""
 
     number: int  # of this process
     size: int
@@ -106,15 +106,15 @@ _group = ALONE
 
 
 def group() -> Group:
-    """Return the processes that this one was connected with by `join`; itself alone without that."""
+    """Return the group that `join` made; a group of this process alone before that."""
     return _group
 
 
 def join(distributed: str) -> Group:
     """Connect this process with the others of a run. `distributed` is as in `FORMS`.
 
-    It waits up to 5 minutes for late processes. Raises ValueError for another text, and where `auto` finds no job;
-    ConnectionError if a process ends in the meantime.
+    Waits up to 5 minutes until all processes have started. Raises ValueError for another text, and if `auto` finds no
+    job; ConnectionError if a process ends while the others wait.
     """
     global _group
     arguments = read_address(distributed)
@@ -150,7 +150,7 @@ def read_address(distributed: str) -> dict[str, Any]:
     address, *numbers = distributed.split(",")
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and len(numbers) == 2 and all(text.isdecimal() for text in numbers)):
-        raise ValueError(f"--distributed {distributed} is no address: use {FORMS}.")
+        raise ValueError(f"--distributed {distributed} is not an address: use {FORMS}.")
     size, number = map(int, numbers)
     if number >= size:
         raise ValueError(f"--distributed {distributed}: {size} processes have the numbers 0 to {size - 1}.")
@@ -172,7 +172,7 @@ def _accept(store: Any, host: str, number: int, size: int) -> list[Peer]:
             try:
                 given, number, machine = _receive_json(connection, LONGEST_GREETING)
                 if not hmac.compare_digest(given, password):
-                    raise ValueError("this is none of ours")
+                    raise ValueError("wrong password")
             except (OSError, ValueError, TypeError):
                 connection.close()
             else:
@@ -181,7 +181,7 @@ def _accept(store: Any, host: str, number: int, size: int) -> list[Peer]:
 
 
 def _listening(host: str) -> socket.socket:
-    """Return a socket that other machines can reach, unless `host` is a name of this machine for itself."""
+    """Return a listening socket; other machines can connect to it unless `host` is in `LOOPBACK`."""
     if host in LOOPBACK:
         return socket.create_server((host, 0))
     if socket.has_dualstack_ipv6():
@@ -198,7 +198,7 @@ def _connect(store: Any, host: str, number: int, size: int) -> list[Peer]:
 
 
 def lasting(connection: socket.socket) -> socket.socket:
-    """Return a connection that waits without limit, unless the other machine is lost, and delays no small message."""
+    """Return the connection without a time limit for answers, with detection of lost machines, and without delays."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for name, value in KEEPALIVE.items():

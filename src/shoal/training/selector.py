@@ -61,12 +61,12 @@ class Outline(NamedTuple):
     members: int  # M, the number of slots
     steps: tuple[int, ...]  # environment steps of each member at the end of every record that was planned
     is_evaluated: tuple[bool, ...]  # whether each of these records has an evaluation
-    learns_from: float  # the steps before the first gradient step; of the member that learns last
-    scored_from: float  # the steps until the first episodes end in training, about; inf: training has no episodes
+    learns_from: float  # environment steps before the first gradient step, the largest number of all members
+    scored_from: float  # about how many steps until the first episodes end in training; inf: training has no episodes
 
 
 class Given(NamedTuple):
-    """What the user said about the values of hyperparameters, for `Selector.bind`."""
+    """Which values and ranges of hyperparameters the user gave, for `Selector.bind`."""
 
     fixed: Collection[str] = ()  # paths that have one value for all members
     first: Mapping[str, Sequence] = {}  # paths whose first values differ between members, with these values
@@ -90,20 +90,20 @@ class Selector(Struct, abc.ABC):
 
     @property
     def trainings(self) -> float | None:
-        """How many times as long as the training of one member the run will be; None: not known. For displays only."""
+        """How many members each slot trains one after the other, about; None: not known. Used only by displays."""
         return None if self.ends_run else 1.0
 
     def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
-        """Return this selector with everything filled in that follows from the agent and the environment of a run.
+        """Return this selector with the fields filled in that follow from the agent and the environment of a run.
 
-        `given` is what the user said about hyperparameters. `spec.json` describes the selector that is returned, and
-        binding that one again must not change it. Raises ValueError or TypeError for what cannot work. Default: self.
+        `given` has the values and ranges that the user gave. `spec.json` describes the selector that is returned; to
+        bind it again must not change it. Raises ValueError or TypeError for fields that do not fit. Default: self.
         """
         del agent, env, given
         return self
 
     def check(self, outline: Outline) -> None:
-        """Raise ValueError if this selector cannot work in such a run. Default: it can."""
+        """Raise ValueError if this selector cannot work in such a run. Default: raise nothing."""
         del outline
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
@@ -119,9 +119,9 @@ class Selector(Struct, abc.ABC):
         return seed_index
 
     def found(self, state: Any, roster: Roster) -> dict[str, Any]:
-        """Return the best hyperparameters, by path, that the selector has found so far. Default: none.
+        """Return the result of the selector's search so far, by path: numbers and structs. Default: nothing.
 
-        They are written to `found.json` in the run folder.
+        It is written to `found.json` in the run folder.
         """
         del state, roster
         return {}

@@ -1,8 +1,9 @@
-"""One run in several processes: each trains a share of the members; process 0 does everything else.
+"""One run in several processes: each trains its share of the members; process 0 does everything else too.
 
 Process 0 runs the loop of the run, with `SharedPopulation` in place of `Population`: each of its methods asks all
-processes to do the same to their share, and joins the answers. Files, messages and decisions exist in process 0 only,
-so the other processes need not see the run folder. They `follow`: they wait for a call, carry it out, and answer.
+processes to do the same with their share, and joins the results. Only process 0 reads and writes files, prints and
+decides, so the other processes need no access to the run folder. They run `follow`: they wait for a call of process 0,
+carry it out, and send the result.
 """
 
 import dataclasses
@@ -43,8 +44,8 @@ class SharedPopulation:
         self._peers = group.peers
         self._spans = spans(plan.members, group.size)
         self._own = Population(share(plan, group), run_key)
-        self._all = Population(plan, run_key)  # knows all members' hyperparameters and shapes, and holds no member
-        self.stop_signal = 0  # of a request to stop that reached another process
+        self._all = Population(plan, run_key)  # for hyperparameters and shapes of all members; it has no agent states
+        self.stop_signal = 0  # the number of a signal that asked another process to stop; 0: none
 
     def compile(self) -> float:
         """Compile the programs of all processes; return the seconds that this took in process 0."""
@@ -100,7 +101,7 @@ class SharedPopulation:
     def _call(self, name: str, *same: Any, split: tuple = ()) -> list[Any]:
         """Call a method of the population of every process and return all results, in the order of the slots.
 
-        All processes get the arguments `same`, and of those in `split`, which have leaves [M, ...], their own rows.
+        All processes get the arguments `same`. Of the arguments `split`, with leaves [M, ...], each gets its own rows.
         """
         rows = [jax.tree.map(lambda x, s=span: x[s], split) for span in self._spans]
         for peer, of_peer in zip(self._peers, rows[1:], strict=True):
@@ -141,7 +142,7 @@ def share(plan: Plan, group: Group) -> Plan:
 
 @contextmanager
 def leading(group: Group, folder: RunFolder) -> Iterator[None]:
-    """Tell the other processes how the run in this block ends: it is complete, was stopped, or failed."""
+    """Run the block in process 0, and tell the other processes how it ended: complete, stopped, or with an error."""
     if not group.peers:
         yield
         return
@@ -164,7 +165,7 @@ def leading(group: Group, folder: RunFolder) -> Iterator[None]:
 def follow(job: Job, plan: Plan, group: Group) -> Any:
     """Train this process's share of the members for process 0, until the run ends. Returns its `Result`.
 
-    Where this process does not see the run folder, it returns `Elsewhere`. Raises Stopped as process 0 does, and
+    Returns `Elsewhere` if this process cannot read the run folder. Raises Stopped as process 0 does, and
     ConnectionError if the run failed.
     """
     (leader,) = group.peers
@@ -203,11 +204,11 @@ def agree(specs: Sequence[RunSpec], group: Group) -> None:
 
 
 class Elsewhere:
-    """What `train` returns in a process that does not see the folder of the run."""
+    """What `train` returns in a process that cannot read the run folder. Every use raises FileNotFoundError."""
 
     def __init__(self, folder: str, where: str) -> None:
         """`folder` is the path in process 0, which `where` names."""
-        self._text = f"{folder} was written by {where}, and this process does not see it: use the result there."
+        self._text = f"{folder} was written by {where}, and this process cannot read it: use the result there."
 
     def __getattr__(self, name: str) -> Any:
         raise FileNotFoundError(self._text)
@@ -217,7 +218,7 @@ class Elsewhere:
 
 
 def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:
-    """Call a method of `CALLS`; `leaves` are those of its arguments."""
+    """Call a method of `CALLS`; `leaves` are the leaves of its arguments."""
     if name not in CALLS:
         raise ValueError(f"process 0 asks for {name!r}, which is not known here.")
     arguments: Any = leaves
@@ -232,14 +233,14 @@ def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:
 
 
 def _result(path: str, job: Job, leader: Peer) -> Any:
-    with suppress(OSError, ValueError):  # a folder of this name may be of another run, if the disk is another one
+    with suppress(OSError, ValueError):  # the path may lead to another run on the disk of this machine
         if RunFolder(path).read_spec() == job.spec:
             return Result(path, job.agent, job.env)
     return Elsewhere(path, leader.name)
 
 
 def _refusal(own: dict[str, Any], name: str, other: dict[str, Any]) -> str:
-    """Return how another process differs from this one, number 0; empty if it does not."""
+    """Return a message about the first difference between another process and process 0; empty if there is none."""
     for package, version in own["versions"].items():
         if (found := other["versions"].get(package)) != version:
             return f"{name} has {package} {found}, process 0 has {version}: install the same versions everywhere."

@@ -1,4 +1,4 @@
-"""Figures of an evolution: fitness over generations, and the learned losses beside those that people wrote."""
+"""Figures of an evolution: fitness over generations, and the learned losses beside published ones."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures of a run with a selector: who was copied from whom, hyperparameters over time, and who was dropped when."""
+"""Figures of a run with a selector: lineage of members, hyperparameters over time, and the rungs of halving."""
 
 import math
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ DROPPED = "#B8B8B8"
 def plot_lives(folder: str | Path) -> list[Path]:
     """Draw all figures of a run with a selector that its records allow, into `figures/`. Returns their paths.
 
-    Without a selector, or if no member was ever replaced or dropped, there are none of lineage and rungs; without a
-    hyperparameter that may change, none of hyperparameters.
+    The figure of the lineage needs copied members, that of the rungs members that halving dropped, and that of
+    hyperparameters at least one that may change. A run without a selector has none of these figures.
     """
     result = Result(folder)
     if "occupant" not in result.curves:
@@ -63,7 +63,7 @@ def plot_lineage(folder: str | Path, out: str | Path | None = None) -> Path:
         figure, axes = new_figure(7.6, height)
         for life in lives.values():
             edges = _edges(life, result)
-            _segments(axes, edges, np.full(len(edges), life.slot), color, life.score, 4 if scores.shape[1] < 40 else 2)
+            _draw_line(axes, edges, np.full(len(edges), life.slot), color, life.score, 4 if scores.shape[1] < 40 else 2)
             if life.parent in lives:
                 origin = lives[life.parent].slot
                 axes.plot([edges[0]] * 2, [origin, life.slot], color=PALE_INK, linewidth=0.7, zorder=1)
@@ -175,7 +175,7 @@ def _color_of(scores: np.ndarray) -> Any:
     return ScalarMappable(Normalize(low, high), COLORS)
 
 
-def _segments(axes: Any, x: np.ndarray, y: np.ndarray, color: Any, score: np.ndarray, width: float) -> None:
+def _draw_line(axes: Any, x: np.ndarray, y: np.ndarray, color: Any, score: np.ndarray, width: float) -> None:
     """Draw n pieces of a line through n + 1 points, colored by the scores [n]; gray where there is none."""
     from matplotlib.collections import LineCollection
 
@@ -189,7 +189,7 @@ def _segments(axes: Any, x: np.ndarray, y: np.ndarray, color: Any, score: np.nda
 def _draw_values(axes: Any, life: Life, path: str, lives: dict[int, Life], result: Result, color: Any) -> None:
     edges, values = _edges(life, result), life.hyperparameters[path]
     x, y = np.repeat(edges, 2)[1:-1], np.repeat(values, 2)
-    _segments(axes, x, y, color, np.repeat(life.score, 2)[:-1], 1.4)
+    _draw_line(axes, x, y, color, np.repeat(life.score, 2)[:-1], 1.4)
     if life.parent in lives:
         before = lives[life.parent].hyperparameters[path]
         origin = before[np.searchsorted(lives[life.parent].records, life.records[0]) - 1]

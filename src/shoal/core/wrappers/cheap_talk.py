@@ -1,4 +1,4 @@
-"""A wrapper that appends a message to observations: the channel of an ally or an adversary of the agent.
+"""A wrapper that appends a message to observations, with which an ally or an adversary influences how the agent learns.
 
 Source: Lu, Willi, Letcher and Foerster 2023, "Adversarial Cheap Talk" (ICML), sections 3 and 4; the authors' repository
 luchris429/adversarial-cheap-talk, `act/evo_utils.py` (`MfosWrapper`, the static network).
@@ -27,7 +27,8 @@ class MessageNetwork(Struct):
     `layers` holds the weights: a dict with `kernel` [inputs, units] and `bias` [units] for each layer.
     """
 
-    layers: tuple[dict[str, Any], ...] = dataclasses.field(metadata={"stacked": True})  # no hyperparameters one by one
+    # Stacked: the whole field is one hyperparameter, not each of its leaves.
+    layers: tuple[dict[str, Any], ...] = dataclasses.field(metadata={"stacked": True})
 
     @classmethod
     def zeros(cls, sizes: tuple[int, ...]) -> "MessageNetwork":
@@ -66,8 +67,8 @@ class CheapTalk(Wrapper):
     of the inner environment: ally and adversary control nothing but the message.
 
     Without `message` all weights are 0, and so is every message; the network then has `hidden` layers of ReLU units.
-    The default `scale` is that of the article where messages change what an agent learns; where they steer a trained
-    agent (`Puppet`) it is pi.
+    The default `scale`, 2 pi, is that of the article's experiments in which messages change what an agent learns. For
+    messages to a trained agent (`Puppet`) it is pi.
 
         env = shoal.CheapTalk(shoal.make("CartPole-v1"))
         env = env.replace(message=shoal.MessageNetwork.init(shoal.make_key(0), env.sizes))

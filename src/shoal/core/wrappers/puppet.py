@@ -31,13 +31,13 @@ class PuppetState(WrapperState):
 
 @struct
 class Puppet(StatefulWrapper):
-    """Act through a trained agent, the victim: an action is the message that it gets in this step.
+    """Control a trained agent, the victim, by messages: an action is the message that it gets in this step.
 
     The victim reads what `CheapTalk` shows it, concatenate([observation, message]), and its action is executed. It no
     longer learns. Where observations are a Dict with a part `observation`, as those of the goal environments and of
-    `Trials`, the victim reads only this part; the agent that sends messages, the exploiter, reads all of them. Rewards
-    are those of `env`, so an `env` with rewards for another goal than the victim's asks how far the victim can be
-    controlled.
+    `Trials`, the victim reads only this part; the agent that sends messages, the exploiter, reads all parts. Rewards
+    are those of `env`. If `env` rewards another goal than the one that the victim was trained for, the exploiter's
+    return shows how far messages can control the victim.
 
     `actor` and `weights` are those of a `shoal.Policy`. The weights are traced: the members of a population may have
     different victims. Each number of a message lies in [-`scale`, `scale`]. The victim chooses greedy actions, as in

@@ -1,5 +1,5 @@
-"""Environments that contain a learner (meta_envs): the games of Model-Free Opponent Shaping, and `LearnerEnv`.
+"""Environments that contain a learner: the games of Model-Free Opponent Shaping, and `LearnerEnv`.
 
-A step of such an environment is an update of the learner in it, or a move in a game against it. An agent that trains in
-one learns how to influence another learner.
+In a step of such an environment, the learner in it takes an update, or the agent and the learner take a move in a game.
+An agent that trains in such an environment learns how to influence another learner.
 """

@@ -40,7 +40,7 @@ class Experience(Struct):
 
     @classmethod
     def empty(cls, steps: int, games: int) -> "Experience":
-        """An experience to fill in."""
+        """An experience of zeros, with `steps` moves in `games` games."""
         numbers = jnp.zeros((steps, games), jnp.float32)
         return cls(
             jnp.zeros((steps, games, 3, 3, 4), jnp.bool_), jnp.zeros((steps, games), jnp.int32), numbers, numbers
@@ -91,8 +91,8 @@ def learned(
 ) -> Learner:
     """The learner after `epochs` gradient steps on all its experience; 0 changes nothing.
 
-    `epochs` may be traced: a batch of environments then loops as often as the one that needs most, so that steps in
-    which none of them learns cost nothing.
+    `epochs` may be traced. The loop of a batch of environments then has as many iterations as the largest `epochs` in
+    the batch, so a step in which no environment has an update takes no gradient steps.
     """
     returns = normalized_returns(experience.reward, discount)
 

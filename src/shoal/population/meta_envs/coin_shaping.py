@@ -32,7 +32,7 @@ class CoinShapingState(State):
     learner: Learner
     experience: Experience
     reward: Float[Array, "G 2"]  # of the learner and of the agent in the last move; 0 after a reset of the boards
-    inner_done: Bool[Array, ""]  # whether the last move was the last one of an inner episode
+    inner_done: Bool[Array, ""]  # whether the last step had the last move of an inner episode
     total_reward: Float[Array, "2"]  # sums over the episode of mean rewards, used by `render`
 
 
@@ -41,7 +41,7 @@ class CoinNoise(Struct):
     """The random numbers of a step."""
 
     action: Float[Array, "G 4"]  # Gumbel noise of the learner's actions
-    coin_cells: Int[Array, "G 2"]  # where a picked coin appears again
+    coin_cells: Int[Array, "G 2"]  # the new cells of the red and the blue coin, if they are picked
     first_cells: Int[Array, "G 4"]  # players and coins after a reset
 
 
@@ -70,10 +70,10 @@ class CoinShaping(Env):
     End: never terminated; truncated after `max_steps` (256).
 
     An inner episode has `inner_steps` (16) steps. In its last step no move is made: the learner takes `epochs` (80)
-    gradient steps of PPO on the moves of the inner episode, and the boards are reset. So an episode has 16 inner ones.
+    gradient steps of PPO on the moves of the inner episode, and the boards are reset. An episode has 16 inner episodes.
     The learner plays all `games` with one policy and learns from all of them. In the reference it plays 512 games, with
     one policy of the agent for all of them; with `games=1` it learns from 15 moves at a time, which is noisier.
-    Differences from the reference: channels are last; the number of games is a choice.
+    Differences from the reference: channels are the last axis; the number of games is a field.
     """
 
     reset_every: ClassVar[int] = 256

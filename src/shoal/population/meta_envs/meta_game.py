@@ -29,7 +29,7 @@ class MetaGameState(State):
 
     agent: Float[Array, "D"]  # logits of the agent's policy in the last step
     opponent: Float[Array, "D"]  # logits of the opponent's policy in the last step
-    learned: Float[Array, "D"]  # logits of the opponent's policy in the next step: after its update
+    learned: Float[Array, "D"]  # logits of the opponent's policy after its gradient step: its policy in the next step
     reward: Float[Array, "2"]  # of the agent and of the opponent in the last step
     total_reward: Float[Array, "2"]  # sums over the episode
 
@@ -41,12 +41,13 @@ class MetaGame(Env):
     Action: Box(D), float32: the logits of the agent's policy for this step, from -`max_logit` to `max_logit` (10).
     A logit is that of the probability of the first action.
 
-    Observation: Box(2 D), float32: the probabilities of the first action in the agent's policy and in the opponent's,
-    as they met in the last step.
+    Observation: Box(2 D), float32: the probabilities of the first action in the agent's policy and in the opponent's
+    policy, both of the last step.
 
     Reward: the agent's exact expected reward per round when its policy meets the opponent's. The opponent then takes
-    one gradient step on its own exact value: with `opponent="naive"` as if the agent's policy were fixed, with
-    `"lola"` with the effect of its step on a naive learner. `info["opponent_reward"]` is the opponent's reward.
+    one gradient step on its own exact value. With `opponent="naive"` it takes the agent's policy as fixed; with
+    `"lola"` it takes the agent for a naive learner, and includes how its own step changes that learner's step.
+    `info["opponent_reward"]` is the opponent's reward.
     Start: all logits are normal with mean 0 and standard deviation `init_std` (1). The opponent has taken one step
     against the agent's random policy.
     End: never terminated; truncated after `max_steps` (100).
@@ -167,7 +168,7 @@ class IteratedGame(MetaGame):
 @env("MFOS/IPD-NL-v0")
 @struct
 class PrisonersDilemma(IteratedGame):
-    """Shape a learner in the iterated prisoner's dilemma: teach it to cooperate more often than is good for it.
+    """Shape a learner in the iterated prisoner's dilemma: make it cooperate although the agent sometimes defects.
 
     Action: Box(5), float32: the logits of the probability to cooperate in the first round, and after the rounds CC, CD,
     DC and DD (C: cooperated, D: defected; the agent's own action first). From -`max_logit` to `max_logit` (10).
@@ -182,9 +183,9 @@ class PrisonersDilemma(IteratedGame):
     Reward: the agent's expected reward per round, from the exact value of the game that both policies play with the
     discount `discount` (0.96). In a round, both get `cooperation` (-1) if both cooperate and `defection` (-2) if both
     defect; if one defects alone, it gets `temptation` (0) and the other `sucker` (-3). After the game the opponent
-    takes one gradient step on its own value, with `opponent="naive"` as if the agent's policy were fixed. With `"lola"`
-    (`MFOS/IPD-LOLA-v0`) it adds how its step changes the step of a naive learner. `info["opponent_reward"]` is its
-    reward.
+    takes one gradient step on its own value. With `opponent="naive"` it takes the agent's policy as fixed; with
+    `"lola"` (`MFOS/IPD-LOLA-v0`) it includes how its own step changes the step of a naive learner.
+    `info["opponent_reward"]` is its reward.
     Start: all logits are normal with mean 0 and standard deviation `init_std` (1). The opponent has taken one step
     against the agent's random policy.
     End: never terminated; truncated after `max_steps` (100).
