@@ -46,7 +46,7 @@ REFUSED = {
         "target_kl is None, which needs another compiled program than a number: give it a number",
     ),
     "nothing": (lambda: shoal.PBT(vary=[]), "vary is empty: name at least one hyperparameter"),
-    "no list": (lambda: shoal.PBT(vary=3), "vary=3 is not a list of paths and no dict of ranges"),
+    "no list": (lambda: shoal.PBT(vary=3), "vary=3 is not a list of paths and not a dict of ranges"),
     "a small population": (
         lambda: shoal.PBT(quantile=0.1),
         "pbt with quantile=0.1 replaces nobody among 8 members: train at least 10, as with --seeds 10",
