@@ -63,6 +63,7 @@ def make_job(
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
     found: Path | str | None = None,
+    trust_source: bool = False,
     **options: Any,
 ) -> Job:
     """Return the job of a new run. The parameters are those of `train`."""
@@ -73,7 +74,8 @@ def make_job(
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     if found is not None:
-        fields, env_fields = _with_found(found, (fields, sweep), (env_fields, env_sweep))
+        values = Result(found, trust_source=trust_source).found
+        fields, env_fields = _with_found(found, values, (fields, sweep), (env_fields, env_sweep))
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
     env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
@@ -104,6 +106,7 @@ def make_job(
     if random is not None:
         samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
+    _check_varying(spec)
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
         given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
@@ -112,9 +115,11 @@ def make_job(
     return Job(with_sources(resolved(spec, *values)), *values)
 
 
-def _with_found(run: Path | str, agent: tuple[dict, dict], env: tuple[dict, dict]) -> tuple[dict, dict]:
+def _with_found(
+    run: Path | str, found: Mapping[str, Any], agent: tuple[dict, dict], env: tuple[dict, dict]
+) -> tuple[dict, dict]:
     """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
-    values = split(Result(run).found)
+    values = split(found)
     if not any(values):
         raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
     return tuple(  # type: ignore[return-value]  # two
@@ -155,6 +160,17 @@ def _check_selector(spec: RunSpec) -> None:
             raise ValueError(
                 f"{path} cannot be written to spec.json, so the run could not be resumed: give a number, a text, a "
                 f"tuple of these, or a function that is at the top level of a file of its own."
+            )
+
+
+def _check_varying(spec: RunSpec) -> None:
+    """Raise ValueError if values that differ between settings cannot be described in `spec.json`."""
+    for path, part in spec.parts():
+        if part.kind == "only_in_python" and f"{path}.".startswith(tuple(f"{name}." for name in spec.varying)):
+            raise ValueError(
+                f"{path} is a {part.name}, which cannot be written to spec.json, so another process could not resume "
+                f"the run or load its policies: if its class is defined in the started script or in a notebook, move it "
+                f"to a file of its own."
             )
 
 
