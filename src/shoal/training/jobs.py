@@ -169,8 +169,8 @@ def _check_varying(spec: RunSpec) -> None:
         if part.kind == "only_in_python" and f"{path}.".startswith(tuple(f"{name}." for name in spec.varying)):
             raise ValueError(
                 f"{path} is a {part.name}, which cannot be written to spec.json, so another process could not resume "
-                f"the run or load its policies: if its class is defined in the started script or in a notebook, move it "
-                f"to a file of its own."
+                f"the run or load its policies: if its class is defined in the started script or in a notebook, move "
+                f"it to a file of its own."
             )
 
 
@@ -197,6 +197,11 @@ def job_to_resume(
     values = (_none_if_name(agent), _none_if_name(env))
     old = resolved(spec_to_resume(folder, *values, trust_source=trust_source), *values)
     if arguments.get("steps", 0) > old.steps:
+        if (selector := build(old.selector)) is not None and selector.ends_run:
+            raise ValueError(
+                f"{path} ends when its selector says so, so more steps cannot extend it: leave steps out to continue "
+                f"it as it was, or start a new run."
+            )
         old = old.longer(arguments["steps"])
         arguments = {name: value for name, value in arguments.items() if name != "steps"}
     if "devices_per_member" in arguments:
