@@ -12,11 +12,12 @@ from shoal.agents.learned_losses import LearnedValueLoss
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
-from shoal.studies.evolution import evolve
+from shoal.studies.evolution import _varied, evolve
 from shoal.training.generations import fitness_of, fitness_of_generations
-from shoal.training.jobs import job_from_spec
+from shoal.training.jobs import job_from_spec, job_to_resume
 from shoal.training.roster import first_roster
 from shoal.training.selector import FRESH, Given, Outline, Standing
+from shoal.training.settings import Setting
 
 RATE = ("learning_rate", 1e-4, 1e-2, "log")
 TINY = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,)}
@@ -106,6 +107,8 @@ def test_whole_numbers_stay_whole():
     roster = first_roster({"batch_size": np.full(4, 20, np.int32)}, np.zeros(4, np.int32))
     _, changes = made.begin(roster, make_key(0))
     assert changes["batch_size"].dtype == np.int32 and len(set(changes["batch_size"].tolist())) > 1
+    state, _ = made.begin(roster, make_key(0))
+    assert made.found(state, roster)["batch_size"].dtype == np.int32
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +146,17 @@ def test_what_was_found_trains_another_run(evolved, tmp_path):
         shoal.train("ppo", "CartPole-v1", found=run.folder)
 
 
+def test_more_steps_cannot_extend_an_evolution(evolved):
+    with pytest.raises(ValueError, match="ends when its selector says so, so more steps cannot extend it"):
+        job_to_resume(evolved.folder, None, None, {"steps": 192})
+
+
+def test_numbers_inside_of_a_loss_that_is_named_may_evolve():
+    setting = Setting(shoal.PPO(), make("CartPole-v1"))
+    varied, first = _varied(setting, {"value_loss.scale": (1, 20), "value_loss": "residual"}, 0)
+    assert varied == (("value_loss.scale", 1, 20), ("value_loss",)) and first["value_loss"].scale == 10.0
+
+
 def test_a_resumed_evolution_has_the_same_bits(evolved, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(evolved.folder, copy)
@@ -176,6 +190,17 @@ BAD = {
     "no range": ({"adam_eps": None}, {}, "adam_eps declares no search range: write one"),
     "an empty range": ({"clip": (2, 1)}, {}, r"clip cannot be sampled from \(2, 1"),
     "an invalid range": ({"clip": (-1.0, 1)}, {}, "clip cannot vary from -1 to 1: PPO.clip=-1.0 is out of range"),
+    "a range without width": ({"clip": (0.2, 0.2)}, {}, "clip cannot evolve from 0.2 to 0.2: a range needs two"),
+    "a start outside": (
+        {"learning_rate": (1e-6, 1e-5, "log")},
+        {},
+        "learning_rate begins with 0.0.*, outside of its range from 1e-06 to 1e-05: widen",
+    ),
+    "a sweep": (
+        {"clip": None},
+        {"sweep": {"discount": [0.9, 0.99]}},
+        "candidates must differ only in what evolves, but",
+    ),
     "nothing": ({}, {}, "nothing varies: name what evolves"),
     "an odd population": ({"clip": None}, {"candidates": 3}, "Population size must be even"),
     "a strategy of segments": (

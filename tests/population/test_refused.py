@@ -3,7 +3,9 @@
 import pytest
 
 import shoal
+from shoal.agents.learned_losses import LearnedValueLoss
 from shoal.cli.main import main
+from shoal.core.keys import make_key
 from shoal.core.registry import SELECTORS
 from shoal.training.jobs import make_job
 from tiny import FIELDS
@@ -118,6 +120,12 @@ def test_what_varies_by_default_is_what_was_not_set():
     assert made.selector.vary["discount"] == (0.8, 0.9999, "linear")  # declared from 0.9; the sweep begins at 0.8
     assert made.selector.first_given == ("discount",)
     assert not [path for path in made.selector.vary if path.startswith("env.")]
+
+
+def test_losses_that_a_run_gives_its_members_do_not_vary():
+    losses = [LearnedValueLoss.init(make_key(seed), hidden=(3,)) for seed in (0, 1)]
+    made = plan("pbt", sweep={"value_loss": losses}, seeds=4)
+    assert "value_loss" not in made.selector.vary and "clip" in made.selector.vary
 
 
 def test_first_values_outside_of_a_range_are_refused():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.training.placement import SMALLEST_BLOCK, key_words, make_placement
+from shoal.training.placement import SMALLEST_BLOCK, Placement, key_words, make_placement
 
 
 @pytest.mark.parametrize(("members", "devices", "padded"), [(1, 1, 1), (3, 3, 3), (5, 4, 8), (17, 4, 20)])
@@ -29,6 +29,13 @@ def test_members_that_fill_a_mesh_up_are_dropped(members, devices, padded):
     assert gathered(swapped).tolist() == source.tolist()
     is_new = source % 2 == 0
     assert gathered(mesh.merge([part], swapped, is_new)).tolist() == np.where(is_new, source, source[::-1]).tolist()
+
+
+def test_a_wave_with_fewer_calls_than_the_largest_one_is_merged():
+    placement = Placement(5, 2, 1)  # of the largest wave; another one has two members, in one call
+    old, new, is_new = np.arange(2), np.arange(10, 12), np.asarray([False, True])
+    merged = placement.merge(placement.spread(old), placement.spread(new), is_new)
+    assert placement.gather(merged, 2).tolist() == [0, 11]
 
 
 def test_members_per_call_are_of_large_populations_and_on_a_cpu_only():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from environments import DialedHorizon
+from shoal.agents.learned_losses import LearnedValueLoss
+from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct
@@ -98,3 +100,13 @@ def test_more_updates_than_32_bits_count_are_refused():
 def test_fields_without_effect_are_refused_anywhere_in_a_sweep():
     with pytest.raises(ValueError, match="noise_correlation=.* changes nothing where actions are discrete"):
         make_plan(RunSpec(**SPEC, sweep={"noise_correlation": [0.0, 0.5]}))
+
+
+def test_settings_may_have_losses_of_their_own_where_the_agent_has_the_name_of_one():
+    losses = [LearnedValueLoss.init(make_key(seed), hidden=(3,)) for seed in (0, 1)]
+    plan = make_plan(RunSpec(**{**SPEC, "seeds": 2}, sweep={"value_loss": losses}))
+    kernels = plan.batched().agent.value_loss.layers[0]["kernel"]
+    assert kernels.shape == (4, 1, 3)
+    np.testing.assert_array_equal(kernels[2], losses[1].layers[0]["kernel"])
+    with pytest.raises(ValueError, match="value_loss shapes the program"):
+        make_plan(RunSpec(**SPEC, sweep={"value_loss": ["squared", losses[0]]}))

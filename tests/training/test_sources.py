@@ -1,6 +1,7 @@
 """User files: copied into the run folder, and executed only where they are unchanged or the user permits it."""
 
 import json
+import sys
 
 import jax
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 import shoal
 from shoal.cli.main import main
 from shoal.core.keys import make_key
-from shoal.core.registry import AGENTS
+from shoal.core.registry import AGENTS, import_file
 from shoal.training import checkpoint
+from shoal.training.describe import describe, to_json
 from shoal.training.fine_tuning import first_policies
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import job_from_spec, job_to_resume, make_job
+from shoal.training.result import Result
 from shoal.training.sources import keep
 from shoal.training.spec import template
 
@@ -113,3 +116,66 @@ def test_a_run_is_repeated_from_its_spec(folder, tmp_path):
     assert job_from_spec(tmp_path / "other.json", seed=3, steps=1000).spec.seed == 3
     with pytest.raises(FileNotFoundError, match="nothing.json does not exist"):
         job_from_spec(tmp_path / "nothing.json")
+
+
+LOSS = """
+from typing import Any
+from shoal.core.struct import Struct, struct
+
+@struct
+class Loss(Struct):
+    weights: Any
+
+    def __call__(self, value, old_value, target, clip):
+        return (self.weights * (value - target)) ** 2
+"""
+
+
+def test_the_file_of_a_loss_that_is_swept_or_found_needs_the_same_consent(tmp_path):
+    (tmp_path / "losses.py").write_text(LOSS)
+    losses = [import_file(tmp_path / "losses.py").Loss(np.asarray([scale])) for scale in (1.0, 2.0)]
+    spec = make_job("ppo", "CartPole-v1", sweep={"value_loss": losses}).spec
+    made = RunFolder(tmp_path / "run")
+    made.create()
+    keep(made.path, spec)
+    made.write_json("spec.json", spec.to_json())
+    made.write_json("found.json", {"value_loss": to_json(describe(losses[1]))})
+    assert Result(made.path).found["value_loss"].weights.tolist() == [2.0]
+
+    (tmp_path / "losses.py").write_text("raise SystemExit('was run')")
+    sys.modules.pop(type(losses[0]).__module__)  # as in another process
+    with pytest.raises(ValueError, match="losses.py, which has changed since"):
+        job_to_resume(made.path, None, None, {})
+    for read in (lambda: Result(made.path).found, lambda: make_job("ppo", "CartPole-v1", found=made.path)):
+        with pytest.raises(ValueError, match="losses.py, which has changed since"):
+            read()
+    plan = job_to_resume(made.path, None, None, {}, trust_source=True).plan()
+    assert plan.roster.hyperparameters["value_loss"].weights.tolist() == [[1.0], [2.0]]
+    job = make_job("ppo", "CartPole-v1", found=made.path, trust_source=True)
+    assert job.plan().agent.value_loss.weights.tolist() == [2.0]
+
+
+SELECTOR = """
+from shoal.core.struct import struct
+from shoal.training.selector import Selector, Turnover
+
+@struct
+class Nothing(Selector):
+    def select(self, state, standing, key):
+        return state, Turnover.none(standing)
+"""
+
+
+def test_the_copy_of_a_selectors_file_can_be_trusted(tmp_path):
+    (tmp_path / "nothing.py").write_text(SELECTOR)
+    selector = import_file(tmp_path / "nothing.py").Nothing()
+    spec = make_job("ppo", "CartPole-v1", selector=selector).spec
+    made = RunFolder(tmp_path / "run")
+    made.create()
+    keep(made.path, spec)
+    made.write_json("spec.json", spec.to_json())
+    (tmp_path / "nothing.py").unlink()
+    with pytest.raises(ValueError, match="nothing.py, which is not there any more"):
+        job_to_resume(made.path, shoal.PPO(), None, {})
+    plan = job_to_resume(made.path, None, None, {}, trust_source=True).plan()
+    assert type(plan.selector).__name__ == "Nothing"

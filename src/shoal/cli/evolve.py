@@ -74,7 +74,20 @@ def evolve(line: Line) -> None:
     options = line.options
     common: dict[str, Any] = {"figures": not options.no_figures, "progress": not options.no_progress}
     if options.resume:
-        for name in ("agent", "env", "vary", "name", "root", "preset", *SIZES, *WORDS, *NUMBERS, "rate", "minimize"):
+        for name in (
+            "agent",
+            "env",
+            "vary",
+            "name",
+            "root",
+            "preset",
+            "seed",
+            *SIZES,
+            *WORDS,
+            *NUMBERS,
+            "rate",
+            "minimize",
+        ):
             if getattr(options, name):
                 raise ValueError(f"--resume continues {options.resume} as it is: leave {name.replace('_', '-')} out.")
         print(_report(train(resume=options.resume, trust_source=options.trust_source, **common)))
@@ -148,15 +161,26 @@ def _items(text: str) -> list[str]:
 
 
 def _report(result: Any) -> str:
-    """The fitness of the first, the best and the last generation, what was found, and how to use it."""
+    """The fitness of the first, the best and the last generation, what was found, and how to use it.
+
+    Candidates without a fitness, and generations in which no candidate has one, are left out.
+    """
+    import numpy as np
+
     from shoal.cli.table import table
     from shoal.core.struct import Struct
     from shoal.training.generations import fitness_of_generations
 
-    fitness = fitness_of_generations(result)
+    scored = {
+        g: row[np.isfinite(row)] for g, row in enumerate(fitness_of_generations(result)) if np.isfinite(row).any()
+    }
     head = ("generation", "fitness mean", "min", "max")
-    chosen = dict.fromkeys((0, int(fitness.mean(axis=1).argmax()), len(fitness) - 1))
-    rows = [(g + 1, *(f"{x:.4g}" for x in (fitness[g].mean(), fitness[g].min(), fitness[g].max()))) for g in chosen]
+    best_of = max if result.spec.selector.fields["maximize"] else min
+    chosen = [min(scored), best_of(scored, key=lambda g: scored[g].mean()), max(scored)] if scored else []
+    rows = [
+        (g + 1, *(f"{x:.4g}" for x in (scored[g].mean(), scored[g].min(), scored[g].max())))
+        for g in dict.fromkeys(chosen)
+    ]
     found = ", ".join(
         f"{path} ({type(value).__name__})" if isinstance(value, Struct) else f"{path}={float(value):.4g}"
         for path, value in result.found.items()

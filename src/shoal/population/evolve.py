@@ -83,8 +83,12 @@ class Evolve(Selector):
 
     def bind(self, agent: Agent, env: Env, given: Given) -> "Evolve":
         """This selector with the range of every number in `vary`. Raises ValueError or TypeError for a wrong path."""
-        del given
         setting = Setting(agent, env)
+        if given.first:
+            raise ValueError(
+                f"candidates must differ only in what evolves, but {', '.join(given.first)} differs between members: "
+                f"give one value, or let it evolve."
+            )
         return self.replace(vary=tuple(_with_range(setting, *item) for item in self.vary))
 
     def check(self, outline: Outline) -> None:
@@ -148,7 +152,8 @@ class Evolve(Selector):
         """The mean of the search distribution, by path."""
         space = self._space(roster)
         evolution = self._evolution(len(roster.seed_index) // self.seeds, space.size)
-        return space.values(np.asarray(evolution.solution(jax.tree.map(jnp.asarray, state["search"]))))
+        values = space.values(np.asarray(evolution.solution(jax.tree.map(jnp.asarray, state["search"]))))
+        return jax.tree.map(_as_dtype_of, {path: roster.hyperparameters[path] for path in values}, values)
 
     # What varies, and the values of a generation.
 
@@ -201,7 +206,7 @@ def _range(low: float, high: float, scale: str = "linear") -> Range:
 
 
 def _as_dtype_of(before: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return (np.rint(value) if np.issubdtype(before.dtype, np.integer) else value).astype(before.dtype)
+    return np.asarray(np.rint(value) if np.issubdtype(before.dtype, np.integer) else value, before.dtype)
 
 
 def _in_words(fitness: Float[np.ndarray, "P"]) -> str:

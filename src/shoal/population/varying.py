@@ -52,7 +52,9 @@ class Varying(Selector):
         """Return the selector with the ranges of all that varies. Raises ValueError or TypeError for a wrong range."""
         setting, asked = Setting(agent, env), _asked(self.vary)
         if asked is None:
-            swept = {path: _range_of_first(setting, path, given) for path in given.first}
+            swept = {
+                path: _range_of_first(setting, path, given) for path in given.first if path in hyperparameters(setting)
+            }
             asked = {**_declared(setting, given), **swept}
             if not asked:
                 raise ValueError(

@@ -11,10 +11,12 @@ from shoal.core.registry import AGENTS
 from shoal.core.struct import Struct
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
+from shoal.population.varying import read_range
 from shoal.studies.runs import train
 from shoal.training.jobs import make_job
+from shoal.training.points import Span
 from shoal.training.result import Result
-from shoal.training.settings import Setting, get, split, user_fields
+from shoal.training.settings import Setting, apply, get, split, user_fields
 from shoal.training.spec import template
 
 Varied = Mapping[str, Any] | Sequence[str]
@@ -135,21 +137,34 @@ def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str,
     for item in vary:
         path, _, start = item.partition("=")
         pairs[path] = vary[item] if isinstance(vary, Mapping) else start
-    varied, first = [], {}
-    for path, given in pairs.items():
-        names = _field(setting, path).metadata.get("first") or {}
+    first: dict[str, Struct] = {}
+    for path in sorted(pairs, key=len):  # a struct before the numbers inside of it
+        given, names = pairs[path], _field(setting, path).metadata.get("first") or {}
         if isinstance(given, str) and given:
             if given not in names:
                 starts = f"It can start from: {', '.join(names)}." if names else "It takes no struct: give a range."
                 raise ValueError(f"{path} cannot start from {given!r}. {starts}")
             given = names[given](stream(make_key(seed), path))
         if isinstance(given, Struct):
-            first[path], given = given, ()
+            first[path], pairs[path] = given, ()
+            setting = apply(setting, {path: given})
         elif names and not given and not isinstance(get(setting, path), Struct):
             starts = " or ".join(f"{path}={name}" for name in names)
             raise ValueError(f"{path} needs a struct to start from: write {starts}.")
-        varied.append((path, *(given or ())))
-    return tuple(varied), first
+        if not isinstance(start := get(setting, path), Struct):
+            _check_start(path, start, read_range(setting, path, pairs[path] or None))
+    return tuple((path, *(given or ())) for path, given in pairs.items()), first
+
+
+def _check_start(path: str, start: Any, span: Span) -> None:
+    """Raise ValueError for a range without width, and for a search that begins outside of its range."""
+    ends = f"from {span.low:g} to {span.high:g}"
+    if not span.low < span.high:
+        raise ValueError(f"{path} cannot evolve {ends}: a range needs two different ends.")
+    if not span.low <= start <= span.high:  # the candidates around it would all be clipped to the same end
+        raise ValueError(
+            f"{path} begins with {start:g}, outside of its range {ends}: widen the range, or begin inside of it."
+        )
 
 
 def _field(setting: Setting, path: str) -> Any:

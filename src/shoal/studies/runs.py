@@ -150,6 +150,7 @@ def train(
             members=members,
             init=init,
             found=found,
+            trust_source=trust_source,
             **arguments,
         )
     if cache:

@@ -14,6 +14,7 @@ from shoal.core.aliases import OTHER_ARGUMENTS, alias_of, meaning_of
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import is_static_field
 from shoal.tracking.events import Sink
 from shoal.training.selector import Selector
 from shoal.training.settings import one_run_each
@@ -119,7 +120,7 @@ def _check_static(given: Mapping[str, Any], argument: str, kind: str) -> None:
     """Raise ValueError for a list of values of a static field, before the list is taken for a value of it."""
     fields = _given_fields(kind, given)
     for name, values in (given.get(argument) or {}).items():
-        if name in fields and fields[name].metadata.get("static"):
+        if name in fields and any(is_static_field(fields[name], value) for value in _each(values)):
             raise one_run_each(name, values)
 
 

@@ -168,7 +168,7 @@ def inside(described: Any, path: str = "") -> Iterator[tuple[str, Described]]:
     """Yield (path, `Described`) for every `Described` in a description, outer ones first."""
     if isinstance(described, Described):
         yield path, described
-        parts: Any = described.fields.items()
+        parts: Any = described.fields.items() if described.kind != "array" else ()  # it holds only numbers
     else:
         parts = enumerate(described) if isinstance(described, tuple) else ()
     for name, part in parts:

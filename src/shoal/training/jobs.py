@@ -63,6 +63,7 @@ def make_job(
     members: Mapping[str, Any] | None = None,
     init: Path | str | Mapping[str, Any] | None = None,
     found: Path | str | None = None,
+    trust_source: bool = False,
     **options: Any,
 ) -> Job:
     """Return the job of a new run. The parameters are those of `train`."""
@@ -73,7 +74,8 @@ def make_job(
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     if found is not None:
-        fields, env_fields = _with_found(found, (fields, sweep), (env_fields, env_sweep))
+        values = Result(found, trust_source=trust_source).found
+        fields, env_fields = _with_found(found, values, (fields, sweep), (env_fields, env_sweep))
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
     env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
@@ -104,6 +106,7 @@ def make_job(
     if random is not None:
         samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
+    _check_varying(spec)
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
         given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
@@ -112,9 +115,11 @@ def make_job(
     return Job(with_sources(resolved(spec, *values)), *values)
 
 
-def _with_found(run: Path | str, agent: tuple[dict, dict], env: tuple[dict, dict]) -> tuple[dict, dict]:
+def _with_found(
+    run: Path | str, found: Mapping[str, Any], agent: tuple[dict, dict], env: tuple[dict, dict]
+) -> tuple[dict, dict]:
     """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
-    values = split(Result(run).found)
+    values = split(found)
     if not any(values):
         raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
     return tuple(  # type: ignore[return-value]  # two
@@ -158,6 +163,17 @@ def _check_selector(spec: RunSpec) -> None:
             )
 
 
+def _check_varying(spec: RunSpec) -> None:
+    """Raise ValueError if values that differ between settings cannot be described in `spec.json`."""
+    for path, part in spec.parts():
+        if part.kind == "only_in_python" and f"{path}.".startswith(tuple(f"{name}." for name in spec.varying)):
+            raise ValueError(
+                f"{path} is a {part.name}, which cannot be written to spec.json, so another process could not resume "
+                f"the run or load its policies: if its class is defined in the started script or in a notebook, move "
+                f"it to a file of its own."
+            )
+
+
 def check_points(points: Mapping[str, Any], search: Any = None) -> None:
     """Raise ValueError if the settings are chosen in more than one way."""
     used = [name for name, value in points.items() if value is not None]
@@ -181,6 +197,11 @@ def job_to_resume(
     values = (_none_if_name(agent), _none_if_name(env))
     old = resolved(spec_to_resume(folder, *values, trust_source=trust_source), *values)
     if arguments.get("steps", 0) > old.steps:
+        if (selector := build(old.selector)) is not None and selector.ends_run:
+            raise ValueError(
+                f"{path} ends when its selector says so, so more steps cannot extend it: leave steps out to continue "
+                f"it as it was, or start a new run."
+            )
         old = old.longer(arguments["steps"])
         arguments = {name: value for name, value in arguments.items() if name != "steps"}
     if "devices_per_member" in arguments:

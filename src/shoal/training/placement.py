@@ -139,7 +139,8 @@ class Placement(NamedTuple):
         """
         if self.block == 1 and not self.mesh:
             return [after if flag else before for before, after, flag in zip(parts, new, is_new, strict=True)]
-        padded = np.concatenate([is_new, np.full(self.padded - len(is_new), is_new[-1])])
+        slots = self.padded if self.mesh else len(parts) * self.block  # the last wave may have fewer calls
+        padded = np.concatenate([is_new, np.full(slots - len(is_new), is_new[-1])])
         flags = padded.reshape(len(parts), -1)
         return [
             before if after is None else _choose(flag, after, before)

@@ -348,10 +348,11 @@ def with_horizon(agent: Agent, steps: int) -> Agent:
 
 def _check_traced(common: Setting, spec: RunSpec) -> None:
     for path, values in {**join(spec.sweep, spec.env_sweep), **spec.points}.items():
-        if is_static(common, path):
-            raise one_run_each(path, values)
         if not len(values):
             raise ValueError(f"{path} has no values to sweep over.")
+        # A `part` is static or not as its content is: the values may be structs where the template has a name.
+        if is_static(common, path) and any(is_static(apply(common, built({path: v})), path) for v in values):
+            raise one_run_each(path, values)
 
 
 def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:

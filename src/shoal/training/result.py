@@ -17,6 +17,7 @@ from shoal.training.lives import Life, best_members, lineage, lives_in
 from shoal.training.policy import Policies, Policy, load_policies
 from shoal.training.reading import damaged
 from shoal.training.records import member_scores
+from shoal.training.sources import runnable_values
 from shoal.training.spec import RunSpec
 
 
@@ -32,6 +33,7 @@ class Result:
         has changed.
         """
         self._files = RunFolder(folder)
+        self._trust_source = trust_source
         self._load = partial(load_policies, agent=agent, env=env, trust_source=trust_source)
         self.spec: RunSpec = self._files.read_spec()
 
@@ -59,11 +61,14 @@ class Result:
     def found(self) -> dict[str, Any]:
         """The best hyperparameters that the selector of this run has found, by path; empty without such a selector.
 
-        Raises TypeError or ValueError for values of a class that this process cannot build.
+        Raises TypeError or ValueError for values of a class that this process cannot build; ValueError too where the
+        class is in a Python file that is gone or has changed, unless the result was opened with `trust_source=True`.
         """
         if not (self.folder / "found.json").exists():
             return {}
-        return {path: build(from_json(data)) for path, data in self._files.read_json("found.json").items()}
+        values = {path: from_json(data) for path, data in self._files.read_json("found.json").items()}
+        may_run = runnable_values(values, self.spec, self.folder, trust_source=self._trust_source)
+        return {path: build(value) for path, value in may_run.items()}
 
     @property
     def exported(self) -> dict[str, Any]:

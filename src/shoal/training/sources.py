@@ -6,13 +6,13 @@ This runs code from a folder that anybody may have written, so it needs the user
 
 import dataclasses
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.training.describe import Described
+from shoal.training.describe import Described, inside
 from shoal.training.disk import replace
 from shoal.training.settings import is_of_env
 from shoal.training.spec import RunSpec
@@ -44,8 +44,24 @@ def runnable(
     Files of an `agent` or an `env` that is passed in are not needed. Raises ValueError, before any code is run, for a
     file that is gone or has changed, unless `trust_source` allows its copy.
     """
+    without = [kind for kind, value in (("agent", agent), ("env", env)) if value is not None]
+    moved = _moves(_files(spec, without), spec, folder, trust_source)
+    return _moved(spec, moved) if moved else spec
+
+
+def runnable_values(
+    values: Mapping[str, Any], spec: RunSpec, folder: Path, *, trust_source: bool = False
+) -> dict[str, Any]:
+    """Return described values of a run, by path, with paths of files that may be run, as `runnable` does for `spec`."""
+    parts = [part for path, value in values.items() for _, part in inside(value, path)]
+    moved = _moves(_files_of(parts), spec, folder, trust_source)
+    return {path: _with_moved(value, moved) for path, value in values.items()}
+
+
+def _moves(files: Sequence[str], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
+    """Return the copies that replace files which must not be run, by path. Raises ValueError as `runnable` does."""
     moved = {}
-    for path in _files(spec, without=[kind for kind, value in (("agent", agent), ("env", env)) if value is not None]):
+    for path in files:
         reason = _refusal(Path(path), spec.sources.get(path), folder)
         if not reason:
             continue
@@ -58,7 +74,7 @@ def runnable(
         if not copy.is_file() or _hash(copy) != spec.sources[path]:
             raise ValueError(f"{folder} was made with {path}, which {reason}, and holds no copy as it was then.")
         moved[path] = str(copy)
-    return _moved(spec, moved) if moved else spec
+    return moved
 
 
 def _refusal(file: Path, expected: str | None, folder: Path) -> str:
@@ -77,12 +93,18 @@ def _refusal(file: Path, expected: str | None, folder: Path) -> str:
 
 def _files(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
     """Return the paths of the user's files that the classes and functions of a spec come from."""
-    names = [getattr(spec, kind) for kind in ("agent", "env") if kind not in without]
+    values = [Described("class", getattr(spec, kind)) for kind in ("agent", "env") if kind not in without]
+    always = ("selector", *spec.varying)  # a value that is passed in does not have these parts
     for path, part in spec.parts():
         kind = "env" if is_of_env(path) else "agent"
-        if kind not in without and part.kind in ("class", "function"):
-            names.append(part.name)
-    modules = [name.rpartition(":")[0] for name in names]
+        if kind not in without or f"{path}.".startswith(tuple(f"{name}." for name in always)):
+            values.append(part)
+    return _files_of(values)
+
+
+def _files_of(parts: Iterable[Described]) -> list[str]:
+    """Return the paths of the user's files that classes and functions come from."""
+    modules = [part.name.rpartition(":")[0] for part in parts if part.kind in ("class", "function")]
     return list(dict.fromkeys(module for module in modules if module.endswith(".py")))
 
 
@@ -97,28 +119,35 @@ def _copies(spec: RunSpec) -> dict[str, str]:
     return copies
 
 
-def _moved(spec: RunSpec, moved: dict[str, str]) -> RunSpec:
-    def name_of(name: str) -> str:
-        module, _, attribute = name.rpartition(":")
-        return f"{moved[module]}:{attribute}" if module in moved else name
+def _moved(spec: RunSpec, moved: Mapping[str, str]) -> RunSpec:
+    def of_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {path: _with_moved(value, moved) for path, value in values.items()}
 
-    def part_of(part: Any) -> Any:
-        if isinstance(part, tuple):
-            return tuple(map(part_of, part))
-        if not isinstance(part, Described):
-            return part
-        fields = {name: part_of(inner) for name, inner in part.fields.items()}
-        name = name_of(part.name) if part.kind in ("class", "function") else part.name
-        return dataclasses.replace(part, name=name, fields=fields)
-
+    names = ("fields", "env_fields", "sweep", "env_sweep", "points")
     return dataclasses.replace(
         spec,
-        agent=name_of(spec.agent),
-        env=name_of(spec.env),
-        fields={name: part_of(part) for name, part in spec.fields.items()},
-        env_fields={name: part_of(part) for name, part in spec.env_fields.items()},
+        agent=_name_moved(spec.agent, moved),
+        env=_name_moved(spec.env, moved),
+        selector=_with_moved(spec.selector, moved),
         sources={moved.get(path, path): digest for path, digest in spec.sources.items()},
+        **{name: of_paths(getattr(spec, name)) for name in names},
     )
+
+
+def _with_moved(value: Any, moved: Mapping[str, str]) -> Any:
+    """Return a description in which the files of classes and functions are replaced."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_with_moved(part, moved) for part in value)
+    if not isinstance(value, Described) or value.kind == "array":
+        return value
+    fields = {name: _with_moved(inner, moved) for name, inner in value.fields.items()}
+    name = _name_moved(value.name, moved) if value.kind in ("class", "function") else value.name
+    return dataclasses.replace(value, name=name, fields=fields)
+
+
+def _name_moved(name: str, moved: Mapping[str, str]) -> str:
+    module, _, attribute = name.rpartition(":")
+    return f"{moved[module]}:{attribute}" if module in moved else name
 
 
 def _hash(file: Path) -> str:

@@ -150,7 +150,8 @@ class RunSpec:
 
     def parts(self) -> Iterator[tuple[str, Described]]:
         """Yield (path, description) for every description in the spec; paths are such as `network` or `env.env`."""
-        for path, described in {**join(self.fields, self.env_fields), "selector": self.selector}.items():
+        swept = {path: tuple(values) for path, values in {**join(self.sweep, self.env_sweep), **self.points}.items()}
+        for path, described in {**join(self.fields, self.env_fields), **swept, "selector": self.selector}.items():
             yield from inside(described, path)
 
 
