@@ -55,7 +55,8 @@ def test_an_evolution_from_start_to_figures(capsys, monkeypatch, tmp_path):
     words = "--vary surrogate=drift,clip --generations 2 --candidates 4 --seeds 1 --steps 256 --records 2 --name small"
     tiny = "--num-envs 2 --num-steps 64 --num-epochs 1 --num-minibatches 1 --hidden 4"
     status, out = say(capsys, "evolve", "ppo", "CartPole-v1", *words.split(), *tiny.split())[:2]
-    assert status == 0 and "found: surrogate (LearnedDrift), clip=" in out and "--found runs/small" in out
+    (found,) = (line for line in out.splitlines() if line.startswith("found: "))
+    assert status == 0 and "surrogate (LearnedDrift)" in found and "clip=" in found and "--found runs/small" in out
     figures = {path.name for path in (tmp_path / "runs" / "small" / "figures").iterdir()}
     assert figures == {"fitness.png", "surrogate.png"}
     assert say(capsys, "plot", "runs/small")[1].split() == [
