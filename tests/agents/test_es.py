@@ -381,7 +381,7 @@ def test_weight_decay_adds_a_cost_for_large_weights():
         ({"strategy": "SNES", "sigma_decay": 0.9}, ValueError, "sigma_decay=0.9 changes nothing in the strategy SNES"),
         ({"strategy": "CMAAnchoredLES", "sigma_limit": 0.1}, ValueError, "sigma_limit=0.1 changes nothing in the"),
         ({"strategy": "LGA", "shaping": "ranks"}, ValueError, "LGA compares costs of different generations"),
-        ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere, which does not suit"),
+        ({"strategy": "GuidedES"}, ValueError, "strategy GuidedES needs gradients from elsewhere: try Open_ES"),
         ({"strategy": "SNES", "population_size": 1}, ValueError, "population_size=1 is too few for strategy SNES"),
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES has its own weights for ranks"),
         ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE has no option for antithetic sampling"),

@@ -37,7 +37,8 @@ def test_environments_are_listed_by_family(capsys):
         "bsuite": 469,
         "classic": 6,
         "gridworlds": 3,
-        "meta": 8,
+        "meta": 12,
+        "meta_envs": 7,
         "minatar": 10,
         "minigrid": 76,
         "planar": 3,
@@ -70,7 +71,7 @@ def test_variants_of_an_agent_have_their_own_description(capsys):
 
 def test_listings_name_every_entry_and_show_its_manual(capsys):
     names = [line.split()[0] for line in say(capsys, "envs", "cartpole")[1].splitlines()[2:]]
-    assert names[:3] == ["CartPole-v0", "CartPole-v1", "bsuite/cartpole/0-19"]
+    assert names[:3] == ["CartPole-v0", "CartPole-v1", "CartPoleGoal-v0"]
     page = say(capsys, "envs", "CartPole-v1")[1]
     assert "cart position, m" in page and "--env.mass-pole" in page
     assert "ppo" in say(capsys, "agents")[1] and "--learning-rate" in say(capsys, "agents", "ppo")[1]

@@ -47,6 +47,8 @@ QUICK = (
     "TwoDials",
     "Fork",
     "PrisonersDilemma",
+    "CartPoleGoal",
+    "CheapTalkCartPole",
 )
 # Environments that once failed to trace in float64, or changed a dtype there.
 ONCE_BROKEN_IN_FLOAT64 = ("MultiRoom", "MetaMaze", "CartPole", "DiscountingChain", "MemoryChain", "UmbrellaChain")

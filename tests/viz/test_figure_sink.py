@@ -108,7 +108,7 @@ def test_render_accepts_a_policy_and_an_environment_as_values(result, tmp_path):
     (path,) = shoal.render(result.policy(0), max_steps=3, out=tmp_path / "policy.gif")
     (other,) = shoal.render(shoal.make("CartPole-v1", gravity=20.0), max_steps=3, out=tmp_path / "env.gif")
     assert path.read_bytes()[:3] == other.read_bytes()[:3] == b"GIF"
-    with pytest.raises(ValueError, match="member and which are for a run"):
+    with pytest.raises(ValueError, match="member, members and which are for a run"):
         shoal.render("CartPole-v1", member=1)
     with pytest.raises(ValueError, match="env_fields is for an environment by name"):
         shoal.render(result.folder, env_fields={"gravity": 1.0})

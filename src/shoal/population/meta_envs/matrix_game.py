@@ -42,7 +42,7 @@ def iterated_values(
     are their probabilities in the first round, P [4, 4] those of the next round after each. The value per round is
     (1 - discount) v.
     """
-    chance_1, chance_2 = jax.nn.sigmoid(logits_1), jax.nn.sigmoid(logits_2)[SWAPPED]
+    chance_1, chance_2 = jax.nn.sigmoid(logits_1), jnp.take(jax.nn.sigmoid(logits_2), SWAPPED, mode="clip")
     outcome = jax.vmap(_joint)(chance_1, chance_2)  # [5, 4]: in the first round, and after each outcome
     discount = jnp.asarray(discount, outcome.dtype)  # float64 in x64 mode
     return outcome[0] @ _solve(jnp.eye(4, dtype=outcome.dtype) - discount * outcome[1:], payoffs)
