@@ -38,7 +38,7 @@ AGENTS_AND_ENVS = {
     "train pppo CartPole-v1": "agent 'pppo' is not registered. Did you mean ppo?",
     "train PPO CartPole-v1": "Did you mean ppo?",
     "train rainbow CartPole-v1": "agent 'rainbow' is not registered. `shoal agents` lists every name.",
-    "train ppo CartPole": "env 'CartPole' is not registered. Did you mean CartPole-v1 or CartPole-v0 or CartPoleGoal-v0?",
+    "train ppo CartPole": "env 'CartPole' is not registered. Did you mean CartPole-v1 or CartPole-v0",
     "train ppo cartpole_v1": "Did you mean CartPole-v1? `shoal envs`",
     "train ppo Pong-v5": "env 'Pong-v5' is not registered. Did you mean PixelPong-v0",
     "train ppo ALE/Breakout-v5": "It belongs to Atari, which shoal does not have. MinAtar's five games are",
