@@ -291,5 +291,5 @@ def test_a_number_beyond_the_processes_is_refused():
 def test_a_result_that_is_elsewhere_says_where(tmp_path):
     found = sharing._result(str(tmp_path / "run"), Job(SPEC), groups(2)[1].peers[0])
     assert isinstance(found, Elsewhere)
-    with pytest.raises(FileNotFoundError, match="run was written by process 0, and this process does not see"):
+    with pytest.raises(FileNotFoundError, match="run was written by process 0, and this process cannot read it"):
         found.summary.clear()
