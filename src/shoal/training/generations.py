@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from shoal.training.describe import Described
 from shoal.training.result import Result
 
-EVOLUTIONS = ("evolve", "shoal.population.evolve:Evolve")  # names of the selector in a spec
+EVOLUTION = "shoal.population.evolve:Evolve"  # name of the selector in a spec
 
 
 def fitness_of(
@@ -45,4 +45,4 @@ def fitness_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
 def is_evolution(result: Result) -> bool:
     """Return whether the selector of a run is `Evolve`."""
     selector = result.spec.selector
-    return isinstance(selector, Described) and selector.name in EVOLUTIONS
+    return isinstance(selector, Described) and selector.name == EVOLUTION
