@@ -26,6 +26,7 @@ shoal.prepare()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from resumable import finished  # noqa: E402
 
 from shoal.ops.statistics import bootstrap_interval, iqm  # noqa: E402
 from shoal.training.records import member_scores  # noqa: E402
@@ -34,13 +35,11 @@ from shoal.training.records import member_scores  # noqa: E402
 def trained(env, surrogate):
     """The result of PPO's preset for an environment with this surrogate."""
     folder = args.root / f"{env}-{surrogate}".replace("/", "-")
-    if (folder / "summary.json").exists():
-        return shoal.load_result(folder)
-    if (folder / "spec.json").exists():
-        return shoal.train(resume=folder, figures=False)
-    fields = {"surrogate": surrogate}
-    return shoal.train(
-        "ppo", env, steps=args.steps, seeds=args.seeds, fields=fields, folder=folder, figures=False, evaluations=1
+    sizes = {"steps": args.steps, "seeds": args.seeds, "evaluations": 1, "figures": False}
+    return finished(
+        folder,
+        lambda folder: shoal.train("ppo", env, fields={"surrogate": surrogate}, folder=folder, **sizes),
+        figures=False,
     )
 
 

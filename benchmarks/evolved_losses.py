@@ -33,38 +33,12 @@ shoal.prepare()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from resumable import difference, evolution, finished  # noqa: E402
 
-from shoal.core.struct import Struct  # noqa: E402
 from shoal.population.experiments import experiments  # noqa: E402
-from shoal.training.generations import fitness_of_generations  # noqa: E402
 
 HELD_OUT = 1_000_000  # the seed of the runs on held-out seeds; the evolution's is 0
 SIZES = {name: getattr(args, name) for name in ("generations", "candidates", "steps")}
-
-
-def run(folder, start, **resumed):
-    """Start a run, or finish one that exists."""
-    if (folder / "summary.json").exists():
-        return shoal.load_result(folder)
-    if (folder / "spec.json").exists():
-        return shoal.train(resume=folder, **resumed)
-    return start(folder)
-
-
-def evolution(name):
-    result = run(args.root / name, lambda folder: shoal.evolve(name, folder=folder, **SIZES))
-    fitness, summary = fitness_of_generations(result), result.summary
-    return result, {
-        "generations": len(fitness),
-        "candidates": fitness.shape[1],
-        "steps": result.spec.steps,
-        "fitness_mean": fitness.mean(axis=1).round(3).tolist(),
-        "fitness_best": fitness.max(axis=1).round(3).tolist(),
-        "found": {path: float(v) for path, v in result.found.items() if not isinstance(v, Struct)},
-        "seconds": round(summary["total_seconds"], 1),
-        "seconds_per_generation": round(summary["train_seconds"] / len(fitness), 3),
-        "steps_per_second": round(summary["steps_per_second"]),
-    }
 
 
 def compared(name, env, first, second, steps, **options):
@@ -76,22 +50,14 @@ def compared(name, env, first, second, steps, **options):
             sizes = {"steps": steps, "seeds": args.seeds, "seed": HELD_OUT, "records": 20, "evaluations": 1}
             return shoal.train("ppo", env, fields=fields, folder=folder, figures=False, **sizes, **options)
 
-        runs.append(run(args.root / f"{name}-{label}", start, figures=False))
-    answer = {"env": env, "steps": steps, "seeds": args.seeds}
-    for metric in ("whole", "last"):
-        found = shoal.compare(runs[0].folder, runs[1].folder, metric)
-        answer[metric] = {
-            "evolved": found["mean"][0],
-            "baseline": found["mean"][1],
-            "difference": found["difference"],
-            "interval": found["difference_interval"],
-            "pairs": found["pairs"],
-        }
-    return answer
+        runs.append(finished(args.root / f"{name}-{label}", start, figures=False))
+    names = ("evolved", "baseline")
+    metrics = {m: difference(runs[0].folder, runs[1].folder, names, m) for m in ("whole", "last")}
+    return {"env": env, "steps": steps, "seeds": args.seeds, **metrics}
 
 
-evolved, about_evolved = evolution(args.experiment)
-baseline, about_baseline = evolution("value-loss-baseline")
+evolved, about_evolved = evolution(args.experiment, args.root / args.experiment, **SIZES)
+baseline, about_baseline = evolution("value-loss-baseline", args.root / "value-loss-baseline", **SIZES)
 loss = evolved.found["value_loss"]
 experiment = experiments()[args.experiment]
 own = {path: value for path, value in experiment.fields.items() if path not in evolved.found}
@@ -109,7 +75,8 @@ transfer = [
     for env in args.transfer
 ]
 report = {
-    "command": "python benchmarks/evolved_losses.py",
+    "command": "python benchmarks/evolved_losses.py"
+    + f" --experiment {args.experiment}" * (args.experiment != "value-loss"),
     "jax": jax.__version__,
     "device": str(jax.devices()[0].device_kind),
     "evolved": about_evolved,
