@@ -43,11 +43,17 @@ def test_the_value_loss_is_the_network_of_the_error(form):
         return (x @ layers[-1]["kernel"] + layers[-1]["bias"])[..., 0]
 
     error = value - target
-    expected = network(error[..., None] / 2)
+    expected = 4 * network(error[..., None] / 2)
     if form == "residual":
-        expected = expected + error**2 / 2 - network(np.zeros(1))
+        expected = expected + error**2 / 2 - 4 * network(np.zeros(1))
     got = loss(jnp.asarray(value), jnp.full_like(value, 9.0), jnp.asarray(target), 0.2)
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-5)
+
+
+def test_a_residual_begins_as_the_squared_loss():
+    error = jnp.float32([-30.0, -0.5, 0.0, 2.0, 100.0])
+    loss = LearnedValueLoss.init(make_key(0), form="residual").replace(scale=10.0)
+    np.testing.assert_array_equal(loss(error, error, jnp.zeros(5), 0.2), error**2 / 2)
 
 
 def test_losses_have_as_many_weights_as_the_published_ones():

@@ -22,12 +22,12 @@ Sample = Float[Array, "..."]
 class LearnedValueLoss(Struct):
     """A value loss computed by a small tanh network g, whose only input is the error `value - target`.
 
-        form="network":   g(error / scale)
-        form="residual":  error^2 / 2 + g(error / scale) - g(0)
+        form="network":   scale^2 g(error / scale)
+        form="residual":  error^2 / 2 + scale^2 (g(error / scale) - g(0))
 
-    The first form is that of the article "Achieving 4000x Speedups and Meta-Evolving Discoveries with PureJaxRL" (Lu
-    2023), part 4. The second is near the squared loss at the start of a search. For errors so large that the network
-    saturates, it has the slope of the squared loss.
+    The first form, with a scale of 1, is that of the article "Achieving 4000x Speedups and Meta-Evolving Discoveries
+    with PureJaxRL" (Lu 2023), part 4. The second begins as the squared loss. For errors so large that the network
+    saturates, it has the slope of the squared loss. With errors of about `scale`, both terms have the same size.
     """
 
     layers: Any  # of g: dicts with kernel and bias, from 1 input to the hidden layers, to 1 output
@@ -38,7 +38,7 @@ class LearnedValueLoss(Struct):
     def init(cls, key: Key, hidden: tuple[int, ...] = (64, 64), form: str = "network") -> "LearnedValueLoss":
         """Return a loss with random kernels (LeCun et al. 1998) and zero biases. `key` is consumed.
 
-        The default has the 4,353 weights of the article.
+        The last kernel of a residual is 0. The default has the 4,353 weights of the article.
         """
         sizes = [1, *hidden, 1]
         keys = jax.random.split(key, len(sizes) - 1)
@@ -47,16 +47,18 @@ class LearnedValueLoss(Struct):
             {"kernel": normal(k, (rows, columns), jnp.float32), "bias": jnp.zeros(columns, jnp.float32)}
             for k, rows, columns in zip(keys, sizes[:-1], sizes[1:], strict=True)
         )
+        if form == "residual":
+            layers = (*layers[:-1], jax.tree.map(jnp.zeros_like, layers[-1]))
         return cls(layers, form=form)
 
     def __call__(self, value: Sample, old_value: Sample, target: Sample, clip: Any) -> Sample:
         """The loss of each sample. `old_value` and `clip` are not used."""
         del old_value, clip
         error = value - target
-        learned = self._network(error / self.scale)
+        learned = self.scale**2 * self._network(error / self.scale)
         if self.form == "network":
             return learned
-        return 0.5 * error**2 + learned - self._network(jnp.zeros((), error.dtype))
+        return 0.5 * error**2 + learned - self.scale**2 * self._network(jnp.zeros((), error.dtype))
 
     def _network(self, x: Sample) -> Sample:
         *layers, last = jax.tree.map(jnp.asarray, self.layers)
