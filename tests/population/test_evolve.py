@@ -102,6 +102,22 @@ def test_members_go_on_from_one_segment_to_the_next():
     assert sources == [[0, 1, 2, 3], [0, 1, 2, 3], [FRESH] * 4]
 
 
+@pytest.mark.parametrize("strategy", ["PersistentES", "NoiseReuseES"])
+def test_sigma_changes_only_where_training_runs_begin(strategy):
+    made = Evolve(vary=(RATE,), seeds=1, segments=2, strategy=strategy, sigma=0.1, sigma_decay=0.5, learning_rate=1e-3)
+    made = made.replace(optimizer="sgd")
+    state, _ = made.begin(standing(np.zeros((1, 4))).roster, make_key(0))
+    total = np.zeros(4)
+    for generation, sigma in enumerate((0.1, 0.1, 0.025, 0.025)):  # 0.1 * 0.5**2 in the second run
+        perturbation = state["population"][:, 0] - state["search"].mean
+        # NoiseReuseES uses the perturbations of a run in all of its segments; PersistentES adds new ones up.
+        total = perturbation if strategy == "NoiseReuseES" else total * (generation % 2) + perturbation
+        before, fitness = float(state["search"].mean[0]), np.random.default_rng(generation).normal(size=4)
+        state, _ = made.select(state, standing(fitness[None]), make_key(generation))
+        expected = before + 1e-3 * (fitness * total).sum() / sigma**2 / 4
+        np.testing.assert_allclose(state["search"].mean, [expected], rtol=1e-4)
+
+
 def test_whole_numbers_stay_whole():
     made = Evolve(vary=(("batch_size", 4, 64),), seeds=1)
     roster = first_roster({"batch_size": np.full(4, 20, np.int32)}, np.zeros(4, np.int32))

@@ -1,5 +1,6 @@
 """Selectors that cannot work are refused before anything compiles, in words that say what would work."""
 
+import numpy as np
 import pytest
 
 import shoal
@@ -126,6 +127,15 @@ def test_losses_that_a_run_gives_its_members_do_not_vary():
     losses = [LearnedValueLoss.init(make_key(seed), hidden=(3,)) for seed in (0, 1)]
     made = plan("pbt", sweep={"value_loss": losses}, seeds=4)
     assert "value_loss" not in made.selector.vary and "clip" in made.selector.vary
+
+
+def test_a_number_inside_of_a_struct_that_is_swept_may_vary():
+    losses = [LearnedValueLoss.init(make_key(seed), hidden=(3,)) for seed in (0, 1)]
+    made = plan(shoal.PBT(vary={"value_loss.scale": (1.0, 20.0)}), sweep={"value_loss": losses}, seeds=4)
+    scales = made.roster.hyperparameters["value_loss.scale"]
+    agents, _ = made.batched(made.roster.changed({"value_loss.scale": scales + np.arange(8)}))
+    np.testing.assert_array_equal(agents.value_loss.scale, scales + np.arange(8))  # the selector sets it in the struct
+    np.testing.assert_array_equal(agents.value_loss.layers[0]["kernel"][4], losses[1].layers[0]["kernel"])
 
 
 def test_first_values_outside_of_a_range_are_refused():

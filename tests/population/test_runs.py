@@ -135,6 +135,33 @@ def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(name, alone, tmp_p
         np.testing.assert_array_equal(resumed.state.selector[part], value, err_msg=part)
 
 
+@pytest.mark.parametrize("name", ["pbt", "refilled"])
+def test_an_extended_run_makes_the_turnover_after_its_former_last_record(name, train):
+    # In a run of 4 records the last rung (4) is not reached, and nobody is replaced after the last record.
+    fields = {**SPEC["fields"], "horizon": 1000.0}
+    whole, expected = train(CASES[name], fields=fields)
+    short, _ = train(CASES[name], fields=fields, steps=4 * STEPS, records=4, evaluations=4)
+    with jax.numpy_dtype_promotion("standard"):
+        for _ in range(2):  # the first process is killed before its first chunk, when the new length is written already
+            plan = make_plan(short.plan.spec.longer(6 * STEPS), selector=CASES[name])
+            longer = Run(plan, short.folder)
+            longer.open(resume=True)
+        while longer.step():
+            pass
+    assert_same(learners(short.folder.path), expected)
+    for column, curve in curves_of(whole).items():
+        np.testing.assert_array_equal(curves_of(longer)[column], curve, err_msg=column)
+
+
+def test_more_steps_do_not_extend_a_run_that_its_selector_has_ended(train):
+    ended, found = train(CopyFirst(), seeds=3)
+    with jax.numpy_dtype_promotion("standard"):
+        longer = Run(make_plan(ended.plan.spec.longer(12 * STEPS), selector=CopyFirst()), ended.folder)
+        longer.open(resume=True)
+    assert not longer.step() and ended.folder.read_spec().steps == 6 * STEPS
+    assert_same(learners(ended.folder.path), found)
+
+
 @struct
 class CopyFirst(Selector):
     """Slot 1 becomes a copy of slot 0, and the run ends."""

@@ -49,7 +49,7 @@ class Evolve(Selector):
 
     learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; no effect if it has none")
     sigma: Number = hyper(0.05, valid=(1e-9, 1e3), help="standard deviation of the candidates around their mean")
-    sigma_decay: Number = hyper(1.0, valid=(0, 1), help="factor per generation")
+    sigma_decay: Number = hyper(1.0, valid=(0, 1), help="factor of sigma per generation; applied where runs begin")
 
     vary: tuple = static(())
     generations: int = static(100)
@@ -128,12 +128,13 @@ class Evolve(Selector):
         fitness = fitness_of(standing.returns, standing.alive, self.seeds, self.fitness)
         generation, members = int(state["generation"]), len(roster.seed_index)
         evolution = self._evolution(len(fitness), space.size)
-        sigma = self.sigma * self.sigma_decay**generation
         k_tell, k_ask = jax.random.split(key)
         worst_last = without_failures(jnp.asarray(fitness if self.maximize else -fitness, jnp.float32))
-        search = _tell(evolution)(k_tell, state["population"], -worst_last, state["search"], sigma, self.learning_rate)
-        population, search = _ask(evolution)(k_ask, search, sigma * self.sigma_decay)
+        search = _tell(evolution)(
+            k_tell, state["population"], -worst_last, state["search"], self._sigma(generation), self.learning_rate
+        )
         generation += 1
+        population, search = _ask(evolution)(k_ask, search, self._sigma(generation))
         state = jax.tree.map(
             np.asarray, {"search": search, "population": population, "generation": np.int32(generation)}
         )
@@ -177,6 +178,13 @@ class Evolve(Selector):
             shaping=self.shaping,
             segments=self.segments,
         )
+
+    def _sigma(self, generation: int) -> Number:
+        """The standard deviation of a generation's candidates. It is the same in all segments of a training run.
+
+        Strategies of segments add up, or use again, the perturbations of a run, and divide by one variance.
+        """
+        return self.sigma * self.sigma_decay ** (generation - generation % self.segments)
 
     def _of_members(self, roster: Roster, space: SearchSpace, population: Float[np.ndarray, "P D"]) -> dict[str, Any]:
         """The values of all members [M], with the dtypes that the roster has."""

@@ -60,6 +60,7 @@ class Run:
         self.last_policy: Any = None  # [M], the policies that were evaluated last
         self._reported_stopped: set[int] = set()  # occupants that are no longer trained, and were reported
         self._warned_of_reuse = False
+        self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end and return the summary.
@@ -106,8 +107,7 @@ class Run:
         if resume:
             self._restore()
             self._report_revision()
-            if more := extend(self.folder, spec, plan.agent):
-                self.sinks.say(more)
+            self._extend()
             if others := split_again(self.folder, spec):
                 self.sinks.say(others)
             if changed := self.folder.provenance_changes(self._provenance()):
@@ -304,6 +304,7 @@ class Run:
             "eval_cut": self.state.eval_cut,
             "next_occupant": self.state.next_occupant,
             "finished": self.state.finished,
+            "over": self.is_over,
         }
         parts = {
             checkpoint.LEARNERS: members,
@@ -331,7 +332,20 @@ class Run:
                 f"behaviour has changed, and the curves from here on show the new one"
             )
 
-    # How a run begins, and how it is resumed.
+    # How a run begins, how it is resumed, and how it gets more steps.
+
+    def _extend(self) -> None:
+        """Give a restored run the steps of its spec if they are more than before.
+
+        A complete run has made no turnover after its last record. If it goes on now, it makes it first, as a run that
+        was planned with so many steps.
+        """
+        if self.state.finished:
+            return
+        if more := extend(self.folder, self.plan.spec, self.plan.agent):
+            self.sinks.say(more)
+        if self._was_over and (turned := self._select(len(self.records) - 1, self.records.columns["alive"][-1])):
+            self.sinks.receive(turned)
 
     def _begin(self) -> None:
         selector, roster = self.plan.selector, self.plan.roster
@@ -369,6 +383,7 @@ class Run:
         arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
+        self._was_over = about.get("over", False)  # older checkpoints lack it
         self.population.load(members, self.state.roster)
         self._restore_best(members)
 

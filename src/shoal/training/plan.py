@@ -172,11 +172,13 @@ def make_plan(
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
     common = _with_files(template(spec, agent, env))
     _check_traced(common, spec)
-    selector = build(spec.selector) if selector is None else selector
-    selector = None if selector is None else selector.bind(*common, Given())
-    settings, ranges = spec.settings(), {} if selector is None else selector.ranges(*common)
-    varying = list(dict.fromkeys([*spec.varying, *ranges]))
+    settings = spec.settings()
     pairs = [apply(common, built(setting)) for setting in settings]
+    selector = build(spec.selector) if selector is None else selector
+    # A selector is bound to the first setting: a number that varies may be inside of a struct that is swept.
+    selector = None if selector is None else selector.bind(*pairs[0], Given())
+    ranges = {} if selector is None else selector.ranges(*pairs[0])
+    varying = list(dict.fromkeys([*spec.varying, *ranges]))
     # The sizes of a plan must also hold for the hyperparameters that a selector may set: the two ends of its ranges.
     extremes = [{path: bounds[end] for path, bounds in ranges.items()} for end in (0, 1) if ranges]
     extreme_pairs = [apply(pairs[0], setting) for setting in extremes]
