@@ -1,7 +1,7 @@
-"""Which workers of a study live: each counts up in the storage, and the others watch with their own clocks.
+"""Which workers of a study run: each counts up in the storage, and the others watch with their own clocks.
 
-No two machines need the same time: a worker is dead once its counter has stood still for `grace` seconds of the clock
-of the worker that watches. A worker that this process sees for the first time is alive for that long.
+The machines' clocks may differ: a worker counts as dead when its counter has stood still for `grace` seconds while this
+process looked at it. Time in which the storage did not answer, or in which this process was stopped, does not count.
 """
 
 import os
@@ -9,66 +9,77 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import optuna
 
+from shoal.studies.errors import StorageError, WorkerError
+
 INTERVAL = 15.0  # seconds between two heartbeats, at most
-ATTRIBUTE = "worker:"  # the study's user attribute `worker:NAME` holds the last heartbeat
+ATTRIBUTE = "worker:"  # the study's user attribute `worker:NAME` holds the last heartbeat of this worker
+MISSED = 4  # heartbeats that a living worker may miss
 
 
-class WorkerError(RuntimeError):
-    """Raised where another running process of the study has the name of this worker."""
+class Stillness:
+    """For how long each of some values has stood still while it was looked at."""
+
+    def __init__(self, longest: float) -> None:
+        """Between two looks count at most `longest` seconds."""
+        self._longest = longest
+        self._seen: dict[Hashable, tuple[Hashable, float, float]] = {}  # name -> value, when seen, seconds still
+
+    def look(self, name: Hashable, value: Hashable, now: float) -> float:
+        """Note a value seen at the time `now`; returns for how many seconds it has been the same."""
+        before, when, still = self._seen.get(name, (None, now, 0.0))
+        still = still + min(now - when, self._longest) if before == value else 0.0
+        self._seen[name] = (value, now, still)
+        return still
 
 
 class Heartbeat:
     """The heartbeat of one worker, and its view of the others."""
 
     def __init__(self, study: optuna.Study, worker: str, grace: float, say: Callable[[str], object]) -> None:
-        self.worker, self.grace, self.interval = worker, grace, min(INTERVAL, grace / 5)
+        """The heartbeat of `worker`. A message about a name that may be taken goes to `say`."""
+        self.worker, self.grace, self.interval = worker, grace, min(INTERVAL, grace / (MISSED + 1))
         self._say = say
         self._storage, self._study_id = study._storage, study._study_id
-        self._me = {
-            "host": platform.node(),
-            "machine": _machine(),
-            "process": os.getpid(),
-            "began": _began(os.getpid()),
-        }
+        process = os.getpid()
+        self._place = {"host": platform.node(), "machine": _machine(), "process": process, "began": _began(process)}
         self._token, self._count = uuid.uuid4().hex, 0
-        self._seen: dict[tuple[str | None, int], tuple[Any, float]] = {}  # who -> heartbeat, and when it came
-        self._next_check = self._next_search = 0.0
+        self._stillness = Stillness(2 * self.interval)
+        self._known: set[str | None] = set()
+        self._dead: set[str] = set()
+        self._thief: dict[str, Any] | None = None  # the heartbeat of another process with this worker's name
+        self._next_search = 0.0
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"heartbeat of {worker}", daemon=True)
 
     def start(self) -> None:
-        """Claim the name and begin to beat. Raises WorkerError where it belongs to a running process."""
+        """Claim the name and begin. Raises WorkerError where it belongs to a running process."""
         record = self._records().get(self.worker)
-        if record is not None and not record.get("left") and self._lives(record):
+        if record is not None and not record["left"] and self._runs(record):
             raise WorkerError(self._taken(record))
         self._write()
-        self.check(force=True)
-        self._thread = threading.Thread(target=self._keep, name=f"heartbeat of {self.worker}", daemon=True)
+        self._look()
+        self.check()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating, and leave the name to the next process."""
+        """End the heartbeat, and leave the name to the next process."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            with suppress(Exception):  # the storage may be what failed
-                if self._records()[self.worker]["token"] == self._token:
-                    self._write(left=True)
+        self._thread.join(self.interval + 1)
+        if self._thief is None:
+            with suppress(StorageError):  # it may be why the worker stops
+                self._write(left=True)
 
-    def check(self, force: bool = False) -> None:
-        """Raise WorkerError where another process has taken the name. Looks every `interval` seconds."""
-        if force or time.monotonic() >= self._next_check:
-            self._next_check = time.monotonic() + self.interval
-            record = self._records()[self.worker]
-            if record["token"] != self._token:
-                raise WorkerError(self._taken(record))
+    def check(self) -> None:
+        """Raise WorkerError where another process has taken the name."""
+        if self._thief is not None:
+            raise WorkerError(self._taken(self._thief))
 
     def is_time_to_search(self) -> bool:
         """Return True every `interval` seconds: then look for trials of dead workers."""
@@ -78,15 +89,33 @@ class Heartbeat:
         return True
 
     def is_dead(self, worker: str | None, trial: int) -> bool:
-        """Return whether the owner of a running trial is dead. None: it never wrote its name (killed before it)."""
-        record = self._records().get(worker) if worker else None
-        who = (worker, -1 if worker else trial)
-        beat = record and (record["token"], record["count"])
+        """Return whether the worker of a running trial is dead.
+
+        None: it was killed between starting the trial and writing its name. Then the trial itself must stand still.
+        """
+        if worker in self._known:
+            return worker in self._dead
+        return self._stillness.look(trial, worker, time.monotonic()) > self.grace
+
+    def _keep(self) -> None:
+        """Beat and look until the end. While the storage does not answer, the worker's own calls report it."""
+        while not self._ended.wait(self.interval):
+            with suppress(Exception):
+                self._look()
+                if self._thief is None:
+                    self._write()
+
+    def _look(self) -> None:
+        """Look at the heartbeats of all workers."""
         now = time.monotonic()
-        if who not in self._seen or self._seen[who][0] != beat:
-            self._seen[who] = (beat, now)
-        grace = max(self.grace, 4 * record["interval"]) if record else self.grace
-        return now - self._seen[who][1] > grace
+        for worker, record in self._records().items():
+            if worker == self.worker:
+                self._thief = None if record["token"] == self._token else record
+                continue
+            still = self._stillness.look(worker, (record["token"], record["count"]), now)
+            is_dead = still > max(self.grace, MISSED * record["interval"])
+            (self._dead.add if is_dead else self._dead.discard)(worker)
+            self._known.add(worker)
 
     def _records(self) -> dict[str, dict[str, Any]]:
         attributes = self._storage.get_study_user_attrs(self._study_id)
@@ -94,38 +123,32 @@ class Heartbeat:
 
     def _write(self, left: bool = False) -> None:
         self._count += 1
-        record = {**self._me, "token": self._token, "count": self._count, "interval": self.interval, "left": left}
+        record = {**self._place, "token": self._token, "count": self._count, "interval": self.interval, "left": left}
         self._storage.set_study_user_attr(self._study_id, ATTRIBUTE + self.worker, record)
 
-    def _keep(self) -> None:
-        while not self._ended.wait(self.interval):
-            with suppress(Exception):  # the storage may be gone for a while: the main thread tells
-                if self._records()[self.worker]["token"] == self._token:
-                    self._write()
-
-    def _lives(self, record: dict[str, Any]) -> bool:
-        """Whether the process of a heartbeat runs: looked up on this machine, watched on another."""
-        if record["machine"] == self._me["machine"] and record["host"] == self._me["host"]:
-            return _began(record["process"]) == record["began"] is not None
+    def _runs(self, record: dict[str, Any]) -> bool:
+        """Whether the process of a heartbeat runs: looked up if it is of this machine, else watched."""
+        if all(record[key] == self._place[key] for key in ("host", "machine")):
+            return _began(record["process"]) == record["began"]
         seconds = 2.5 * record["interval"]
-        self._say(f"worker {self.worker} ran on {record['host']}: watching {seconds:.0f} s whether it still does")
+        self._say(f"worker {self.worker!r} ran on {record['host']}; watching {seconds:.0f} s whether it still does")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            time.sleep(min(1.0, record["interval"] / 2))
+            time.sleep(record["interval"] / 5)
             now = self._records()[self.worker]
             if (now["token"], now["count"]) != (record["token"], record["count"]):
-                return True
+                return not now["left"]
         return False
 
     def _taken(self, record: dict[str, Any]) -> str:
         return (
             f"a worker with the name {self.worker!r} runs already: process {record['process']} on {record['host']}. "
-            f"Give this one another name (--worker NAME), or stop that one."
+            f"Give this one another name, or stop that one."
         )
 
 
 def _machine() -> str:
-    """A name of this boot of this machine, and of this container in it."""
+    """A name for this machine since its boot, or for this container on it."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -133,14 +156,13 @@ def _machine() -> str:
 
 
 def _began(process: int) -> int | None:
-    """When a process of this machine began, in ticks since the boot. None where there is no such process."""
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        pass
-    if Path("/proc/self").exists():
+    """When a process of this machine began, in ticks since the boot (0 where there is no /proc). None: it has ended."""
+    if Path("/proc/self/stat").exists():
+        with suppress(OSError):
+            state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            return None if state in "ZX" else int(fields[18])  # a zombie has ended; field 22 is the start time
         return None
-    try:  # no /proc, as on macOS: whether it exists
+    try:
         os.kill(process, 0)
     except OSError:
         return None

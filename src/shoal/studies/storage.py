@@ -1,49 +1,47 @@
 """Where the trials of a study are kept: open an Optuna storage from a URL, and the study in it.
 
-    journal:PATH                           a log file, the default; for the workers of one machine or one shared disk
+    journal:PATH                           a log file, the default: for workers of one machine or one shared disk
     sqlite:PATH  sqlite:///PATH            a SQLite database; every suggestion takes about 0.1 s
-    postgresql://user:password@host/base   a PostgreSQL server, for workers on several machines (psycopg 3)
+    postgresql://user:password@host/base   a PostgreSQL server, for workers on several machines
     memory                                 this process; nothing is kept
     $NAME                                  the URL is in the environment variable NAME
 
-A password is never written: `redacted` is for messages, `without_password` for files. Resuming from such a file needs
-the password again: in PGPASSWORD, in ~/.pgpass (libpq reads both), or in the variable of `$NAME`.
+A password is never written: `redacted` (`shoal.core.secrets`) is for messages, `without_password` for files. Resuming
+from such a file needs the password again: in PGPASSWORD or ~/.pgpass, both of which PostgreSQL's library reads, or in
+the variable of `$NAME`.
 """
 
 import difflib
 import json
 import os
-import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, unquote, urlsplit
 
 import optuna
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from shoal.core.errors import need
-from shoal.studies.journal import Journal
+from shoal.core.secrets import redacted, scrubbed
+from shoal.studies.errors import OtherStudyError, StorageError
+from shoal.studies.journal import JournalFile
+from shoal.studies.patience import PATIENCE, PatientStorage
 
 Direction = Literal["maximize", "minimize"]
 SCHEMES = ("journal", "sqlite", "postgresql", "memory")
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 DESCRIPTION = "shoal"  # the study's user attribute that says what it searches
 FORMS = "journal:PATH, sqlite:PATH, postgresql://user@host/database, memory, or $NAME for a URL in a variable"
+CONNECT_SECONDS = 10
+MOST_ATTEMPTS = 5  # to make the tables of a database
+LOCKED_SECONDS = 60  # how long SQLite waits for another process that writes
 
 
-class StorageError(RuntimeError):
-    """Raised for a storage that cannot be opened, read or written. The message has no password."""
-
-
-class OtherStudyError(ValueError):
-    """Raised for a study of this name that searches something else. The message says what differs."""
-
-
-def open_storage(url: str) -> BaseStorage:
+def open_storage(url: str, say: Callable[[str], object] = lambda text: None, patience: float = PATIENCE) -> BaseStorage:
     """Return the storage at a URL. A journal or SQLite file is made if it does not exist, with its folder.
 
+    A database that goes away later is waited for, `patience` seconds at most; messages about it go to `say`.
     Raises ValueError for a URL of no known form, ImportError where psycopg is missing, StorageError if the file or
     the server cannot be used.
     """
@@ -52,34 +50,39 @@ def open_storage(url: str) -> BaseStorage:
     if scheme == "memory":
         return InMemoryStorage()
     if scheme == "journal":
-        return _open_journal(_path_of(rest))
+        return JournalFile(_path_of(rest))
     if scheme == "sqlite":
         path = _path_of(rest)
-        _make_folder(path)
-        return _open_database(f"sqlite:///{path}", url, {"timeout": 60})
-    need("psycopg", "postgres", "a storage in PostgreSQL")
-    return _open_database(f"postgresql+psycopg://{rest}", url, {"connect_timeout": 10})
+        _make_writable(path)
+        opened, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
+    else:
+        need("psycopg", "postgres", "a storage in PostgreSQL")
+        opened = _open_database(f"postgresql+psycopg:{rest}", url, {"connect_timeout": CONNECT_SECONDS})
+        name = f"the server of {redacted(url)}"
+    return PatientStorage(opened, name, say, lambda text: scrubbed(text, url), patience)
 
 
 def open_study(
-    url: str | BaseStorage,
+    storage: str | BaseStorage,
     name: str,
     description: Mapping[str, Any],
     directions: Sequence[Direction],
     sampler: optuna.samplers.BaseSampler | None = None,
     pruner: optuna.pruners.BasePruner | None = None,
+    say: Callable[[str], object] = lambda text: None,
 ) -> optuna.Study:
-    """Return the study `name` of a storage; it is made if there is none.
+    """Return the study `name` of a storage (or URL); it is made if there is none.
 
     description: what the study searches, as JSON data: agent, env, search space, steps, records, seeds, objectives. It
-        is kept in the study. directions: "maximize" or "minimize" for each objective.
-    Raises OtherStudyError if the study exists and its description or directions differ.
+        is kept in the study. directions: one for each objective. sampler, pruner: of this process; not kept.
+    Raises OtherStudyError if the study exists and its description or its directions differ, and what `open_storage`
+    raises.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = open_storage(url) if isinstance(url, str) else url
+    opened = open_storage(storage, say) if isinstance(storage, str) else storage
     wanted = {**json.loads(json.dumps(description)), "directions": list(directions)}
     study = optuna.create_study(
-        storage=storage,
+        storage=opened,
         study_name=name,
         directions=list(directions),
         sampler=sampler,
@@ -87,22 +90,11 @@ def open_study(
         load_if_exists=True,
     )
     found = study.user_attrs.get(DESCRIPTION)
-    if found is None and not study.get_trials(deepcopy=False):
+    if found is None and not study.get_trials(deepcopy=False):  # new, or its maker was killed before this
         study.set_user_attr(DESCRIPTION, wanted)
-        found = wanted
+        return study
     _refuse_another(name, found, wanted)
     return study
-
-
-def redacted(url: str) -> str:
-    """Return a URL with `***` in place of its password."""
-    return re.sub(r"(://[^:/@\s]*):.*@(?=[^@]*$)", r"\1:***@", _hidden_in_query(url))
-
-
-def without_password(url: str) -> str:
-    """Return a URL without its password, for files: `postgresql://user@host/base`."""
-    text = re.sub(r"[?&]$", "", re.sub(r"(?<=[?&])password=[^&]*&?", "", url))
-    return re.sub(r"(://[^:/@\s]*):.*@(?=[^@]*$)", r"\1@", text)
 
 
 def resolved(url: str) -> str:
@@ -111,26 +103,33 @@ def resolved(url: str) -> str:
         return url
     name = url[1:].strip("{}")
     if not os.environ.get(name):
-        raise ValueError(f"--storage {url}: the environment variable {name} is not set. Set it to one of {FORMS}.")
+        raise ValueError(f"--storage {url}: the environment variable {name} is not set. Set it to {FORMS}.")
     return os.environ[name]
 
 
-def _hidden_in_query(url: str) -> str:
-    return re.sub(r"(?<=[?&])password=[^&]*", "password=***", url)
-
-
 def _parts(url: str) -> tuple[str, str]:
-    """(the scheme, what follows it). Raises ValueError for an unknown scheme, with the nearest one."""
-    if url == "memory":
-        return "memory", ""
-    scheme, colon, rest = url.partition(":")
-    if colon and scheme in POSTGRES and rest.startswith("//"):
-        return "postgresql", rest[2:]
-    if colon and scheme in ("journal", "sqlite") and rest.strip("/"):
+    """(the scheme, what follows its colon). Raises ValueError for another form, with the nearest scheme."""
+    scheme, _, rest = url.partition(":")
+    if url == "memory" or (scheme in ("journal", "sqlite") and rest.strip("/")):
         return scheme, rest
-    near = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1, cutoff=0.5)
-    meant = f" Did you mean {near[0]}:{'//' if near[0] == 'postgresql' else ''}...?" if near and colon else ""
-    raise ValueError(f"--storage {redacted(url)}: no storage is written like this.{meant} Give {FORMS}.")
+    if scheme in POSTGRES and rest.startswith("//"):
+        _refuse_raw_password(url)
+        return "postgresql", rest
+    near = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1, cutoff=0.7)
+    form = {"postgresql": "postgresql://user@host/database", "memory": "memory"}
+    meant = f" Did you mean {form.get(near[0], f'{near[0]}:PATH')}?" if near else ""
+    raise ValueError(f"--storage {redacted(url)}: a storage is not written like this.{meant} Give {FORMS}.")
+
+
+def _refuse_raw_password(url: str) -> None:
+    """Refuse `@`, `/` and other signs in a password, which would end it: libraries then print its second part."""
+    head, at, host = url.partition("?")[0].rpartition("@")
+    password = head.partition("//")[2].partition(":")[2]
+    if (at and any(sign in password for sign in "@/#[] ")) or "@" in host:
+        raise ValueError(
+            f"--storage {redacted(url)}: write @ / # [ ] and spaces in a password as %40 %2F %23 %5B %5D %20, or leave "
+            f"the password out and set PGPASSWORD."
+        )
 
 
 def _path_of(rest: str) -> Path:
@@ -138,46 +137,61 @@ def _path_of(rest: str) -> Path:
     return Path(rest[3:] if rest.startswith("///") else rest).expanduser()
 
 
-def _make_folder(path: Path) -> None:
+def _make_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab"):
-            pass
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}. Choose another --storage.") from error
-
-
-def _open_journal(path: Path) -> BaseStorage:
-    _make_folder(path)
-    return JournalStorage(Journal(path))
+        raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
 
 
 def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> BaseStorage:
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
-        return optuna.storages.get_storage(
-            RDBStorage(url, engine_kwargs={"connect_args": dict(connect), "pool_pre_ping": True})
+        database = _made_together(
+            lambda: RDBStorage(url, engine_kwargs={"connect_args": dict(connect), "pool_pre_ping": True})
         )
-    except Exception as error:
-        reason = scrubbed(str(error).split("\n(Background")[0], given)
-        raise StorageError(f"--storage {redacted(given)} cannot be used: {reason}") from None
+    except (SQLAlchemyError, ValueError, RuntimeError) as error:  # the last two: of another version of Optuna
+        reason = " ".join(scrubbed(str(getattr(error, "orig", None) or error), given).split())
+        if "no password" in reason:
+            reason += ". Set PGPASSWORD, write ~/.pgpass, or give the URL with its password again"
+        raise StorageError(f"--storage {redacted(given)} cannot be used: {reason}.") from None
+    return optuna.storages.get_storage(database)
 
 
-def scrubbed(text: str, url: str) -> str:
-    """Return a text in which the password of a URL is `***`."""
-    with suppress(ValueError):
-        password = urlsplit(url).password
-        for form in {password, unquote(password or ""), quote(unquote(password or ""))} - {None, ""}:
-            text = text.replace(form, "***")
-    return text
+def _made_together(make: Callable[[], RDBStorage]) -> RDBStorage:
+    """Make a database again where another worker made its tables at the same time."""
+    from sqlalchemy.exc import DBAPIError
+
+    for attempt in range(MOST_ATTEMPTS):
+        try:
+            return make()
+        except DBAPIError as error:
+            if attempt == MOST_ATTEMPTS - 1 or not any(word in str(error) for word in ("already exists", "UNIQUE")):
+                raise
+            time.sleep(0.5)
+    raise AssertionError("not reached")
 
 
 def _refuse_another(name: str, found: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> None:
     if found is None:
         raise OtherStudyError(f"the study {name!r} in this storage was not made by shoal. Choose another --name.")
-    keys = dict.fromkeys([*found, *wanted])
-    different = [k for k in keys if found.get(k) != wanted.get(k)]
-    if different:
-        parts = [f"{k}: {found.get(k)!r} there, {wanted.get(k)!r} here" for k in different]
+    if different := list(_differences(found, wanted)):
         raise OtherStudyError(
-            f"the study {name!r} in this storage is another one ({'; '.join(parts)}). Choose another --name."
+            f"the study {name!r} in this storage searches something else: {'; '.join(different)}. Ask for the same to "
+            f"go on with it, or choose another --name."
         )
+
+
+def _differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
+    """What differs between two descriptions, as `steps: 100 there, 200 here`; within mappings each key by itself."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for key in dict.fromkeys([*found, *wanted]):
+            yield from _differences(found.get(key), wanted.get(key), f"{where}.{key}" if where else str(key))
+    elif found != wanted:
+        yield f"{where}: {_shown(found)} there, {_shown(wanted)} here"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)

@@ -1,15 +1,16 @@
 """The trials of a study as one worker process uses them: ask, report, tell, and take over from workers that died.
 
 The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
-and a copy of it (`retry_of`) is put in the queue; a trial that failed for another reason has the attribute `failed`.
+and a copy of it with the attribute `retry_of` waits for a worker; a trial that fails for another reason has the
+attribute `failed`, and is not tried again.
 
     WAITING ──ask──► RUNNING ──tell──► COMPLETE | PRUNED | FAIL with `failed`
-       ▲                └──its worker died──► FAIL ──┐
-       └───────────── copy, `retry_of` ◄─────────────┘
+       ▲                └───its worker died───► FAIL ──┐
+       └───────────── a copy with `retry_of` ◄─────────┘
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -18,26 +19,37 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from shoal.studies.heartbeat import Heartbeat
+from shoal.studies.journal import JournalFile
 
 COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
-RUNG = "completed_rung_"  # attributes of successive halving, which a copy of a trial earns itself
+WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
+OF_A_WORKER = (WORKER, "group", "seconds")  # attributes that a copy of a trial does not take over
+RUNG = "completed_rung_"  # nor those of successive halving that begin with this
+GRACE = 120.0  # seconds
 
 
 class Trial(NamedTuple):
     """One setting to train."""
 
-    number: int  # of the study, from 0
+    number: int  # in the study, from 0
     params: dict[str, Any]
 
 
+class Held(NamedTuple):
+    """What a worker remembers of a trial that it trains."""
+
+    trial_id: int  # in the storage
+    steps: set[int]  # that have a score
+
+
 class TrialStore:
-    """The trials of a study, for one worker. Use it in a `with` statement: that starts and ends its heartbeat.
+    """The trials of a study, for one worker. Use it in a `with` statement, which claims the worker's name.
 
     study: from `open_study`. distributions: the search space. trials: how many the whole study shall finish.
-    worker: a name that no other running worker of the study has; a worker that is started again under its name gets
-        its running trials back. grace: seconds without a heartbeat after which a worker counts as dead.
-    say: receives messages for the user.
+    worker: a name that no other running worker of the study has. A worker that is started again under its name gets
+        the trials back that it was training (`own_running`). grace: seconds without a heartbeat after which other
+        workers count as dead. say: receives messages for the user.
     Raises WorkerError, on entering, where a running worker has this name.
     """
 
@@ -47,50 +59,59 @@ class TrialStore:
         distributions: Mapping[str, BaseDistribution],
         trials: int,
         worker: str = "w0",
-        grace: float = 120.0,
+        grace: float = GRACE,
         say: Callable[[str], object] = lambda text: None,
     ) -> None:
         self.study, self.distributions, self.trials, self.worker = study, dict(distributions), trials, worker
         self._say = say
         self._storage, self._study_id = study._storage, study._study_id
-        self._beat = Heartbeat(study, worker, grace, say)
-        self._held: dict[int, _Held] = {}
-        self._orphans: set[int] = set()  # failed trials without a copy, seen by the search before this one
+        self._heartbeat = Heartbeat(study, worker, grace, say)
+        self._held: dict[int, Held] = {}
+        self._uncopied: set[int] = set()  # interrupted trials without a copy, when last looked for
+        self._outages = 0
 
     def __enter__(self) -> "TrialStore":
         """Claim the worker's name, and start the heartbeat."""
-        self._beat.start()
+        self._heartbeat.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop the heartbeat. Running trials stay: they wait for this worker, or others take them over."""
-        self._beat.stop()
+        """Stop the heartbeat. Running trials wait for this worker to come back; later others take them over."""
+        self._heartbeat.stop()
+        self._flush()
 
     def ask(self, count: int) -> list[Trial]:
         """Return at most `count` trials to train, which are now this worker's: waiting ones first, then new ones.
 
-        Fewer, or none, where the others of the study are being trained or were told: see `remaining` and `is_over`.
+        Fewer, or none, where the study's other trials are finished or are being trained: see `is_over`.
+        Raises WorkerError where another process has taken this worker's name.
         """
         self.heartbeat()
-        waiting = self._trials(WAITING)
-        asked: list[Trial] = []
+        asked = self._lost_answers()[:count]
+        trials = self._trials()
+        waiting = [t for t in trials if t.state is WAITING]
+        unused = self.trials - len(trials)  # numbers below the limit: a trial that gets one is never too many
         while len(asked) < count:
-            trial_id = self._start_waiting(waiting) if waiting else self._create()
-            if trial_id is None and not waiting:
+            if waiting:
+                trial_id = self._start(waiting.pop(0))
+            elif unused > 0 or len(_places(self._trials())) < self.trials:
+                trial_id, unused = self._create(), unused - 1
+            else:
                 break
-            if trial_id is not None and (trial := self._suggest(trial_id)) is not None:
+            if trial_id is not None and (trial := self._suggested(self._storage.get_trial(trial_id))) is not None:
                 asked.append(trial)
+        self._flush()
         return asked
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Store the score of a trial at a step (a record). A step that has one keeps it.
+        """Store the score of a trial at a step (a record). A step that has a score keeps it.
 
         Returns False where the trial is not running any more: it was told, or taken over while this worker counted
-        as dead. Stop it then, and do not tell it.
+        as dead. Stop it then; `tell` will return False too.
         """
         held = self._hold(number)
         if step in held.steps:
-            return not self._storage.get_trial(held.trial_id).state.is_finished()
+            return self._is_running(held.trial_id)
         try:
             self._storage.set_trial_intermediate_value(held.trial_id, step, float(value))
         except UpdateFinishedTrialError:
@@ -99,43 +120,44 @@ class TrialStore:
         return True
 
     def should_prune(self, number: int) -> bool:
-        """Return whether the study's pruner stops this trial, from what was reported. Multi-objective: never."""
+        """Return whether the study's pruner stops this trial, from what was reported. Several objectives: never."""
         if len(self.study.directions) > 1:
             return False
         try:
             return self.study.pruner.prune(self.study, self._storage.get_trial(self._hold(number).trial_id))
         except UpdateFinishedTrialError:
-            return True  # taken over: `tell` will return False
+            return True  # taken over: `tell` returns False
 
     def tell(
         self, number: int, value: float | Sequence[float] | None, state: TrialState = COMPLETE, reason: str = ""
     ) -> bool:
-        """Finish a trial: COMPLETE with its value (one for each objective), PRUNED or FAIL without.
+        """Finish a trial: COMPLETE with its value (one for each objective); PRUNED or FAIL without.
 
-        A failed trial does not count and is not tried again; `reason` says why it failed. A trial whose score is not a
-        number is better told as PRUNED, which counts and which samplers avoid.
+        A trial that failed does not count and is not tried again; `reason` says why it failed. Tell a trial whose
+        score is not a number as PRUNED: it counts, and samplers avoid it.
         Returns False, and changes nothing, where the trial was told before or was taken over.
-        Raises ValueError for NaN.
+        Raises ValueError for a value that is NaN, and for values that do not match the objectives.
         """
-        values = None if value is None else [float(v) for v in (value if isinstance(value, Sequence) else [value])]
-        if values is not None and any(math.isnan(v) for v in values):
-            raise ValueError(f"trial {number}: the value {value} is not a number. Tell it as PRUNED, without a value.")
+        values = self._values(number, value) if state is COMPLETE else None
         trial_id = self._hold(number).trial_id
-        self._held.pop(number)
-        if self._storage.get_trial(trial_id).state.is_finished():
+        del self._held[number]
+        outages = self._failed_calls()
+        if not self._is_running(trial_id):
             return False
         try:
             if state is FAIL:
-                self._storage.set_trial_user_attr(trial_id, "failed", reason or "told")
-            self.study.tell(number, values if state is COMPLETE else None, state)
-        except UpdateFinishedTrialError:
-            return False
-        except RuntimeError:  # the grid sampler stops `optimize` after its last point; nothing to stop here
-            return self._storage.get_trial(trial_id).state is state
+                self._storage.set_trial_user_attr(trial_id, FAILED, reason or "told")
+            self.study.tell(number, values, state)
+        except UpdateFinishedTrialError:  # or it was this worker, and the answer did not arrive
+            return self._failed_calls() > outages and self._was_told(trial_id, values, state)
+        except RuntimeError:
+            if self._is_running(trial_id):
+                raise
+            # else GridSampler has told its last point, and tried to stop the loop of `Study.optimize`
         return True
 
     def note(self, number: int, **attributes: Any) -> bool:
-        """Store attributes of a running trial (JSON values), such as `group`. False where it is not running."""
+        """Store attributes (JSON values) of a running trial, such as `group`. Returns False where it does not run."""
         try:
             for key, value in attributes.items():
                 self._storage.set_trial_user_attr(self._hold(number).trial_id, key, value)
@@ -145,178 +167,205 @@ class TrialStore:
 
     def own_running(self) -> dict[int, dict[str, Any]]:
         """Return number -> params of this worker's running trials, such as those of an earlier process of its name."""
-        own = [t for t in self._trials(RUNNING) if t.user_attrs.get("worker") == self.worker]
-        return {t.number: self._complete(t) for t in own}
+        own = [t for t in self._trials(RUNNING) if t.user_attrs.get(WORKER) == self.worker]
+        return dict(trial for t in own if (trial := self._suggested(t)) is not None)
 
     def finished(self) -> int:
         """Return how many trials of the study are complete or pruned."""
         return len(self._trials(COMPLETE, PRUNED))
 
     def remaining(self) -> int:
-        """Return how many trials are still to be started: all that were asked for, less finished and running ones."""
-        states = [t.state for t in self._trials(COMPLETE, PRUNED, RUNNING)]
-        return max(0, self.trials - len(states))
+        """Return how many trials are to be started: all that were asked for, less the finished and running ones."""
+        return max(0, self.trials - len(self._trials(COMPLETE, PRUNED, RUNNING)))
 
     def is_over(self) -> bool:
-        """Return whether the study has all trials that were asked for. Until then another worker may still die."""
+        """Return whether all trials that were asked for are finished. Until then another worker may die."""
         return self.finished() >= self.trials
 
     def heartbeat(self) -> None:
-        """Show that this worker lives, and take over trials of workers that do not. Call it between chunks.
+        """Take over the trials of workers that died. Call it between chunks; it looks every few seconds.
 
-        Cheap: it does something only every few seconds. Between calls a thread keeps the heartbeat.
+        A thread keeps this worker's own heartbeat.
         Raises WorkerError where another process has taken this worker's name.
         """
-        self._beat.check()
-        if self._beat.is_time_to_search():
+        self._heartbeat.check()
+        if self._heartbeat.is_time_to_search():
             self._take_over()
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self._storage.get_all_trials(self._study_id, deepcopy=False, states=states or None)
 
-    def _hold(self, number: int) -> "_Held":
-        """What this worker remembers of a trial; read from the storage for one that an earlier process asked for."""
+    def _flush(self) -> None:
+        """Wait until a journal is on the disk, before trials of this worker begin and before it ends."""
+        if isinstance(self._storage, JournalFile):
+            self._storage.flush()
+
+    def _is_running(self, trial_id: int) -> bool:
+        return self._storage.get_trial(trial_id).state is RUNNING
+
+    def _hold(self, number: int) -> Held:
+        """What this worker remembers of a trial; from the storage if an earlier process asked for it."""
         if number not in self._held:
             trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
-            self._held[number] = _Held(trial_id, set(self._storage.get_trial(trial_id).intermediate_values))
+            self._held[number] = Held(trial_id, set(self._storage.get_trial(trial_id).intermediate_values))
         return self._held[number]
 
-    def _start_waiting(self, waiting: list[FrozenTrial]) -> int | None:
-        """Take the first waiting trial from the list and start it. None where another worker did, or it is too many."""
-        trial = waiting.pop(0)
+    def _values(self, number: int, value: float | Sequence[float] | None) -> list[float]:
+        values = [float(v) for v in (value if isinstance(value, Sequence) else [value]) if v is not None]
+        if len(values) != len(self.study.directions) or any(math.isnan(v) for v in values):
+            raise ValueError(
+                f"trial {number}: {value} is not one number for each of the {len(self.study.directions)} objectives. "
+                f"Tell a trial without a score as PRUNED."
+            )
+        return values
+
+    def _was_told(self, trial_id: int, values: list[float] | None, state: TrialState) -> bool:
+        trial = self._storage.get_trial(trial_id)
+        return (
+            trial.state is state
+            and trial.user_attrs.get(WORKER) == self.worker
+            and (values is None or trial.values == values)
+            and (state is not FAIL or FAILED in trial.user_attrs)
+        )
+
+    def _failed_calls(self) -> int:
+        return getattr(self._storage, "outages", 0)
+
+    def _lost_answers(self) -> list[Trial]:
+        """Trials that this worker started when the storage's answer was lost: only an outage makes some."""
+        if self._failed_calls() == self._outages:
+            return []
+        self._outages = self._failed_calls()
+        held = set(self._held)
+        return [Trial(number, params) for number, params in self.own_running().items() if number not in held]
+
+    def _start(self, trial: FrozenTrial) -> int | None:
+        """Start a waiting trial. None where another worker did, where the study has enough, and for a second copy."""
         if not self._is_within(trial.number):
             return None
         try:
-            started = self._storage.set_trial_state_values(trial._trial_id, RUNNING)
+            if not self._storage.set_trial_state_values(trial._trial_id, RUNNING):
+                return None
+            self._storage.set_trial_user_attr(trial._trial_id, WORKER, self.worker)
+            if self._is_second_copy(trial):
+                return self._withdraw(trial._trial_id, "another copy of the same trial exists")
         except UpdateFinishedTrialError:
             return None
-        if not started:
-            return None
-        self._storage.set_trial_user_attr(trial._trial_id, "worker", self.worker)
-        if self._is_second_copy(trial):
-            return self._withdraw(trial._trial_id, "another copy of the same trial exists")
         return trial._trial_id
 
     def _create(self) -> int | None:
         """Create a running trial of this worker. None where the study has enough."""
-        trials = self._trials()
-        if len(trials) >= self.trials and len(_places(trials)) >= self.trials:
-            return None
-        new = optuna.trial.create_trial(state=RUNNING, user_attrs={"worker": self.worker})
+        new = optuna.trial.create_trial(state=RUNNING, user_attrs={WORKER: self.worker})
         trial_id = self._storage.create_new_trial(self._study_id, new)
         if not self._is_within(self._storage.get_trial(trial_id).number):
             return self._withdraw(trial_id, "the study had enough trials")
         return trial_id
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
-        self._storage.set_trial_user_attr(trial_id, "failed", reason)
+        self._storage.set_trial_user_attr(trial_id, FAILED, reason)
         self._storage.set_trial_state_values(trial_id, FAIL)
 
     def _is_within(self, number: int) -> bool:
-        """Whether the trial is among the first `trials` places of the study. Workers that ask at once agree on it."""
+        """Whether a trial is among the first `trials` places. Of workers that ask at once, exactly enough get True.
+
+        The trial with the highest number among those that got True counted all others before it.
+        """
         if number < self.trials:
             return True
         trials = self._trials()
-        root = _roots(trials)
-        return sum(place <= root[number] for place in _places(trials)) <= self.trials
+        place = _roots(trials)[number]
+        return sum(each <= place for each in _places(trials)) <= self.trials
 
     def _is_second_copy(self, trial: FrozenTrial) -> bool:
-        original = trial.user_attrs.get("retry_of")
-        if original is None:
-            return False
-        return any(t.user_attrs.get("retry_of") == original for t in self._trials()[: trial.number])
-
-    def _suggest(self, trial_id: int) -> Trial | None:
-        frozen = self._storage.get_trial(trial_id)
-        try:
-            return Trial(frozen.number, self._complete(frozen))
-        except UpdateFinishedTrialError:
-            return None  # taken over while this worker counted as dead
-
-    def _complete(self, frozen: FrozenTrial) -> dict[str, Any]:
-        """The parameters of a running trial; those that it lacks are suggested now."""
-        self._hold(frozen.number)
-        if all(name in frozen.params for name in self.distributions):
-            return dict(frozen.params)
-        # A study object keeps the list of trials of its last `ask`; a new one reads it again.
-        study = optuna.load_study(
-            study_name=self.study.study_name,
-            storage=self._storage,
-            sampler=self.study.sampler,
-            pruner=self.study.pruner,
+        """Whether two workers made a copy of the same trial, and this is the later one."""
+        original = trial.user_attrs.get(RETRY_OF)
+        return original is not None and any(
+            t.user_attrs.get(RETRY_OF) == original and t.number < trial.number for t in self._trials()
         )
-        trial = optuna.trial.Trial(study, frozen._trial_id)
-        return {name: _suggested(trial, name, each) for name, each in self.distributions.items()}
+
+    def _suggested(self, frozen: FrozenTrial) -> Trial | None:
+        """A running trial with all its parameters; the sampler suggests those that it lacks. None if it is lost."""
+        number, trial_id = frozen.number, frozen._trial_id
+        try:
+            if FAILED in frozen.user_attrs:  # its worker was killed while it was telling or withdrawing it
+                self._storage.set_trial_state_values(trial_id, FAIL)
+                return None
+            params = dict(frozen.params)
+            if any(name not in params for name in self.distributions):
+                trial = optuna.trial.Trial(self._fresh_study(), trial_id)
+                params = {name: _suggest(trial, name, each) for name, each in self.distributions.items()}
+        except UpdateFinishedTrialError:  # taken over while this worker counted as dead
+            return None
+        self._held[number] = Held(trial_id, set(frozen.intermediate_values))
+        return Trial(number, params)
+
+    def _fresh_study(self) -> optuna.Study:
+        """The study without the list of trials that a study object keeps, so that samplers see the newest."""
+        study = self.study
+        return optuna.load_study(
+            study_name=study.study_name, storage=self._storage, sampler=study.sampler, pruner=study.pruner
+        )
 
     def _take_over(self) -> None:
-        """Put copies of the trials of dead workers in the queue."""
+        """Set the trials of dead workers to FAIL and make copies; also copies that a worker died before making."""
         for trial in self._trials(RUNNING):
-            owner = trial.user_attrs.get("worker")
-            if owner != self.worker and self._beat.is_dead(owner, trial.number):
-                self._fail(trial, owner)
-        copied = {t.user_attrs.get("retry_of") for t in self._trials()}
-        orphans = {t.number: t for t in self._trials(FAIL) if _is_interrupted(t) and t.number not in copied}
-        for number in orphans.keys() & self._orphans:  # whoever set it to FAIL died before making the copy
-            self._copy(orphans[number])
-        self._orphans = orphans.keys() - self._orphans
+            worker = trial.user_attrs.get(WORKER)
+            if worker != self.worker and self._heartbeat.is_dead(worker, trial.number):
+                self._interrupt(trial, worker)
+        trials = self._trials()
+        copied = {t.user_attrs.get(RETRY_OF) for t in trials}
+        uncopied = {t.number: t for t in trials if _is_interrupted(t) and t.number not in copied}
+        for number in uncopied.keys() & self._uncopied:
+            self._copy(uncopied[number])
+        self._uncopied = uncopied.keys() - self._uncopied
 
-    def _fail(self, trial: FrozenTrial, owner: str | None) -> None:
+    def _interrupt(self, trial: FrozenTrial, worker: str | None) -> None:
         try:
             self._storage.set_trial_state_values(trial._trial_id, FAIL)
         except UpdateFinishedTrialError:
-            return  # another worker was faster
-        self._copy(trial)
-        self._say(f"worker {owner or 'without a name'} died; trial {trial.number} is tried again")
+            return  # another worker was first, or the trial's own worker is back and told it
+        if FAILED not in trial.user_attrs:
+            self._copy(trial)
+            self._say(f"worker {worker or 'without a name'} died; its trial {trial.number} is tried again")
 
     def _copy(self, trial: FrozenTrial) -> None:
-        kept = {k: v for k, v in trial.user_attrs.items() if k not in ("worker", "group")}
-        attributes = {k: v for k, v in trial.system_attrs.items() if not k.startswith(RUNG)}
+        kept = {key: value for key, value in trial.user_attrs.items() if key not in OF_A_WORKER}
         self.study.add_trial(
             optuna.trial.create_trial(
                 state=WAITING,
                 params=trial.params,
                 distributions=trial.distributions,
-                user_attrs={**kept, "retry_of": trial.number},
-                system_attrs=attributes,
+                user_attrs={**kept, RETRY_OF: trial.number},
+                system_attrs={key: value for key, value in trial.system_attrs.items() if not key.startswith(RUNG)},
             )
         )
 
 
-class _Held:
-    """What a worker remembers of a trial that it trains."""
-
-    def __init__(self, trial_id: int, steps: Iterable[int]) -> None:
-        self.trial_id, self.steps = trial_id, set(steps)
-
-
 def _is_interrupted(trial: FrozenTrial) -> bool:
-    return trial.state is FAIL and "failed" not in trial.user_attrs
+    return trial.state is FAIL and FAILED not in trial.user_attrs
 
 
 def _roots(trials: Sequence[FrozenTrial]) -> dict[int, int]:
-    """Number of each trial -> number of the trial that it is, directly or not, a copy of; itself if it is none."""
-    root: dict[int, int] = {}
-    for trial in trials:  # in the order of their numbers: a copy has a higher number than its original
-        root[trial.number] = root.get(trial.user_attrs.get("retry_of", -1), trial.number)
-    return root
+    """Number of each trial -> number of the first trial of which it is a copy, or a copy of a copy; itself if none."""
+    roots: dict[int, int] = {}
+    for trial in trials:  # by number: an original has a smaller one than its copy
+        roots[trial.number] = roots.get(trial.user_attrs.get(RETRY_OF, -1), trial.number)
+    return roots
 
 
 def _places(trials: Sequence[FrozenTrial]) -> set[int]:
-    """The roots that take a place among the trials that were asked for: all but those that failed for good."""
-    root = _roots(trials)
-    copied = {t.user_attrs.get("retry_of") for t in trials}
-    return {root[t.number] for t in trials if t.state is not FAIL or (_is_interrupted(t) and t.number not in copied)}
+    """The first trials (`_roots`) of all that count or may still count: not of those that failed for good."""
+    roots = _roots(trials)
+    copied = {t.user_attrs.get(RETRY_OF) for t in trials}
+    return {roots[t.number] for t in trials if t.state is not FAIL or (_is_interrupted(t) and t.number not in copied)}
 
 
-def _suggested(trial: optuna.trial.Trial, name: str, distribution: BaseDistribution) -> Any:
+def _suggest(trial: optuna.trial.Trial, name: str, distribution: BaseDistribution) -> Any:
     match distribution:
-        case FloatDistribution():
-            d = distribution
-            return trial.suggest_float(name, d.low, d.high, step=d.step, log=d.log)
-        case IntDistribution():
-            return trial.suggest_int(
-                name, distribution.low, distribution.high, step=distribution.step, log=distribution.log
-            )
-        case CategoricalDistribution():
-            return trial.suggest_categorical(name, distribution.choices)
-    raise TypeError(f"{name}: {type(distribution).__name__} is no distribution of Optuna that shoal knows.")
+        case FloatDistribution(low=low, high=high, step=step, log=log):
+            return trial.suggest_float(name, low, high, step=step, log=log)
+        case IntDistribution(low=low, high=high, step=step, log=log):
+            return trial.suggest_int(name, low, high, step=step, log=log)
+        case CategoricalDistribution(choices=choices):
+            return trial.suggest_categorical(name, choices)
+    raise TypeError(f"{name}: {type(distribution).__name__} is not one of Optuna's distributions.")
