@@ -340,7 +340,7 @@ def test_an_invalid_turnover_is_refused(source, changes, message):
     roster = plan.roster._replace(occupant=np.asarray([0, 1, -1]))
     standing = Standing(0, 2, roster, np.zeros(3), np.zeros(3), np.ones(3, bool))
     with pytest.raises(ValueError, match=message):
-        check_turnover(Turnover(np.asarray(source), changes, np.arange(3)), standing)
+        check_turnover(Turnover(np.asarray(source), changes, np.arange(3)), standing.roster)
 
 
 STANDING = Standing(0, 2, first_roster({}, np.zeros(2, int)), np.zeros(2), np.zeros(2), np.ones(2, bool))

@@ -67,7 +67,7 @@ class Varying(Selector):
         for path, span in spans.items():
             _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
         first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]
-        return self.replace(vary={path: _written(span) for path, span in spans.items()}, first_given=tuple(first))
+        return self.replace(vary={path: written(span) for path, span in spans.items()}, first_given=tuple(first))
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
         """The lowest and the highest value of all that varies."""
@@ -106,7 +106,7 @@ class Varying(Selector):
     def _spans(self, hyperparameters: Mapping[str, Any]) -> dict[str, Span]:
         """The span of each path that varies, of whole numbers where the roster's `hyperparameters` are integers."""
         whole = {p for p, values in hyperparameters.items() if np.issubdtype(np.asarray(values).dtype, np.integer)}
-        return {path: _span(written, path in whole) for path, written in self.vary.items()}
+        return {path: span_of(entry, path in whole) for path, entry in self.vary.items()}
 
     def _samples(self, roster: Roster, count: int, key: Key) -> dict[str, np.ndarray]:
         spans = self._spans(roster.hyperparameters)
@@ -218,14 +218,14 @@ def _check_first(path: str, span: Span, values: Sequence) -> None:
         )
 
 
-def _written(span: Span) -> tuple:
+def written(span: Span) -> tuple:
     """Return a span as `vary` holds it."""
     return (*span.values, "choice") if span.values else (span.low, span.high, "log" if span.log else "linear")
 
 
-def _span(written: Sequence, is_whole: bool) -> Span:
+def span_of(entry: Sequence, is_whole: bool = False) -> Span:
     """Return the span of a range in `vary`."""
-    if written[-1] == "choice":
-        return Span(min(written[:-1]), max(written[:-1]), values=tuple(written[:-1]))
-    low, high, *scale = written
+    if entry[-1] == "choice":
+        return Span(min(entry[:-1]), max(entry[:-1]), values=tuple(entry[:-1]))
+    low, high, *scale = entry
     return Span(low, high, scale == ["log"], is_whole=is_whole)

@@ -32,7 +32,7 @@ from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
-from shoal.training.selector import Standing, taken_turnover
+from shoal.training.selector import Standing, Turnover, check_turnover, taken_turnover
 from shoal.training.settings import setting_in_words
 from shoal.training.sharing import SharedPopulation
 from shoal.training.sources import keep
@@ -129,9 +129,10 @@ class Run:
         return self.state.finished or self.plan.updates is not None and self.state.updates >= self.plan.updates
 
     def step(self) -> bool:
-        """Do one chunk: train, evaluate, record, select, save, report. Return False if the run was over already."""
+        """Do one chunk: fill, train, evaluate, record, select, save, report. Return False if the run was over."""
         if self.is_over:
             return False
+        self._fill()
         record, first = len(self.records), self.state.updates
         last = self.plan.boundary(record)
         started = time.perf_counter()
@@ -150,9 +151,9 @@ class Run:
         self.records.save(self.folder)
         self._report_stopped(alive)
         self._report_reuse(metrics, last - first)
+        busy = self.plan.members - int(self.state.roster.is_idle.sum())
         turned = self._select(record, alive)
         self._save()
-        busy = self.plan.members - int(self.state.roster.is_idle.sum())
         rate = (last - first) * self.plan.agent.steps_per_update * busy / seconds
         self.sinks.receive(Recorded(last, line, rate, self._seconds_left(), self._newest_of_settings()))
         if turned is not None:
@@ -215,6 +216,16 @@ class Run:
 
     # Parts of a chunk, in order.
 
+    def _fill(self) -> None:
+        """Let the selector change the population before the chunk begins."""
+        if self.plan.selector is None:
+            return
+        selector_state, turnover = self.plan.selector.fill(self.state.selector, self.state.roster)
+        self.state = self.state.replace(selector=selector_state)
+        if turnover is not None:
+            check_turnover(turnover, self.state.roster)
+            self.sinks.receive(self._turn(turnover))
+
     def _evaluate(self, record: int) -> Evaluation:
         started = time.perf_counter()
         key = jax.random.fold_in(stream(self.key, "evaluate"), record)
@@ -236,14 +247,20 @@ class Run:
         checkpoint.save(self.folder.best, {checkpoint.POLICIES: self.best_policy}, self.folder.spec_hash, about)
 
     def _slots(self) -> dict[str, np.ndarray]:
-        """Return the columns [M] of a record that only runs with a selector have: occupant, parent, hyperparameters."""
+        """Return the columns [M] of a record that only runs with a selector have.
+
+        These are the occupant, the selector's own columns, the parent, and after it the hyperparameters.
+        """
         if self.plan.selector is None:
             return {}
         roster = self.state.roster
         values = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
-        return {"occupant": roster.occupant, "parent": roster.parent, **values}
+        columns = self.plan.selector.columns(self.state.selector)
+        return {"occupant": roster.occupant, **columns, "parent": roster.parent, **values}
 
     def _report_stopped(self, alive: np.ndarray) -> None:
+        if self.plan.selector is not None and self.plan.selector.replaces_stopped:
+            return
         roster = self.state.roster
         names = self.plan.names(roster)
         for m in np.flatnonzero(~alive & ~roster.is_idle):
@@ -281,12 +298,18 @@ class Run:
         )
         key = jax.random.fold_in(stream(self.key, "select"), record)
         selector_state, turnover = taken_turnover(selector.select(self.state.selector, standing, key), standing)
-        self.state = self.state.after(turnover).replace(selector=selector_state)
+        self.state = self.state.replace(selector=selector_state)
+        turned = self._turn(turnover)
+        if found := selector.found(selector_state, self.state.roster):
+            self.folder.write_json("found.json", {path: to_json(describe(value)) for path, value in found.items()})
+        return turned
+
+    def _turn(self, turnover: Turnover) -> Turned:
+        """Carry out a turnover, and return its event."""
+        self.state = self.state.after(turnover)
         self.population.apply(np.asarray(turnover.source), self.state.roster, new_episodes=bool(turnover.new_episodes))
         if np.any(turnover.source != np.arange(self.plan.members)):
             self.last_policy = None  # it holds policies of members that were replaced
-        if found := selector.found(selector_state, self.state.roster):
-            self.folder.write_json("found.json", {path: to_json(describe(value)) for path, value in found.items()})
         new = self.state.roster
         return Turned(self.state.updates, new.occupant.tolist(), new.parent.tolist(), turnover.notes)
 

@@ -15,7 +15,7 @@ from shoal.training.folder import RunFolder, json_ready
 from shoal.training.reading import damaged
 from shoal.training.roster import NOBODY
 
-IDENTITY_COLUMNS = ("occupant", "parent")  # columns with numbers of members, whose mean has no meaning
+IDENTITY_COLUMNS = ("occupant", "trial", "parent")  # columns with numbers of members, whose mean has no meaning
 
 
 class Records:

@@ -93,6 +93,11 @@ class Selector(Struct, abc.ABC):
         """How many members each slot trains one after the other, about; None: not known. Used only by displays."""
         return None if self.ends_run else 1.0
 
+    @property
+    def replaces_stopped(self) -> bool:
+        """Whether members that stopped because of NaN or infinity are replaced, and so not reported one by one."""
+        return False
+
     def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
         """Return this selector with the fields filled in that follow from the agent and the environment of a run.
 
@@ -126,6 +131,11 @@ class Selector(Struct, abc.ABC):
         del state, roster
         return {}
 
+    def columns(self, state: Any) -> Mapping[str, np.ndarray]:
+        """Return what each slot holds, by name: whole numbers [M], recorded beside `occupant`. Default: none."""
+        del state
+        return {}
+
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
         """Return (the selector's first state: a tree of arrays, the first hyperparameters as in `Turnover`).
 
@@ -133,6 +143,15 @@ class Selector(Struct, abc.ABC):
         """
         del roster, key
         return None, {}
+
+    def fill(self, state: Any, roster: Roster) -> tuple[Any, Turnover | None]:
+        """Return (the next state, the turnover before a chunk begins, or None for no change). Default: no change.
+
+        A turnover after a chunk is in the checkpoint of this chunk; one before it is not, and a resumed run asks again.
+        So a selector that takes its members from elsewhere, such as a storage of trials, takes them here.
+        """
+        del roster
+        return state, None
 
     @abc.abstractmethod
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
@@ -150,7 +169,7 @@ def taken_turnover(answer: Any, standing: Standing) -> tuple[Any, Turnover]:
     finished = turnover.finished
     if np.shape(finished) != () or np.asarray(finished).dtype != np.bool_:
         raise TypeError(f"finished of a Turnover must be True or False, not {finished!r}. For an array use .all().")
-    check_turnover(turnover, standing)
+    check_turnover(turnover, standing.roster)
     return state, turnover._replace(finished=bool(finished))
 
 
@@ -161,9 +180,9 @@ def _kind(answer: Any) -> str:
     return type(answer).__name__
 
 
-def check_turnover(turnover: Turnover, standing: Standing) -> None:
+def check_turnover(turnover: Turnover, roster: Roster) -> None:
     """Raise ValueError for a turnover that cannot be carried out. The message names the slot."""
-    members, roster = len(standing.age), standing.roster
+    members = len(roster.occupant)
     source = np.asarray(turnover.source)
     if source.shape != (members,) or not np.issubdtype(source.dtype, np.integer):
         raise ValueError(f"a turnover needs a source for each of {members} slots, as whole numbers, not {source!r}.")

@@ -1,0 +1,318 @@
+"""Slots: trials of hyperparameters enter and leave the slots of one running program (continuous batching).
+
+A trial is one choice of hyperparameters, trained with K seeds. As soon as it is complete, or is pruned because its
+scores are low, the next trial begins in its slots. The source of the trials decides which ones: a list of settings, or
+a sampler such as TPE in `shoal.tune`. Source of the idea: Yu et al. 2022, "Orca: A Distributed Serving System for
+Transformer-Based Generative Models" (iteration-level scheduling), there for requests to a language model.
+"""
+
+import abc
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env, Key
+from shoal.core.struct import static, struct
+from shoal.ops.statistics import iqm
+from shoal.population.varying import check_scored, read_range, span_of, written
+from shoal.training.points import from_settings
+from shoal.training.roster import Roster
+from shoal.training.selector import FRESH, REST, Given, Outline, Range, Selector, Standing, Turnover
+from shoal.training.settings import Setting, apply, get
+
+NO_TRIAL = -1  # as number of a trial: the slots are free
+SCORES = "mean, iqm (the interquartile mean), min, or a quantile such as q25"
+QUANTILE = re.compile(r"q(\d{1,2}|100)")
+
+
+class Trial(NamedTuple):
+    """One choice of hyperparameters."""
+
+    number: int  # never used again by the same source
+    values: Mapping[str, Any]  # by path: numbers, as the fields of agent and environment hold them
+
+
+class Source(abc.ABC):
+    """Where trials come from, and where their scores go. It lives outside of the run: no file of the run holds it."""
+
+    @property
+    @abc.abstractmethod
+    def is_dry(self) -> bool:
+        """Whether no further trial will come."""
+
+    @abc.abstractmethod
+    def ask(self, count: int) -> Sequence[Trial]:
+        """Return up to `count` trials that begin now."""
+
+    @abc.abstractmethod
+    def report(self, number: int, record: int, score: float) -> bool:
+        """Take the score of a trial after its record `record` (1, 2, ...).
+
+        Returns False if the trial is not to be trained here any more: its slots become free, and it is not told.
+        """
+
+    @abc.abstractmethod
+    def should_prune(self, number: int) -> bool:
+        """Return whether a trial ends now, because of the scores that were reported."""
+
+    @abc.abstractmethod
+    def tell(self, number: int, score: float | None, reason: str = "") -> None:
+        """Take the end of a trial: the score of a complete one, None for one that was pruned.
+
+        The `reason` is "diverged" if losses or weights of a member became NaN or infinite, and "unscored" if no episode
+        ended in all its records.
+        """
+
+
+class Listed(Source):
+    """A list of settings as a source of trials. Nothing is pruned."""
+
+    def __init__(self, settings: Sequence[Mapping[str, Any]], begun: int) -> None:
+        """Go on after the first `begun` settings."""
+        self._settings, self._begun = settings, begun
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether all settings have begun."""
+        return self._begun >= len(self._settings)
+
+    def ask(self, count: int) -> list[Trial]:
+        """The next settings, each with its index in the list."""
+        first, self._begun = self._begun, min(self._begun + count, len(self._settings))
+        return [Trial(number, self._settings[number]) for number in range(first, self._begun)]
+
+    def report(self, number: int, record: int, score: float) -> bool:
+        """True."""
+        del number, record, score
+        return True
+
+    def should_prune(self, number: int) -> bool:
+        """False."""
+        del number
+        return False
+
+    def tell(self, number: int, score: float | None, reason: str = "") -> None:
+        """Nothing."""
+
+
+@struct
+class Slots(Selector):
+    """Train trials in P groups of `seeds` slots each; the next trial begins where one has ended.
+
+        settings = [{"learning_rate": rate} for rate in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)]
+        slots = shoal.Slots(settings=settings, seeds=4, records=10)
+        shoal.train("ppo", "CartPole-v1", selector=slots, seeds=8, records=10, evaluations=0)  # two trials at a time
+
+    A trial has the seeds 0 to `seeds` - 1, and ends after `records` records. Its members are trained exactly as those
+    of a run of its own. The score of a trial is the `score` over its members of their newest returns: those of the
+    evaluation, or of the training episodes that ended in the record if it has none. A member in which no episode ended
+    keeps the score that it had before. `shoal.tune` makes such a selector, whose trials come from Optuna.
+    """
+
+    settings: Any = dataclasses.field(
+        default=None,
+        metadata={"help": "the trials, as a list of hyperparameters by path; None: they come from a study"},
+    )
+    vary: Any = dataclasses.field(
+        default=None, metadata={"help": "the range of each hyperparameter that differs between trials, by path"}
+    )
+    seeds: int = static(4, help="members of each trial")
+    records: int = static(20, help="records of a trial")
+    score: str = static("mean", help=f"of a trial over its members: {SCORES}")
+
+    source: Any = dataclasses.field(default=None, init=False, repr=False, metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "records"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        check_score(self.score)
+
+    def fed_by(self, source: Source) -> "Slots":
+        """Return the selector with a source of trials, which `spec.json` does not hold."""
+        fed = self.replace()
+        object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
+        return fed
+
+    @property
+    def ends_run(self) -> bool:
+        """True: the run ends with its last trial."""
+        return True
+
+    @property
+    def replaces_stopped(self) -> bool:
+        """True: a trial with a member that stopped ends."""
+        return True
+
+    def bind(self, agent: Agent, env: Env, given: Given) -> "Slots":
+        """This selector with the range of everything that varies. Raises ValueError or TypeError for a wrong value."""
+        setting, settings = Setting(agent, env), self.settings
+        if given.first:
+            raise ValueError(
+                f"the trials set the hyperparameters, but {', '.join(given.first)} differs between members too: leave "
+                f"it out of the sweep."
+            )
+        if settings is not None:
+            columns = from_settings(settings)
+            settings = [
+                {path: get(apply(setting, {path: value}), path) for path, value in each.items()} for each in settings
+            ]
+            values = {path: [each[path] for each in settings] for path in columns}
+            vary = {path: (min(column), max(column)) for path, column in values.items()}
+        else:
+            vary = dict(self.vary or {})
+        if not vary and self.source is None:
+            raise ValueError("nothing differs between the trials: give settings, such as [{'learning_rate': 1e-3}].")
+        spans = {path: written(read_range(setting, path, span)) for path, span in vary.items()}
+        bound = self.replace(vary=spans, settings=settings)
+        return bound if self.source is None else bound.fed_by(self.source)
+
+    def check(self, outline: Outline) -> None:
+        """Raise ValueError for sizes that do not fit, and for trials without a score at their end."""
+        if self.settings is None and self.source is None:
+            raise ValueError(
+                "the trials of this run come from a study, which continues with `shoal tune --resume STUDY`; a run of "
+                "its own needs settings=[...]."
+            )
+        if outline.members % self.seeds:
+            raise ValueError(
+                f"{outline.members} members cannot be split into trials with {self.seeds} seeds each: choose a "
+                f"multiple, such as seeds={math.ceil(outline.members / self.seeds) * self.seeds} for the run."
+            )
+        steps, records = outline.steps, len(outline.steps)
+        if records != self.records:
+            raise ValueError(
+                f"every trial needs {self.records} records, and one of {steps[-1]:,} steps has {records}: choose more "
+                f"steps, or records={records} for both the run and its selector."
+            )
+        lengths = np.diff([0, *steps])
+        if len(set(lengths.tolist())) > 1:  # two lengths, which differ by one update
+            per_update = int(lengths.max() - lengths.min())
+            whole = int(lengths.max()) * records
+            raise ValueError(
+                f"{steps[-1]:,} steps are {steps[-1] // per_update:,} updates, which cannot be split into {records} "
+                f"records of equal length: use {whole:,} steps."
+            )
+        if len(set(outline.is_evaluated)) > 1:
+            raise ValueError(
+                f"either every record or none must have an evaluation, because trials begin at any record: use "
+                f"evaluations=0 or evaluations={records}."
+            )
+        check_scored(outline, records, "the end of a trial")
+
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
+        """The lowest and the highest value of all that varies."""
+        del agent, env
+        spans = {path: span_of(span) for path, span in self.vary.items()}
+        return {path: (span.low, span.high) for path, span in spans.items()}
+
+    def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:
+        """Seeds 0 to K - 1 for each trial."""
+        return np.resize(np.arange(self.seeds, dtype=seed_index.dtype), len(seed_index))
+
+    def columns(self, state: Any) -> Mapping[str, np.ndarray]:
+        """The number of the trial in each slot; -1: none."""
+        return {"trial": np.repeat(state["trial"], self.seeds)}
+
+    def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
+        """No trial yet. State: number and age of the trial in each group [P], the newest scores [P, K], all begun."""
+        del key
+        groups = len(roster.occupant) // self.seeds
+        return {
+            "trial": np.full(groups, NO_TRIAL, np.int64),
+            "age": np.zeros(groups, np.int64),  # in records
+            "score": np.full((groups, self.seeds), np.nan),
+            "begun": np.asarray(0, np.int64),
+        }, {}
+
+    def fill(self, state: Any, roster: Roster) -> tuple[Any, Turnover | None]:
+        """Begin trials in the free slots."""
+        source, trial, age, score = self._source(state), state["trial"].copy(), state["age"].copy(), state["score"]
+        free = np.flatnonzero(trial == NO_TRIAL)
+        entering = source.ask(len(free)) if len(free) else []
+        begun = free[: len(entering)]
+        trial[begun], age[begun] = [each.number for each in entering], 0
+        values = {path: np.array(column) for path, column in roster.hyperparameters.items()}
+        for group, each in zip(begun, entering, strict=True):
+            for path, value in each.values.items():
+                values[path][group * self.seeds : (group + 1) * self.seeds] = value
+        is_new = np.isin(np.arange(len(trial)), begun)
+        state = {
+            "trial": trial,
+            "age": age,
+            "score": np.where(is_new[:, None], np.nan, score),
+            "begun": state["begun"] + len(begun),
+        }
+        of_members, is_idle = np.repeat(is_new, self.seeds), np.repeat(trial == NO_TRIAL, self.seeds)
+        if not is_new.any() and (is_idle == roster.is_idle).all():
+            return state, None
+        turned = np.where(of_members, FRESH, np.where(is_idle, REST, np.arange(len(is_idle))))
+        return state, Turnover(turned, values, self.first_seeds(roster.seed_index))
+
+    def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
+        """Report the scores of all trials; end those that are complete, are pruned or diverged."""
+        del key
+        source, trial, age = self._source(state), state["trial"].copy(), state["age"] + (state["trial"] != NO_TRIAL)
+        shape = (len(trial), self.seeds)
+        newest, alive = standing.score.reshape(shape), standing.alive.reshape(shape)
+        scores, notes = np.where(np.isnan(newest), state["score"], newest), []
+        held = [group for group in np.argsort(trial, kind="stable") if trial[group] != NO_TRIAL]
+        of_trial = {group: score_of(scores[group], self.score) for group in held}
+        for group in held:
+            is_scored = alive[group].all() and not math.isnan(of_trial[group])
+            if is_scored and not source.report(int(trial[group]), int(age[group]), of_trial[group]):
+                trial[group] = NO_TRIAL
+        for group in (group for group in held if trial[group] != NO_TRIAL):
+            number, records = int(trial[group]), int(age[group])
+            end = self._end(source, number, records, of_trial[group], bool(alive[group].all()))
+            if end is not None:
+                source.tell(number, *end)
+                notes.append(_note(number, records, *end))
+                trial[group] = NO_TRIAL
+        is_idle = np.repeat(trial == NO_TRIAL, self.seeds)
+        turnover = Turnover.none(standing)._replace(
+            source=np.where(is_idle, REST, np.arange(len(is_idle))),
+            notes=tuple(notes),
+            finished=bool(is_idle.all()) and source.is_dry,
+        )
+        return {**state, "trial": trial, "age": age, "score": scores}, turnover
+
+    def _end(
+        self, source: Source, number: int, age: int, score: float, is_alive: bool
+    ) -> tuple[float | None, str] | None:
+        """Return (score, reason) of a trial that ends now, as `Source.tell` takes them; None if it goes on."""
+        if not is_alive:
+            return None, "diverged"
+        if age >= self.records:
+            return (None, "unscored") if math.isnan(score) else (score, "")
+        return (None, "") if not math.isnan(score) and source.should_prune(number) else None
+
+    def _source(self, state: Any) -> Source:
+        return self.source or Listed(self.settings, int(state["begun"]))
+
+
+def check_score(name: str) -> None:
+    """Raise ValueError for an unknown score."""
+    if name not in ("mean", "iqm", "min") and not QUANTILE.fullmatch(name):
+        raise ValueError(f"score={name!r} is unknown. Choose {SCORES}.")
+
+
+def score_of(scores: Float[np.ndarray, "K"], how: str) -> float:
+    """Return the score of a trial from those of its members; members without one are left out. NaN: none has one."""
+    known = scores[~np.isnan(scores)]
+    if not len(known):
+        return math.nan
+    if quantile := QUANTILE.fullmatch(how):
+        return float(np.quantile(known, int(quantile[1]) / 100))
+    return float({"mean": np.mean, "iqm": iqm, "min": np.min}[how](known))
+
+
+def _note(number: int, records: int, score: float | None, reason: str) -> str:
+    end = reason or ("pruned" if score is None else f"complete, score {score:.4g}")
+    return f"trial {number}: {end} after {records} record{'s' * (records > 1)}"
