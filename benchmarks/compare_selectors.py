@@ -2,9 +2,10 @@
 
     python benchmarks/compare_selectors.py [--env NAME ...] [--repetitions N] [--members M] [--steps N] [--agent ppo]
 
-Every method trains M members of the same agent for the same steps over the same ranges, those that the agent's
-hyperparameters declare: `random` one sample per member, `pbt` with copies, `halving` with freed slots refilled, so that
-no slot is idle. Repetition r has seed r for all methods. The result of a repetition is the member with the best last
+All methods search the same ranges, those that the agent's hyperparameters declare, and train for the same number of
+environment steps: `random` trains M members, one sample each, `pbt` trains M members with copies, and `halving` begins
+with more members, of which it keeps a third after a fifth of the steps, and a third of these after three fifths.
+Repetition r has seed r for all methods. The result of a repetition is the member with the best last
 evaluation, played again for EPISODES fresh episodes with other random numbers than the evaluations of the run. Reported
 are the interquartile mean over repetitions, its 95 % bootstrap interval, and the interval of the paired difference to
 random search. Rows are written to results/selectors.json as they are measured, and those that are there are kept.
@@ -26,27 +27,52 @@ from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm, paired_differe
 
 RESULTS = Path(__file__).parent / "results" / "selectors.json"
 METHODS = ("random", "pbt", "halving")
-ENVS = ("CartPole-v1", "Acrobot-v1")
+ENVS = ("Pendulum-v1", "Acrobot-v1")
 RECORDS, EPISODES, SEED_OF_TEST = 20, 200, 12345
+FIRST, ETA = 4, 3  # of halving
 
 
 def selector_of(method: str) -> shoal.Selector:
     if method == "pbt":
         return shoal.PBT()
-    return shoal.Halving(refill="fresh") if method == "halving" else shoal.RandomSearch(every=RECORDS)
+    return shoal.Halving(first=FIRST, eta=ETA) if method == "halving" else shoal.RandomSearch(every=RECORDS)
+
+
+def members_of(method: str, members: int) -> int:
+    """The largest number of members that a method can begin with and take at most the steps of `members` members."""
+    return max(m for m in range(1, 20 * members) if trained_records(method, m) <= members * RECORDS)
+
+
+def trained_records(method: str, members: int) -> int:
+    """The records of all members together."""
+    if method != "halving":
+        return members * RECORDS
+    total, last = 0, 0
+    while last < RECORDS:
+        rung = min(last * ETA or FIRST, RECORDS)
+        total, last, members = total + members * (rung - last), rung, max(members // ETA, 1)
+    return total
 
 
 def repetition(method: str, agent: str, env: str, seed: int, members: int, steps: int) -> dict[str, Any]:
     """Train once with a method, and play the best member again: one row of the results."""
     with tempfile.TemporaryDirectory() as folder:
-        options = {"seeds": members, "seed": seed, "steps": steps, "records": RECORDS, "evaluations": RECORDS}
+        options = {
+            "seeds": members_of(method, members),
+            "seed": seed,
+            "steps": steps,
+            "records": RECORDS,
+            "evaluations": RECORDS,
+        }
         quiet = {"preset": None, "figures": False, "progress": False, "eval_episodes": 20}
         selector = selector_of(method)
         result = shoal.train(agent, env, selector=selector, folder=f"{folder}/run", **options, **quiet)
         best = result.summary["best_members"][0]
         played = shoal.evaluate(result.policy(best["member"]), episodes=EPISODES, seed=SEED_OF_TEST + seed)
         row = {"method": method, "agent": agent, "env": env, "seed": seed, "members": members}
-        row |= {"steps": result.summary["steps_per_member"], "occupants": len(result.lives)}
+        curves = result.curves
+        trained = int(np.sum(np.diff(curves["env_steps"], prepend=0) * (curves["occupant"] >= 0).sum(axis=1)))
+        row |= {"steps": trained, "begun": begun}
         row |= {"last": best["score"], "return": float(np.mean(played.episode_return))}
         return {**row, "hyperparameters": best["hyperparameters"], "seconds": result.summary["total_seconds"]}
 
