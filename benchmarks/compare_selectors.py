@@ -57,8 +57,9 @@ def trained_records(method: str, members: int) -> int:
 def repetition(method: str, agent: str, env: str, seed: int, members: int, steps: int) -> dict[str, Any]:
     """Train once with a method, and play the best member again: one row of the results."""
     with tempfile.TemporaryDirectory() as folder:
+        begun = members_of(method, members)
         options = {
-            "seeds": members_of(method, members),
+            "seeds": begun,
             "seed": seed,
             "steps": steps,
             "records": RECORDS,

@@ -1,5 +1,7 @@
 """Learning curves of a run, against episodes counted by hand."""
 
+import hashlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.events import Recorded
 from shoal.tracking.jsonl import JsonLines
+from shoal.training import curve_files
 from shoal.training.folder import RunFolder
 from shoal.training.records import Records, member_scores
 
@@ -110,3 +113,92 @@ def test_a_later_record_that_widens_a_column_is_no_damage(tmp_path):
     assert first.arrays()["eval_return"].dtype == np.float32 and records.arrays()["eval_return"].dtype == np.float64
     again = Records.load(folder, 2, 1, first.fingerprint())
     np.testing.assert_array_equal(again.arrays()["eval_return"], [[1.0, 1.0]])
+
+
+@pytest.fixture
+def long_run(tmp_path, monkeypatch):
+    """50 records of a run whose files count as long: (folder, records, what was read after each, whole writes)."""
+    monkeypatch.setattr(curve_files, "SHORT", 0)
+    written, write = [], curve_files.write_whole
+    monkeypatch.setattr(curve_files, "write_whole", lambda *a: (written.append(len(a[1]["episodes"])), write(*a)))
+    folder, records, found, alive = RunFolder(tmp_path), Records(2), [], np.array([True, True])
+    stats = members(([3.0], [1]), ([4.0, 7.0], [1, 2]))
+    one = Evaluation(jnp.ones(3), jnp.ones(3, jnp.int32), jnp.ones(3, bool))
+    played = jax.tree.map(lambda x: np.stack([x, x]), one)
+    for i in range(50):
+        metrics = Metrics(jax.tree.map(lambda x, i=i: x + np.asarray(i, x.dtype), stats), {})
+        records.append(100 * (i + 1), 0.5 * i, metrics, alive, played if i < 9 else None)  # the tenth widens a column
+        records.save(folder)
+        found.append((folder.read_curves(2), records.fingerprint()))
+    return folder, records, found, written
+
+
+def assert_curves(found, records, count):
+    assert list(found) == list(records.columns)
+    for name, rows in records.columns.items():
+        np.testing.assert_array_equal(found[name], np.stack(rows[:count]), err_msg=name)
+        assert found[name].dtype == np.stack(rows[:count]).dtype
+
+
+def test_a_long_file_is_seldom_written_whole_and_always_read_whole(long_run):
+    folder, records, found, written = long_run
+    for count, (curves, _) in enumerate(found, 1):
+        assert_curves(curves, records, count)
+    # Where more than 1/8 of all records are new: at n if n - before > n / 8; at 10 because a dtype changed.
+    assert written == [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 14, 17, 20, 23, 27, 31, 36, 42, 49]
+    assert (folder.path / "curves.tail").exists()
+    records.save_whole(folder)
+    assert written[-1] == 50 and not (folder.path / "curves.tail").exists()
+    assert_curves(folder.read_curves(2), records, 50)
+
+
+def test_a_long_run_goes_on_from_any_record(long_run):
+    folder, records, found, written = long_run
+    for count in (1, 9, 47, 49, 50):
+        again = Records.load(folder, 2, count, found[count - 1][1])
+        assert_curves(again.arrays(), records, count)
+        assert again.fingerprint() == found[count - 1][1]
+    again = Records.load(folder, 2, 46, found[45][1])
+    again.append(1, 1.0, Metrics(members(([1.0], [1]), ([2.0], [1])), {}), np.array([True, True]), None)
+    again.save(folder)  # the records of the former process after record 46 are gone
+    assert len(folder.read_curves(2)["env_steps"]) == 47 and written[-1] == 47
+
+
+def test_a_tail_that_was_cut_off_or_is_out_of_date_is_no_damage(long_run):
+    folder, records, *_ = long_run
+    tail = folder.path / "curves.tail"
+    stored = tail.read_bytes()
+    tail.write_bytes(stored[:-3])  # a record that was not written to its end
+    assert_curves(folder.read_curves(2), records, 49)
+    records.save_whole(folder)
+    tail.write_bytes(stored)  # a process that was killed before it removed the tail
+    assert_curves(folder.read_curves(2), records, 50)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tail: b"{" + tail, "first line does not describe its records"),
+        (lambda tail: tail.replace(b"<f8", b"|O8"), "first line does not describe its records"),
+        (lambda tail: tail.replace(b'"first": 49', b'"first": 51'), "do not continue those of curves.npz"),
+        (lambda tail: tail.replace(b'"alive"', b'"olive"'), "do not continue those of curves.npz"),
+    ],
+)
+def test_a_damaged_tail_is_reported(change, message, long_run):
+    folder = long_run[0]
+    tail = folder.path / "curves.tail"
+    tail.write_bytes(change(tail.read_bytes()))
+    with pytest.raises(DamagedError, match=f"curves.tail is damaged .*{message}"):
+        folder.read_curves(2)
+
+
+def test_curves_are_recognized_by_the_hash_of_older_checkpoints_too(tmp_path):
+    folder = RunFolder(tmp_path)
+    write_records(folder, 3)
+    digest, columns = hashlib.sha256(), folder.read_curves(2)
+    for name in sorted(columns):
+        digest.update(f"{name} {columns[name][:2].shape}".encode() + columns[name][:2].tobytes())
+    older = {"dtypes": {name: columns[name].dtype.str for name in sorted(columns)}, "sha256": digest.hexdigest()}
+    assert len(Records.load(folder, 2, 2, older)) == 2
+    with pytest.raises(DamagedError, match="its first 2 records differ"):
+        Records.load(folder, 2, 2, {**older, "sha256": "0"})

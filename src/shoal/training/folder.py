@@ -1,7 +1,8 @@
 """The run folder: the files of a run, in formats that many programs can read.
 
 spec.json          the description of the run    provenance.json   versions, device, command line, commit
-metrics.jsonl      a line for each record        curves.npz        [records, M] for each metric
+metrics.jsonl      a line for each record        curves.npz         [records, M] for each metric; while a long run goes
+                                                 curves.tail        on, the newest records are in curves.tail
 summary.json       per-member and overall scores checkpoints/      the last states, and the best policies
 figures/ videos/   made from the other files
 """
@@ -26,7 +27,7 @@ import numpy as np
 
 from shoal.core.errors import DamagedError, did_you_mean
 from shoal.core.registry import ENVS
-from shoal.training import reading
+from shoal.training import curve_files, reading
 from shoal.training.claim import LOCK
 from shoal.training.disk import replace
 from shoal.training.host import usable_cores
@@ -139,7 +140,7 @@ class RunFolder:
         """
         path, advice = self.path / "curves.npz", self._advice("curves.npz")
         try:
-            curves = reading.read_arrays(path, advice=advice)
+            curves = curve_files.read(self.path, advice)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{self.path} has no curves.npz: its first chunk was never finished.") from error
         if reason := misfit_of_curves(curves, members):

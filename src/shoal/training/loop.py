@@ -85,7 +85,9 @@ class Run:
             while self.step():
                 stop.signal = stop.signal or self.population.stop_signal
                 if stop.is_set() and not self.is_over:
+                    self.records.save_whole(self.folder)
                     raise Stopped(f"stopped. Continue with: {again}", stop.signal)
+            self.records.save_whole(self.folder)
             summary = self.summary()
             self.folder.write_json("summary.json", summary)
             if stop.is_set():  # raised even though the run is complete: more runs may be waiting in this process

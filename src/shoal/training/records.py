@@ -1,4 +1,4 @@
-"""The records of a run: its learning curves, in memory and, after every chunk, in the file `curves.npz`."""
+"""The records of a run: its learning curves, in memory and, after every chunk, in the files of `curve_files`."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,10 +11,12 @@ from shoal.core.errors import DamagedError
 from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.jsonl import as_line
+from shoal.training import curve_files
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.reading import damaged
 from shoal.training.roster import NOBODY
 
+WIDEST = {"b": "?", "i": "<i8", "u": "<u8", "f": "<f8"}  # by kind of dtype
 IDENTITY_COLUMNS = ("occupant", "trial", "parent")  # columns with numbers of members, whose mean has no meaning
 
 
@@ -25,6 +27,10 @@ class Records:
         """Begin without records, for M members."""
         self.members = members
         self.columns: dict[str, list[np.ndarray]] = {}
+        self._dtypes: dict[str, np.dtype] = {}  # of each column as one array
+        self._digest = hashlib.sha256()  # of all records
+        self._in_npz = 0  # the number of records in `curves.npz`
+        self._changed = True  # whether a record since then has changed the dtype of a column
 
     def __len__(self) -> int:
         return len(self.columns.get("env_steps", []))
@@ -50,7 +56,15 @@ class Records:
         row |= slots or {}
         for name, value in row.items():
             self.columns.setdefault(name, []).append(value)
+        self._count(row)
         return _line(row)
+
+    def _count(self, row: Mapping[str, np.ndarray]) -> None:
+        """Add a record to the hash and to the dtypes of the columns."""
+        self._digest.update(_hashed({name: np.asarray(value)[None] for name, value in row.items()}))
+        dtypes = {name: np.result_type(self._dtypes.get(name, value), value) for name, value in row.items()}
+        self._changed |= dtypes != self._dtypes
+        self._dtypes = dtypes
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return every column as one array: [records] or [records, M]."""
@@ -63,18 +77,25 @@ class Records:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a checkpoint keeps to recognize its curves: the dtype of each column, and the SHA-256 of all."""
-        return _fingerprint(self.arrays())
+        return {"dtypes": {name: dtype.str for name, dtype in self._dtypes.items()}, "rows": self._digest.hexdigest()}
 
     def save(self, folder: RunFolder) -> None:
-        """Write the columns to `curves.npz`."""
+        """Write the newest record. A long file is not written whole every time: see `curve_files`."""
+        number = len(self) - 1
+        row = curve_files.as_rows(
+            {name: self.columns[name][-1].astype(kind)[None] for name, kind in self._dtypes.items()}
+        )
+        is_short = len(self) * row.nbytes <= curve_files.SHORT
+        if self._changed or is_short or len(self) - self._in_npz > curve_files.GROWTH * len(self):
+            self.save_whole(folder)
+        else:
+            curve_files.append(folder.path, row, number)
 
-        columns: dict[str, Any] = self.arrays()
-
-        def write(path: Any) -> None:
-            with open(path, "wb") as file:
-                np.savez(file, **columns)
-
-        folder.replace("curves.npz", write)
+    def save_whole(self, folder: RunFolder) -> None:
+        """Write all records to `curves.npz`, unless it has them."""
+        if self._in_npz != len(self):
+            curve_files.write_whole(folder.path, self.arrays())
+            self._in_npz, self._changed = len(self), False
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> "Records":
@@ -86,6 +107,8 @@ class Records:
         if records:
             columns = _read_columns(folder, members, records, fingerprint)
             self.columns = {name: [np.asarray(row) for row in rows] for name, rows in columns.items()}
+            self._dtypes = {name: column.dtype for name, column in columns.items()}
+            self._digest.update(_hashed(columns))
         rows = ({name: column[i] for name, column in self.columns.items()} for i in range(records))
         text = "".join(as_line(_line(row)) for row in rows)
         folder.replace("metrics.jsonl", lambda path: path.write_text(text))
@@ -159,7 +182,7 @@ def _eval_columns(evaluation: Evaluation | None, members: int) -> dict[str, np.n
 
 
 def _read_columns(folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> dict[str, np.ndarray]:
-    path = folder.path / "curves.npz"
+    path = folder.path / curve_files.NPZ
     try:
         found = folder.read_curves(members)
     except FileNotFoundError as error:
@@ -169,22 +192,33 @@ def _read_columns(folder: RunFolder, members: int, records: int, fingerprint: di
             f"{path} has {rows} records, but the checkpoint of its run was made after {records} records."
         )
     columns = {name: column[:records] for name, column in found.items()}
-    if rows > records:  # a later row without an evaluation holds float64 NaN, which widens the column's dtype
-        for name, dtype in fingerprint["dtypes"].items():
-            if name in columns and np.dtype(dtype).kind == columns[name].dtype.kind == "f":
-                columns[name] = columns[name].astype(dtype)
-    if _fingerprint(columns) != fingerprint:
+    for name, dtype in fingerprint.get("dtypes", {}).items():
+        # A later row without an evaluation holds float64 NaN, which widens the column's dtype.
+        if name in columns and np.dtype(dtype).kind == columns[name].dtype.kind == "f":
+            columns[name] = columns[name].astype(dtype)
+    if _fingerprint(columns, "rows" in fingerprint) != fingerprint:
         raise damaged(path, f"its first {records} records differ from those at the time of the checkpoint")
     return columns
 
 
-def _fingerprint(columns: dict[str, np.ndarray]) -> dict[str, Any]:
+def _fingerprint(columns: dict[str, np.ndarray], of_rows: bool) -> dict[str, Any]:
+    """Return the fingerprint of columns; not `of_rows`: as older checkpoints have it, column by column."""
+    if of_rows:
+        dtypes = {name: column.dtype.str for name, column in columns.items()}
+        return {"dtypes": dtypes, "rows": hashlib.sha256(_hashed(columns)).hexdigest()}
     names = sorted(columns)
     digest = hashlib.sha256()
     for name in names:
         digest.update(f"{name} {columns[name].shape}".encode())
         digest.update(np.ascontiguousarray(columns[name]).tobytes())
     return {"dtypes": {name: columns[name].dtype.str for name in names}, "sha256": digest.hexdigest()}
+
+
+def _hashed(columns: Mapping[str, np.ndarray]) -> bytes:
+    """Return what a fingerprint covers of records: of each the names and numbers, in the widest dtype of their kind."""
+    wide = {name: columns[name].astype(WIDEST[columns[name].dtype.kind]) for name in sorted(columns)}
+    names = " ".join(wide).encode()
+    return b"".join(names + row.tobytes() for row in curve_files.as_rows(wide))
 
 
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:
