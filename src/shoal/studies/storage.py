@@ -6,15 +6,16 @@
     memory                                 this process; nothing is kept
     $NAME                                  the URL is in the environment variable NAME
 
-A password is never written: `redacted` (`shoal.core.secrets`) is for messages, `without_password` for files. Resuming
-from such a file needs the password again: in PGPASSWORD or ~/.pgpass, both of which PostgreSQL's library reads, or in
-the variable of `$NAME`.
+A password is never written: `redacted` (`shoal.core.secrets`) is for messages, `without_password` for files.
+Resuming from such a file needs the password again: in PGPASSWORD or ~/.pgpass, both of which PostgreSQL's library
+reads, or in the variable of `$NAME`.
 """
 
 import difflib
 import json
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +24,10 @@ import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from shoal.core.errors import need
-from shoal.core.secrets import redacted, scrubbed
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PATIENCE, PatientStorage
+from shoal.core.secrets import redacted, scrubbed
 
 Direction = Literal["maximize", "minimize"]
 SCHEMES = ("journal", "sqlite", "postgresql", "memory")
@@ -54,12 +55,15 @@ def open_storage(url: str, say: Callable[[str], object] = lambda text: None, pat
     if scheme == "sqlite":
         path = _path_of(rest)
         _make_writable(path)
-        opened, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
+        database, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
     else:
         need("psycopg", "postgres", "a storage in PostgreSQL")
-        opened = _open_database(f"postgresql+psycopg:{rest}", url, {"connect_timeout": CONNECT_SECONDS})
+        database = _open_database(f"postgresql+psycopg:{rest}", url, {"connect_timeout": CONNECT_SECONDS})
         name = f"the server of {redacted(url)}"
-    return PatientStorage(opened, name, say, lambda text: scrubbed(text, url), patience)
+    cached = optuna.storages.get_storage(database)
+    opened = PatientStorage(cached, name, say, lambda text: scrubbed(text, url), patience)
+    weakref.finalize(opened, database.engine.dispose)  # closes the connections
+    return opened
 
 
 def open_study(
@@ -145,11 +149,11 @@ def _make_writable(path: Path) -> None:
         raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
 
 
-def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> BaseStorage:
+def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> RDBStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        database = _made_together(
+        return _made_together(
             lambda: RDBStorage(url, engine_kwargs={"connect_args": dict(connect), "pool_pre_ping": True})
         )
     except (SQLAlchemyError, ValueError, RuntimeError) as error:  # the last two: of another version of Optuna
@@ -157,7 +161,6 @@ def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> BaseStor
         if "no password" in reason:
             reason += ". Set PGPASSWORD, write ~/.pgpass, or give the URL with its password again"
         raise StorageError(f"--storage {redacted(given)} cannot be used: {reason}.") from None
-    return optuna.storages.get_storage(database)
 
 
 def _made_together(make: Callable[[], RDBStorage]) -> RDBStorage:
