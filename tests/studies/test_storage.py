@@ -13,13 +13,13 @@ from optuna.storages.journal import JournalFileBackend
 from sqlalchemy.exc import OperationalError
 
 from fake_worker import SPACE
+from shoal.core.secrets import redacted, scrubbed, without_password
 from shoal.studies import patience
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PatientStorage
 from shoal.studies.storage import open_storage, open_study
 from shoal.studies.trials import TrialStore
-from shoal.core.secrets import redacted, scrubbed, without_password
 
 SERVER = "postgresql://me:s%40cret@127.0.0.1:1/base"  # nothing listens at port 1
 DESCRIPTION = {"agent": "ppo", "steps": 100, "search": {"learning_rate": "log(1e-4,1e-1)", "env.gravity": [9, 10]}}

@@ -24,10 +24,10 @@ import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from shoal.core.errors import need
+from shoal.core.secrets import redacted, scrubbed
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PATIENCE, PatientStorage
-from shoal.core.secrets import redacted, scrubbed
 
 Direction = Literal["maximize", "minimize"]
 SCHEMES = ("journal", "sqlite", "postgresql", "memory")
