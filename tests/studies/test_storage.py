@@ -18,7 +18,7 @@ from shoal.studies import patience
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PatientStorage
-from shoal.studies.storage import open_storage, open_study
+from shoal.studies.storage import open_storage, open_study, password_variables
 from shoal.studies.trials import TrialStore
 
 SERVER = "postgresql://me:s%40cret@127.0.0.1:1/base"  # nothing listens at port 1
@@ -106,6 +106,13 @@ def test_passwords_are_hidden():
     assert without_password("postgresql://h/b?password=x&user=me") == "postgresql://h/b?user=me"
     assert without_password("postgresql://h/b?user=me&password=x") == "postgresql://h/b?user=me"
     assert scrubbed("no entry for me with s@cret or s%40cret", SERVER) == "no entry for me with *** or ***"
+
+
+def test_other_processes_get_the_password_in_a_variable(monkeypatch):
+    monkeypatch.setenv("HERE", SERVER)
+    assert password_variables(SERVER) == password_variables("$HERE") == {"PGPASSWORD": "s@cret"}
+    assert password_variables("postgresql://me@h/b?password=a%20b") == {"PGPASSWORD": "a b"}
+    assert password_variables("postgresql://me@h/b") == password_variables("journal:a:b@c") == {}
 
 
 def test_the_storage_of_another_study_is_refused(tmp_path):

@@ -24,7 +24,7 @@ import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from shoal.core.errors import need
-from shoal.core.secrets import redacted, scrubbed
+from shoal.core.secrets import password_of, redacted, scrubbed
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PATIENCE, PatientStorage
@@ -109,6 +109,12 @@ def resolved(url: str) -> str:
     if not os.environ.get(name):
         raise ValueError(f"--storage {url}: the environment variable {name} is not set. Set it to {FORMS}.")
     return os.environ[name]
+
+
+def password_variables(url: str) -> dict[str, str]:
+    """Return the variables with which other processes open a URL that is written without its password."""
+    password = password_of(resolved(url))
+    return {"PGPASSWORD": password} if password else {}
 
 
 def _parts(url: str) -> tuple[str, str]:
