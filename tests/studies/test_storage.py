@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, scheme):
         open_storage(f"{scheme}:{tmp_path}")
     file = tmp_path / "notes.txt"
     file.write_text("my notes, without a newline at the end")
-    with pytest.raises(StorageError, match="notes.txt (is not a journal|cannot be used: file is not a database)"):
+    with pytest.raises(StorageError, match="notes.txt is not a (journal of Optuna|database of SQLite)"):
         open_storage(f"{scheme}:{file}")
     assert file.read_text() == "my notes, without a newline at the end"
 
@@ -132,7 +132,7 @@ def test_the_storage_of_another_study_is_refused(tmp_path):
 
 def test_a_study_of_another_program_is_refused(tmp_path):
     url = f"sqlite:{tmp_path}/s.db"
-    optuna.create_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db").ask()
+    optuna.create_study(study_name="study", storage=open_storage(url)).ask()
     with pytest.raises(OtherStudyError, match="'study' in this storage was not made by shoal"):
         open_study(url, "study", DESCRIPTION, ["minimize"])
 

@@ -36,6 +36,7 @@ DESCRIPTION = "shoal"  # the study's user attribute that says what it searches
 FORMS = "journal:PATH, sqlite:PATH, postgresql://user@host/database, memory, or $NAME for a URL in a variable"
 CONNECT_SECONDS = 10
 MOST_ATTEMPTS = 5  # to make the tables of a database
+SQLITE = b"SQLite format 3\0"  # the first bytes of a file
 LOCKED_SECONDS = 60  # how long SQLite waits for another process that writes
 
 
@@ -150,9 +151,13 @@ def _path_of(rest: str) -> Path:
 def _make_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        begin = os.read(file, len(SQLITE))
+        os.close(file)
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
+    if begin not in (b"", SQLITE):
+        raise StorageError(f"{path} is not a database of SQLite. Give the path of a new file.")
 
 
 def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> RDBStorage:
