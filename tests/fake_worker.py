@@ -97,7 +97,7 @@ def kill_at_random(url, folder, trials, kills, seed):
     try:
         for kill in range(kills):
             which = kill % 2
-            _wait_for(lambda text=folder / f"{names[which]}.txt": "adopted" in text.read_text())
+            wait_for(lambda text=folder / f"{names[which]}.txt": "adopted" in text.read_text())
             time.sleep(rng.uniform(0, 1))
             workers[which].kill()
             workers[which].wait()
@@ -113,7 +113,7 @@ def kill_at_random(url, folder, trials, kills, seed):
             worker.wait()
 
 
-def _wait_for(condition):
+def wait_for(condition):
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end

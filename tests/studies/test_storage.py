@@ -18,7 +18,7 @@ from shoal.studies import patience
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PatientStorage
-from shoal.studies.storage import open_storage, open_study
+from shoal.studies.storage import open_storage, open_study, password_variables
 from shoal.studies.trials import TrialStore
 
 SERVER = "postgresql://me:s%40cret@127.0.0.1:1/base"  # nothing listens at port 1
@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, scheme):
         open_storage(f"{scheme}:{tmp_path}")
     file = tmp_path / "notes.txt"
     file.write_text("my notes, without a newline at the end")
-    with pytest.raises(StorageError, match="notes.txt (is not a journal|cannot be used: file is not a database)"):
+    with pytest.raises(StorageError, match="notes.txt is not a (journal of Optuna|database of SQLite)"):
         open_storage(f"{scheme}:{file}")
     assert file.read_text() == "my notes, without a newline at the end"
 
@@ -106,6 +106,13 @@ def test_passwords_are_hidden():
     assert without_password("postgresql://h/b?password=x&user=me") == "postgresql://h/b?user=me"
     assert without_password("postgresql://h/b?user=me&password=x") == "postgresql://h/b?user=me"
     assert scrubbed("no entry for me with s@cret or s%40cret", SERVER) == "no entry for me with *** or ***"
+
+
+def test_other_processes_get_the_password_in_a_variable(monkeypatch):
+    monkeypatch.setenv("HERE", SERVER)
+    assert password_variables(SERVER) == password_variables("$HERE") == {"PGPASSWORD": "s@cret"}
+    assert password_variables("postgresql://me@h/b?password=a%20b") == {"PGPASSWORD": "a b"}
+    assert password_variables("postgresql://me@h/b") == password_variables("journal:a:b@c") == {}
 
 
 def test_the_storage_of_another_study_is_refused(tmp_path):
@@ -125,7 +132,7 @@ def test_the_storage_of_another_study_is_refused(tmp_path):
 
 def test_a_study_of_another_program_is_refused(tmp_path):
     url = f"sqlite:{tmp_path}/s.db"
-    optuna.create_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db").ask()
+    optuna.create_study(study_name="study", storage=open_storage(url)).ask()
     with pytest.raises(OtherStudyError, match="'study' in this storage was not made by shoal"):
         open_study(url, "study", DESCRIPTION, ["minimize"])
 

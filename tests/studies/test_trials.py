@@ -322,7 +322,7 @@ def test_no_kill_loses_a_trial_or_tells_it_twice(tmp_path, journal, kills):
 def test_a_study_whose_workers_were_all_killed_goes_on(tmp_path, journal):
     told = tmp_path / "told"
     workers = [fake_worker.start(journal, f"w{i}", 20, told) for i in range(2)]
-    fake_worker._wait_for(lambda: told.exists() and len(told.read_text().split()) >= 3)
+    fake_worker.wait_for(lambda: told.exists() and len(told.read_text().split()) >= 3)
     for worker in workers:
         worker.kill()
         worker.wait()

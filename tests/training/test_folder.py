@@ -87,6 +87,12 @@ def test_one_or_two_members_have_no_interval_and_three_have():
     assert (three["iqm_low"], three["iqm_high"]) == (3.0, 5.0)
 
 
+def test_the_command_line_of_a_provenance_has_no_password(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["shoal", "tune", "--storage=postgresql://me:secret@host/base", "--name", "a:b@c"])
+    words = ["shoal", "tune", "--storage=postgresql://me:***@host/base", "--name", "a:b@c"]
+    assert provenance(1, 1, [])["argv"] == words
+
+
 def test_provenance_changes_since_the_first_start_are_named(tmp_path):
     here = provenance(1, 1, jax.local_devices())
     folder = RunFolder(tmp_path)

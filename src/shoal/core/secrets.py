@@ -20,6 +20,12 @@ def without_password(url: str) -> str:
     return rest.rstrip("?&")
 
 
+def password_of(url: str) -> str:
+    """Return the password of a URL, decoded; empty where there is none."""
+    matches = [pattern.search(url) for pattern in (_IN_HOST, _IN_QUERY)]
+    return next((unquote(match.group(2)) for match in matches if match), "")
+
+
 def scrubbed(text: str, url: str) -> str:
     """Return a text, such as a library's message about a URL, with `***` for the password of the URL in any form."""
     for password in (match.group(2) for pattern in (_IN_HOST, _IN_QUERY) for match in pattern.finditer(url)):

@@ -6,15 +6,16 @@
     memory                                 this process; nothing is kept
     $NAME                                  the URL is in the environment variable NAME
 
-A password is never written: `redacted` (`shoal.core.secrets`) is for messages, `without_password` for files. Resuming
-from such a file needs the password again: in PGPASSWORD or ~/.pgpass, both of which PostgreSQL's library reads, or in
-the variable of `$NAME`.
+A password is never written: `redacted` (`shoal.core.secrets`) is for messages, `without_password` for files.
+Resuming from such a file needs the password again: in PGPASSWORD or ~/.pgpass, both of which PostgreSQL's library
+reads, or in the variable of `$NAME`.
 """
 
 import difflib
 import json
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,7 @@ import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from shoal.core.errors import need
-from shoal.core.secrets import redacted, scrubbed
+from shoal.core.secrets import password_of, redacted, scrubbed
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.journal import JournalFile
 from shoal.studies.patience import PATIENCE, PatientStorage
@@ -35,6 +36,7 @@ DESCRIPTION = "shoal"  # the study's user attribute that says what it searches
 FORMS = "journal:PATH, sqlite:PATH, postgresql://user@host/database, memory, or $NAME for a URL in a variable"
 CONNECT_SECONDS = 10
 MOST_ATTEMPTS = 5  # to make the tables of a database
+SQLITE = b"SQLite format 3\0"  # the first bytes of a file
 LOCKED_SECONDS = 60  # how long SQLite waits for another process that writes
 
 
@@ -54,12 +56,15 @@ def open_storage(url: str, say: Callable[[str], object] = lambda text: None, pat
     if scheme == "sqlite":
         path = _path_of(rest)
         _make_writable(path)
-        opened, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
+        database, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
     else:
         need("psycopg", "postgres", "a storage in PostgreSQL")
-        opened = _open_database(f"postgresql+psycopg:{rest}", url, {"connect_timeout": CONNECT_SECONDS})
+        database = _open_database(f"postgresql+psycopg:{rest}", url, {"connect_timeout": CONNECT_SECONDS})
         name = f"the server of {redacted(url)}"
-    return PatientStorage(opened, name, say, lambda text: scrubbed(text, url), patience)
+    cached = optuna.storages.get_storage(database)
+    opened = PatientStorage(cached, name, say, lambda text: scrubbed(text, url), patience)
+    weakref.finalize(opened, database.engine.dispose)  # closes the connections
+    return opened
 
 
 def open_study(
@@ -107,6 +112,12 @@ def resolved(url: str) -> str:
     return os.environ[name]
 
 
+def password_variables(url: str) -> dict[str, str]:
+    """Return the variables with which other processes open a URL that is written without its password."""
+    password = password_of(resolved(url))
+    return {"PGPASSWORD": password} if password else {}
+
+
 def _parts(url: str) -> tuple[str, str]:
     """(the scheme, what follows its colon). Raises ValueError for another form, with the nearest scheme."""
     scheme, _, rest = url.partition(":")
@@ -140,16 +151,20 @@ def _path_of(rest: str) -> Path:
 def _make_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        begin = os.read(file, len(SQLITE))
+        os.close(file)
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
+    if begin not in (b"", SQLITE):
+        raise StorageError(f"{path} is not a database of SQLite. Give the path of a new file.")
 
 
-def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> BaseStorage:
+def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> RDBStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        database = _made_together(
+        return _made_together(
             lambda: RDBStorage(url, engine_kwargs={"connect_args": dict(connect), "pool_pre_ping": True})
         )
     except (SQLAlchemyError, ValueError, RuntimeError) as error:  # the last two: of another version of Optuna
@@ -157,7 +172,6 @@ def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> BaseStor
         if "no password" in reason:
             reason += ". Set PGPASSWORD, write ~/.pgpass, or give the URL with its password again"
         raise StorageError(f"--storage {redacted(given)} cannot be used: {reason}.") from None
-    return optuna.storages.get_storage(database)
 
 
 def _made_together(make: Callable[[], RDBStorage]) -> RDBStorage:

@@ -93,12 +93,12 @@ class TrialStore:
         unused = self.trials - len(trials)  # numbers below the limit: a trial that gets one is never too many
         while len(asked) < count:
             if waiting:
-                trial_id = self._start(waiting.pop(0))
+                frozen = self._start(waiting.pop(0))
             elif unused > 0 or len(_places(self._trials())) < self.trials:
-                trial_id, unused = self._create(), unused - 1
+                frozen, unused = self._create(), unused - 1
             else:
                 break
-            if trial_id is not None and (trial := self._suggested(self._storage.get_trial(trial_id))) is not None:
+            if frozen is not None and (trial := self._suggested(frozen)) is not None:
                 asked.append(trial)
         self._flush()
         return asked
@@ -142,14 +142,16 @@ class TrialStore:
         trial_id = self._hold(number).trial_id
         del self._held[number]
         outages = self._failed_calls()
-        if not self._is_running(trial_id):
-            return False
         try:
             if state is FAIL:
                 self._storage.set_trial_user_attr(trial_id, FAILED, reason or "told")
             self.study.tell(number, values, state)
         except UpdateFinishedTrialError:  # or it was this worker, and the answer did not arrive
             return self._failed_calls() > outages and self._was_told(trial_id, values, state)
+        except ValueError:
+            if self._is_running(trial_id):
+                raise
+            return False  # `Study.tell` saw that it was finished
         except RuntimeError:
             if self._is_running(trial_id):
                 raise
@@ -239,7 +241,7 @@ class TrialStore:
         held = set(self._held)
         return [Trial(number, params) for number, params in self.own_running().items() if number not in held]
 
-    def _start(self, trial: FrozenTrial) -> int | None:
+    def _start(self, trial: FrozenTrial) -> FrozenTrial | None:
         """Start a waiting trial. None where another worker did, where the study has enough, and for a second copy."""
         if not self._is_within(trial.number):
             return None
@@ -251,15 +253,15 @@ class TrialStore:
                 return self._withdraw(trial._trial_id, "another copy of the same trial exists")
         except UpdateFinishedTrialError:
             return None
-        return trial._trial_id
+        return trial
 
-    def _create(self) -> int | None:
+    def _create(self) -> FrozenTrial | None:
         """Create a running trial of this worker. None where the study has enough."""
         new = optuna.trial.create_trial(state=RUNNING, user_attrs={WORKER: self.worker})
-        trial_id = self._storage.create_new_trial(self._study_id, new)
-        if not self._is_within(self._storage.get_trial(trial_id).number):
-            return self._withdraw(trial_id, "the study had enough trials")
-        return trial_id
+        trial = self._storage.get_trial(self._storage.create_new_trial(self._study_id, new))
+        if not self._is_within(trial.number):
+            return self._withdraw(trial._trial_id, "the study had enough trials")
+        return trial
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
         self._storage.set_trial_user_attr(trial_id, FAILED, reason)

@@ -27,6 +27,7 @@ import numpy as np
 
 from shoal.core.errors import DamagedError, did_you_mean
 from shoal.core.registry import ENVS
+from shoal.core.secrets import redacted
 from shoal.training import curve_files, reading
 from shoal.training.claim import LOCK
 from shoal.training.disk import replace
@@ -241,10 +242,10 @@ def new_folder(root: Path, stem: str) -> RunFolder:
 
 
 def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
-    """Return the provenance of a run: time, command line, versions, devices, commit."""
+    """Return the provenance of a run: time, command line without passwords, versions, devices, commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "argv": sys.argv,
+        "argv": [redacted(word) for word in sys.argv],
         "python": platform.python_version(),
         "packages": versions(),
         "platform": platform.platform(),

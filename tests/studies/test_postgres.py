@@ -1,0 +1,188 @@
+"""Studies in a real PostgreSQL server, which the tests start from the programs of the system (Debian: postgresql)."""
+
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import fake_worker
+from fake_worker import SPACE
+from shoal.studies.errors import OtherStudyError, StorageError
+from shoal.studies.storage import open_storage, open_study
+from shoal.studies.trials import FAIL, TrialStore
+
+pytestmark = pytest.mark.postgres
+PASSWORD = "s3cr%et/@"
+IN_URL = "s3cr%25et%2F%40"
+
+
+def program(name):
+    """The path of a program of PostgreSQL, the newest on this system. Skips the test where there is none."""
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda path: int(path.split("/")[4]))
+    path = found[-1] if found else shutil.which(name)
+    if path is None:
+        pytest.skip(f"PostgreSQL is not installed: no {name} in /usr/lib/postgresql/*/bin or PATH")
+    return path
+
+
+class Server:
+    """A PostgreSQL server in a folder of its own. It refuses to run as root: then it runs as an unprivileged user."""
+
+    def __init__(self, folder):
+        self.folder, self.data = folder, folder / "data"
+        self.user = next((name for name in ("postgres", "nobody") if _exists(name)), None) if os.getuid() == 0 else None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.host = f"127.0.0.1:{self.port}"
+        self.url = f"postgresql://me:{IN_URL}@{self.host}/postgres"
+
+    def make(self):
+        (self.folder / "password").write_text(PASSWORD)
+        if self.user is not None:
+            for path in (self.folder, self.folder / "password"):
+                shutil.chown(path, self.user)
+        secret = ["--auth=scram-sha-256", f"--pwfile={self.folder}/password"]
+        self._run(program("initdb"), "-D", self.data, "-U", "me", "--no-sync", *secret)
+
+    def start(self):
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        self._run(program("pg_ctl"), "-D", self.data, "-l", self.folder / "log", "-o", options, "-w", "start")
+
+    def stop(self, how="immediate"):
+        self._run(program("pg_ctl"), "-D", self.data, "-m", how, "-w", "stop")
+
+    def _run(self, *command):
+        words, log = [str(word) for word in command], self.folder / "output"
+        with open(log, "w") as output:  # a pipe would stay open in the server
+            done = subprocess.run(words, stdout=output, stderr=output, user=self.user, cwd="/", timeout=100)
+        assert done.returncode == 0, log.read_text()
+
+
+def _exists(user):
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("psycopg", reason="the package psycopg is not installed")
+    program("initdb")
+    folder = Path(tempfile.mkdtemp(prefix="shoal-postgres-"))  # short: the path of a socket has at most 107 bytes
+    server = Server(folder)
+    try:
+        server.make()
+        server.start()
+        yield server
+        server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear(server):
+    """Forget the study of the test before."""
+    import optuna
+
+    storage = open_storage(server.url)
+    for name in optuna.get_all_study_names(storage):
+        optuna.delete_study(study_name=name, storage=storage)
+
+
+@pytest.fixture
+def url(server):
+    clear(server)
+    return server.url
+
+
+def test_a_study_is_kept_and_refused_to_others(url):
+    with TrialStore(open_study(url, "study", {"steps": 1}, ["maximize"]), SPACE, trials=2) as store:
+        first, second = store.ask(5)
+        assert store.report(first.number, 1, 0.5) and store.report(first.number, 1, 0.75)
+        assert store.tell(first.number, 2.0) and not store.tell(first.number, 3.0)
+        assert not store.report(first.number, 2, 1.0) and store.ask(1) == []
+    again = open_study(url, "study", {"steps": 1}, ["maximize"])
+    with TrialStore(again, SPACE, trials=2) as store:
+        assert store.own_running() == {second.number: second.params}
+    assert again.trials[0].value == 2.0 and again.trials[0].intermediate_values == {1: 0.5}
+    with pytest.raises(OtherStudyError, match="steps: 1 there, 2 here"):
+        open_study(url, "study", {"steps": 2}, ["maximize"])
+
+
+def test_the_password_may_come_from_the_environment(server, url, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    open_study(f"postgresql://me@{server.host}/postgres", "study", {}, ["maximize"])
+    monkeypatch.setenv("PGPASSWORD", "wrong")
+    with pytest.raises(StorageError, match="password authentication failed"):
+        open_storage(f"postgresql://me@{server.host}/postgres")
+    monkeypatch.delenv("PGPASSWORD")
+    with pytest.raises(StorageError, match="no password supplied. Set PGPASSWORD, write ~/.pgpass, or give the URL"):
+        open_storage(f"postgresql://me@{server.host}/postgres")
+
+
+@pytest.mark.parametrize(("change", "says"), [(IN_URL, "authentication failed"), ("/postgres", "nowhere.* not exist")])
+def test_what_the_server_refuses_is_said_without_the_password(url, change, says):
+    other = url.replace(change, {IN_URL: "other%2Fsecret", "/postgres": "/nowhere"}[change])
+    with pytest.raises(StorageError, match=rf"postgresql://me:\*\*\*@127.*{says}") as raised:
+        open_storage(other)
+    assert "secret" not in str(raised.value) and PASSWORD not in str(raised.value)
+
+
+def test_workers_that_ask_at_once_start_exactly_as_many_as_asked_for(url):
+    """Four workers in threads, each with connections of its own, ask one by one; two of the first trials fail."""
+    trials, asked = 8, []
+
+    def work(name):
+        with TrialStore(open_study(url, "study", {}, ["maximize"]), SPACE, trials, name) as store:
+            while mine := store.ask(1):
+                asked.append(mine[0].number)
+                if mine[0].number in (1, 3):
+                    store.tell(mine[0].number, None, FAIL)
+
+    open_study(url, "study", {}, ["maximize"])
+    threads = [threading.Thread(target=work, args=(f"w{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = Counter(t.state.name for t in open_study(url, "study", {}, ["maximize"]).trials)
+    assert found["RUNNING"] == trials and len(asked) == len(set(asked)) == trials + 2
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.timeout(900)
+def test_no_kill_loses_a_trial_or_tells_it_twice(tmp_path, url, kills):
+    fake_worker.kill_at_random(url, tmp_path, 6 * kills, kills, seed=kills)
+    fake_worker.check_all_counted(url, tmp_path / "told", 6 * kills)
+
+
+@pytest.mark.parametrize("seconds", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_study_waits_for_a_server_that_is_stopped(tmp_path, server, url, seconds):
+    """Every 1.5 s without a heartbeat would be a death, but nobody dies while nobody can look."""
+    told = tmp_path / "told"
+    workers = [fake_worker.start(url, f"w{i}", 24, told, grace=1.5) for i in range(2)]
+    try:
+        fake_worker.wait_for(lambda: told.exists() and len(told.read_text().split()) >= 2)
+        server.stop()
+        time.sleep(seconds)
+        server.start()
+        assert [worker.wait(fake_worker.PATIENCE) for worker in workers] == [0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    fake_worker.check_all_counted(url, told, 24)
+    texts = [(tmp_path / f"w{i}.txt").read_text() for i in range(2)]
+    for text in texts:
+        assert "does not answer, trying again for 300 s" in text and "answers again" in text
+        assert "Traceback" not in text and IN_URL not in text and PASSWORD not in text
