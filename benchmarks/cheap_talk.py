@@ -1,6 +1,6 @@
 """Evolve the messages of an ally and of an adversary, and measure how a victim learns with each of them.
 
-    python benchmarks/cheap_talk.py [--generations N] [--candidates N] [--seeds 64] [--root DIR]
+    python benchmarks/cheap_talk.py [--generations N] [--candidates N] [--seeds 256] [--root DIR]
 
 1. Evolve both message networks: the experiments `cheap-talk-ally` and `cheap-talk-adversary`.
 2. Train victims with each network on seeds that the evolution did not use. Two controls: messages of 0, and those of a
@@ -17,7 +17,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--generations", type=int)
 parser.add_argument("--candidates", type=int)
-parser.add_argument("--seeds", type=int, default=64, help="victims with each network")
+parser.add_argument("--seeds", type=int, default=256, help="victims with each network")
 parser.add_argument("--root", type=Path, default=Path("runs/cheap-talk"))
 parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "cheap-talk.json")
 args = parser.parse_args()
@@ -75,7 +75,7 @@ report = {
     "evolution": about,
     "victims": victims,
     "minus_silence": {
-        name: difference(folders[name], folders["silence"], (name, "silence"), "last")
+        name: {m: difference(folders[name], folders["silence"], (name, "silence"), m) for m in ("last", "whole")}
         for name in ("ally", "adversary", "random")
     },
 }
