@@ -1,9 +1,11 @@
 """Measure what a record costs in a run of several processes: sending members to process 0, and saving them.
 
     python benchmarks/exchange.py [--mib 256] [--rounds 3]
+    python benchmarks/exchange.py --sizes
 
-A second process sends its members over loopback, as `--distributed` does; then they are saved as a checkpoint.
-Prints the median rate of each in MiB/s. The members are 1,024 vectors of float32.
+With `--sizes`, prints the bytes of one member of PPO and of DQN on CartPole. Without it, a second process sends its
+members over loopback, as `--distributed` does; then they are saved as a checkpoint. The median rate of each is printed
+in MiB/s. The members are 1,024 vectors of float32.
 """
 
 import argparse
@@ -17,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from shoal.training import checkpoint
+from shoal.training.jobs import make_job
+from shoal.training.plan import state_bytes
 from shoal.training.processes import Peer, lasting
 
 MEMBERS = 1_024
@@ -27,7 +31,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=256, help="size of all members together")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", action="store_true", help="print the bytes of a member instead")
     options = parser.parse_args()
+    if options.sizes:
+        for agent in ("ppo", "dqn"):
+            plan = make_job(agent, "CartPole-v1").plan()
+            print(f"{agent}: {state_bytes(plan.agent, plan.env):,} bytes for each member")
+        return
     with socket.create_server(("127.0.0.1", 0)) as server:
         arguments = (server.getsockname()[1], options.mib, options.rounds)
         other = multiprocessing.get_context("spawn").Process(target=send, args=arguments)

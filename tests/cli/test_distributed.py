@@ -99,6 +99,33 @@ def test_a_run_has_the_same_bits_in_any_number_of_processes(count, straight):
     assert_same("r", straight)
 
 
+EVOLVE = (
+    "evolve q-learning CliffWalking-v1 --vary learning_rate,env.step_reward=-2..-0.5 --num-steps 250 "
+    "--env.max-steps 50 --generations 8 --candidates 2 --steps 2000 --records 2 --no-figures --no-progress"
+)
+OF_SELECTORS = {
+    "pbt": [*TRAIN, "--seeds", "4", "--evaluations", "20", "--selector", "pbt", "--selector.vary", "learning_rate"],
+    "evolve": EVOLVE.split(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_SELECTORS)
+def test_a_run_with_a_selector_that_lost_a_process_goes_on_in_another_number_of_them(name):
+    words = OF_SELECTORS[name]
+    assert main([*words, "--name", "straight"]) == 0
+    ((status, out, _),) = ended([start([*words, "--name", "three"], "local:3")])
+    assert status == 0 and out.count("runs/three") == (2 if name == "evolve" else 1)
+    assert_same("three", "straight")
+    processes = start_all([*words, "--name", "r"], 2)
+    wait_for_records("r", processes)
+    processes[1].kill()
+    assert ended(processes)[0][0] == 2
+    again = [words[0], "--resume", "runs/r", "--no-progress", "--no-figures"]
+    assert [status for status, *_ in ended([start(again, "local:4")])] == [0]
+    assert_same("r", "straight")
+
+
 @pytest.mark.slow
 def test_a_run_that_lost_process_0_goes_on_in_more_processes(straight):
     processes = start_all([*TRAIN, "--name", "r"], 2)

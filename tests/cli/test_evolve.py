@@ -50,6 +50,17 @@ def test_mistakes_end_in_one_sentence(words, capsys, monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+NOT_EVALUATED = "runs/small is an evolution, whose members are candidates that were not evaluated, so none is the best"
+OF_AN_EVOLUTION = {
+    "export runs/small --out small": NOT_EVALUATED,
+    "render runs/small": NOT_EVALUATED,
+    "record runs/small --out small.npz": NOT_EVALUATED,
+    "train ppo CartPole-v1 --init runs/small": NOT_EVALUATED,
+    "compare runs/small runs/small": "whose members are candidates with other values in every generation",
+    "plot runs/small --by clip": "'clip' changes during runs/small, so curves cannot be pooled by it: draw",
+}
+
+
 def test_an_evolution_from_start_to_figures(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     words = "--vary surrogate=drift,clip --generations 2 --candidates 4 --seeds 1 --steps 256 --records 2 --name small"
@@ -59,6 +70,8 @@ def test_an_evolution_from_start_to_figures(capsys, monkeypatch, tmp_path):
     assert status == 0 and "surrogate (LearnedDrift)" in found and "clip=" in found and "--found runs/small" in out
     figures = {path.name for path in (tmp_path / "runs" / "small" / "figures").iterdir()}
     assert figures == {"fitness.png", "surrogate.png"}
+    for words, message in OF_AN_EVOLUTION.items():
+        assert message in refused(capsys, *words.split())
     assert say(capsys, "plot", "runs/small")[1].split() == [
         f"runs/small/figures/{name}" for name in ("fitness.png", "surrogate.png")
     ]

@@ -12,6 +12,7 @@ from shoal.agents.learned_losses import LearnedValueLoss
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
+from shoal.studies import evolution
 from shoal.studies.evolution import _varied, evolve
 from shoal.training.generations import fitness_of, fitness_of_generations
 from shoal.training.jobs import job_from_spec, job_to_resume
@@ -162,6 +163,24 @@ def test_what_was_found_trains_another_run(evolved, tmp_path):
         shoal.train("ppo", "CartPole-v1", found=run.folder)
 
 
+def test_an_evolution_starts_from_what_another_one_has_found(evolved, monkeypatch):
+    asked = []
+    monkeypatch.setattr(evolution, "train", lambda *pair, **options: asked.append((pair, options)) or evolved)
+    evolve("ppo", "CartPole-v1", ["value_loss", "learning_rate"], found=evolved.folder, fields=TINY, preset=None)
+    evolve("value-loss", found=evolved.folder, fields={"learning_rate": 1e-3})
+    for (pair, options), rate in zip(asked, (evolved.found["learning_rate"], 1e-3), strict=True):
+        assert pair == ("ppo", "CartPole-v1") and options["fields"]["learning_rate"] == rate
+        assert ("value_loss",) in options["selector"].vary
+        jax.tree.map(np.testing.assert_array_equal, options["fields"]["value_loss"], evolved.found["value_loss"])
+    for start in ("residual", LearnedValueLoss.init(make_key(0))):
+        with pytest.raises(
+            ValueError, match=r"value_loss starts from what .*run has found: write vary=\['value_loss'\]"
+        ):
+            evolve("ppo", "CartPole-v1", {"value_loss": start}, found=evolved.folder)
+    with pytest.raises(ValueError, match=r"learning_rate begins with 0.0.*, outside of its range from 0.1 to 0.2"):
+        evolve("ppo", "CartPole-v1", {"learning_rate": (0.1, 0.2)}, found=evolved.folder)
+
+
 def test_more_steps_cannot_extend_an_evolution(evolved):
     with pytest.raises(ValueError, match="ends when its selector says so, so more steps cannot extend it"):
         job_to_resume(evolved.folder, None, None, {"steps": 192})
@@ -255,5 +274,18 @@ def test_numbers_need_no_range_where_the_field_declares_one():
     assert bound.vary == (("learning_rate", 1e-5, 1e-2, "log"), ("clip", 0.1, 0.3, "linear"))
     again = bound.bind(shoal.PPO(), make("CartPole-v1"), Given())
     assert again.vary == bound.vary
+    of_run = (False,) * 5
+    for learns_from, scored_from, message in (
+        (
+            0,
+            np.inf,
+            "every training run has 50 steps, after which candidates have no fitness: training has no episodes",
+        ),
+        (0, 60, "after which candidates have no fitness: no episode may have ended by then. Choose more"),
+        (50, 10, "every training run has 50 steps, but the first gradient step comes after 50 steps"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bound.check(Outline(64, (10, 20, 30, 40, 50), of_run, learns_from, scored_from))
+    bound.check(Outline(64, (10, 20, 30, 40, 50), of_run, 40, 50))
     with pytest.raises(ValueError, match=r"every training run needs 5 records \(1 x 5\), and one of 4 steps has 4"):
         bound.check(Outline(64, (1, 2, 3, 4), (False,) * 4, 0, 0))

@@ -54,6 +54,10 @@ REFUSED = {
         lambda: shoal.PBT(quantile=0.1),
         "pbt with quantile=0.1 replaces nobody among 8 members: train at least 10, as with --seeds 10",
     ),
+    "no quantile": (
+        lambda: shoal.PBT(quantile=0.0),
+        "pbt with quantile=0 replaces nobody among 8 members: use a larger one, such as 0.25",
+    ),
     "too large a quantile": (lambda: shoal.PBT(quantile=0.6), r"PBT.quantile=0.6 is out of range: .* \[0, 0.5\]"),
     "an unknown rule": (
         lambda: shoal.PBT(exploit="best"),

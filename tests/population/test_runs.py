@@ -11,6 +11,7 @@ import pytest
 import shoal
 from shoal.core.registry import SELECTORS
 from shoal.core.struct import static, struct
+from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
 from shoal.population.pbt import PBT
 from shoal.training import checkpoint
@@ -42,6 +43,16 @@ CASES = {
     "random": SELECTORS["random"].build(vary=VARY, every=2),
 }
 SELECTED = pytest.mark.parametrize("name", CASES)
+# An evolution makes other runs: each generation begins again, and ends after 2 records.
+EVOLUTION = {"seeds": 6, "steps": 2 * STEPS, "records": 2, "evaluations": 0, "fields": {"num_steps": STEPS}}
+EVOLUTION["env_fields"] = {"max_steps": 8.0}  # so that episodes end
+EVOLVED = [(path, *span) for path, span in VARY.items()]
+STRATEGIES = {
+    "whole": Evolve(vary=tuple(EVOLVED), generations=3, seeds=1, every=2, sigma=0.2),
+    "segments": Evolve(
+        vary=tuple(EVOLVED), generations=4, seeds=1, every=1, sigma=0.2, segments=2, strategy="PersistentES"
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +144,29 @@ def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(name, alone, tmp_p
         np.testing.assert_array_equal(curves_of(resumed)[column], curve, err_msg=column)
     for part, value in whole.state.selector.items():
         np.testing.assert_array_equal(resumed.state.selector[part], value, err_msg=part)
+
+
+@pytest.mark.parametrize("name", [pytest.param("whole", marks=pytest.mark.slow), "segments"])
+def test_an_evolution_has_the_same_bits_in_waves_in_blocks_on_a_mesh_and_resumed(name, train, tmp_path):
+    strategy = STRATEGIES[name]
+    run, expected = train(strategy, **EVOLUTION)
+    found = run.folder.read_json("found.json")
+    assert {*found} == {*VARY} and len(set(curves_of(run)["learning_rate"].ravel())) > 10
+    limited, in_waves = train(strategy, memory_limit=2 * run.plan.member_bytes, **EVOLUTION)
+    assert len(limited.plan.waves) == 3 and limited.folder.read_json("found.json") == found
+    assert_same(in_waves, expected)
+    folder = RunFolder(shutil.copytree(run.folder.path, tmp_path / "cut"))
+    shutil.rmtree(checkpoint.newest(folder.checkpoints))
+    with jax.numpy_dtype_promotion("standard"):
+        Run(limited.plan, folder).train(resume=True)  # in waves, from the checkpoint of a run without them
+    assert_same(learners(folder.path), expected)
+    assert folder.read_json("found.json") == found
+    for where in ({"block": 4}, {"on_mesh": True}):  # sums of a batch may differ in the last bits
+        placed, together = train(strategy, **where, **EVOLUTION)
+        for leaf in expected:
+            np.testing.assert_allclose(together[leaf], expected[leaf], rtol=1e-4, atol=1e-5, err_msg=leaf)
+        for path, value in placed.folder.read_json("found.json").items():
+            assert value == pytest.approx(found[path], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["pbt", "refilled"])

@@ -1,6 +1,8 @@
 """Runs whose members are shared by several processes. Here the others are threads."""
 
 import dataclasses
+import json
+import shutil
 import socket
 import threading
 
@@ -11,7 +13,11 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.struct import struct
-from shoal.training import checkpoint, sharing
+from shoal.population.evolve import Evolve
+from shoal.population.halving import Halving
+from shoal.population.pbt import PBT
+from shoal.training import checkpoint, jobs, sharing
+from shoal.training.describe import describe, to_json
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import Job
 from shoal.training.loop import Run
@@ -20,6 +26,7 @@ from shoal.training.processes import Group, Peer, read_address
 from shoal.training.selector import FRESH, REST, Selector, Turnover
 from shoal.training.sharing import Elsewhere, agree, follow, leading, share, spans
 from shoal.training.spec import RunSpec
+from tiny import FIELDS
 
 SPEC = RunSpec(
     agent="q-learning",
@@ -90,18 +97,22 @@ def in_threads(function, groups):
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
-    """Train SPEC with a number of processes: (folder, arrays of its last checkpoint, curves, results of the others)."""
+    """Train a spec with a number of processes, or resume the run in `folder`.
 
-    def run(processes, **options):
-        folder = RunFolder(tmp_path_factory.mktemp("run") / "run")
+    Returns (folder, arrays of its last checkpoint, curves, results of the other processes).
+    """
+
+    def run(processes, spec=None, folder=None, **options):
+        resume, folder = folder is not None, folder or RunFolder(tmp_path_factory.mktemp("run") / "run")
         with jax.numpy_dtype_promotion("standard"):
-            plan = make_plan(SPEC, **options)
+            plan = make_plan(spec or SPEC, **options)
         first, *others = groups(processes)
         join = in_threads(lambda group: follow(Job(SPEC), plan, group), others)
         with jax.numpy_dtype_promotion("standard"), leading(first, folder):
-            folder.create()
+            if not resume:
+                folder.create()
             made = Run(plan, folder, group=first)
-            made.train()
+            made.train(resume=resume)
         arrays = {}
         for part in (checkpoint.LEARNERS, checkpoint.POLICIES, checkpoint.RUN):
             with np.load(checkpoint.file_of(checkpoint.newest(folder.checkpoints), part)) as file:
@@ -131,6 +142,34 @@ def test_turnovers_across_processes_have_the_bits_of_one_process(processes, trai
     assert_same(curves, exchanged[2])
     assert arrays["run/roster/parent"].tolist() == [4, -1, -1, 0, -1]
     assert [type(other).__name__ for other in others] == ["Result"] * (processes - 1)
+
+
+VARY = {"learning_rate": (0.01, 1.0, "log"), "env.step_reward": (-2.0, -0.5)}
+OF_SELECTORS = {
+    "pbt": (PBT(vary=VARY, quantile=0.4), {"records": 6, "evaluations": 6}),
+    "halving": (Halving(vary=VARY, eta=2, refill="fresh"), {"records": 6, "evaluations": 6}),
+    "evolve": (
+        Evolve(vary=tuple((path, *span) for path, span in VARY.items()), generations=3, seeds=2, every=1, sigma=0.2),
+        {"records": 1, "evaluations": 0, "seeds": 8, "env_fields": {"max_steps": 8.0}},
+    ),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", ["evolve", "pbt", "halving"])
+def test_a_run_with_a_selector_goes_on_in_another_number_of_processes(name, train):
+    selector, changes = OF_SELECTORS[name]
+    spec = dataclasses.replace(SPEC, **changes)
+    whole = train(1, spec, selector=selector)
+    folder, *parts = train(3, spec, selector=selector)
+    for found, expected in zip(parts, whole[1:3], strict=False):
+        assert_same(found, expected)
+    shutil.rmtree(checkpoint.newest(folder.checkpoints))
+    _, arrays, curves, _ = train(2, spec, folder, selector=selector)
+    assert_same(arrays, whole[1])
+    assert_same(curves, whole[2])
+    if name == "evolve":
+        assert folder.read_json("found.json") == whole[0].read_json("found.json")
 
 
 @pytest.mark.slow
@@ -246,6 +285,76 @@ def test_a_run_that_the_processes_cannot_share_is_refused(size, members, devices
     with pytest.raises(ValueError, match=expected):
         Group(0, size).refuse(members, devices)
     Group(0, 1).refuse(members, devices)
+
+
+# Other runs that a run names.
+
+
+@pytest.fixture
+def read_in_process_0(monkeypatch):
+    """Each thread has a group of its own, `here.group`, and only that of process 0 can read the files of a run."""
+    here, read = threading.local(), RunFolder.read_json
+
+    def read_json(folder, name):
+        if here.group.number:
+            raise FileNotFoundError(f"{folder.path} is on another machine")
+        return read(folder, name)
+
+    monkeypatch.setattr(jobs, "group", lambda: here.group)
+    monkeypatch.setattr(RunFolder, "read_json", read_json)
+    return here
+
+
+@pytest.fixture
+def finding(result, tmp_path):
+    """A run with two seeds whose selector would have found a learning rate."""
+    folder = shutil.copytree(result.folder, tmp_path / "finding")
+    (folder / "found.json").write_text(json.dumps({"learning_rate": to_json(describe(0.01))}))
+    return folder
+
+
+@pytest.mark.parametrize("option", ["found", "init", "spec"])
+def test_only_process_0_reads_the_runs_that_a_run_names(option, finding, read_in_process_0):
+    def spec_of(group):
+        read_in_process_0.group = group
+        if option == "spec":
+            job = jobs.job_from_spec(finding)
+        else:
+            job = jobs.make_job("ppo", "CartPole-v1", fields=FIELDS, preset=None, seeds=2, **{option: finding})
+        job.plan()
+        return job.spec
+
+    first, second = groups(2)
+    join = in_threads(spec_of, [second])
+    spec = spec_of(first)
+    assert join() == [spec]
+    named = {"found": spec.fields.get("learning_rate"), "init": spec.init.get("run"), "spec": spec.seeds}
+    assert named[option] == {"found": 0.01, "init": str(finding), "spec": 2}[option]
+
+
+def test_a_run_that_process_0_cannot_read_is_refused_in_all_processes(tmp_path, read_in_process_0):
+    def found_by(group):
+        read_in_process_0.group = group
+        return jobs.found_by(tmp_path / "none")
+
+    first, second = groups(2)
+    join = in_threads(found_by, [second])
+    with pytest.raises(FileNotFoundError, match="none is not a run folder: it does not exist") as raised:
+        found_by(first)
+    (error,) = join()
+    assert isinstance(error, ValueError) and str(error) == str(raised.value)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_processes_of_which_one_names_a_run_are_refused(number):
+    pair = groups(2)
+    join = in_threads(lambda group: agree([SPEC], group), [pair[1 - number]])
+    with pytest.raises(
+        ValueError, match="process 1 was started for another run than process 0.* all processes"
+    ) as raised:
+        pair[number].shared("what runs/x has found", lambda: {})
+    (error,) = join()
+    assert isinstance(error, ValueError) and str(error) == str(raised.value)
 
 
 # Messages and addresses.

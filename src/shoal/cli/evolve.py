@@ -43,6 +43,7 @@ def evolve_parser() -> Parser:
     what.add_argument("--steps", type=whole_number, metavar="N", help="environment steps of each training run")
     what.add_argument("--fitness", choices=("whole", "final"), help="mean return over the whole training or at its end")
     what.add_argument("--minimize", action="store_true", help="search for the smallest return")
+    what.add_argument("--found", metavar="RUN", help="start from what another evolution has found")
     how = parser.add_argument_group("the strategy")
     how.add_argument("--strategy", metavar="NAME", help="a strategy of evosax (default Open_ES)")
     how.add_argument("--sigma", type=real_number, metavar="X", help="standard deviation of the candidates")
@@ -62,6 +63,19 @@ def evolve_parser() -> Parser:
     run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    where = parser.add_argument_group("how to run it")
+    where.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
+    where.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
+    where.add_argument(
+        "--distributed",
+        default="",
+        metavar="WHERE",
+        help="share the members with other processes: auto, HOST:PORT,PROCESSES,NUMBER, or local:PROCESSES, as in "
+        "`shoal train`",
+    )
+    where.add_argument(
+        "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the members in parts that fit"
+    )
     return parser
 
 
@@ -72,7 +86,13 @@ def evolve(line: Line) -> None:
     from shoal.studies.runs import train
 
     options = line.options
-    common: dict[str, Any] = {"figures": not options.no_figures, "progress": not options.no_progress}
+    common: dict[str, Any] = {
+        "figures": not options.no_figures,
+        "progress": not options.no_progress,
+        "devices": options.devices,
+        "memory_limit_gb": options.memory_limit_gb,
+        "trust_source": options.trust_source,
+    }
     if options.resume:
         for name in (
             "agent",
@@ -82,6 +102,8 @@ def evolve(line: Line) -> None:
             "root",
             "preset",
             "seed",
+            "found",
+            "block",
             *SIZES,
             *WORDS,
             *NUMBERS,
@@ -90,7 +112,7 @@ def evolve(line: Line) -> None:
         ):
             if getattr(options, name):
                 raise ValueError(f"--resume continues {options.resume} as it is: leave {name.replace('_', '-')} out.")
-        print(_report(train(resume=options.resume, trust_source=options.trust_source, **common)))
+        _print(train(resume=options.resume, **common))
         return
     if not options.agent:
         from shoal.cli.table import table
@@ -114,12 +136,22 @@ def evolve(line: Line) -> None:
         env_fields=line.env.fixed,
         preset=None if options.preset == "none" else options.preset or "",
         seed=options.seed or 0,
+        found=options.found,
         options=chosen,
+        block=options.block,
         name=options.name or ("" if options.env else options.agent),
         root=options.root,
         **common,
     )
-    print(_report(result))
+    _print(result)
+
+
+def _print(result: Any) -> None:
+    """Print the report of an evolution in process 0, which has its folder."""
+    from shoal.training.processes import group
+
+    if not group().number:
+        print(_report(result))
 
 
 def _named(options: argparse.Namespace) -> Named:
@@ -185,5 +217,10 @@ def _report(result: Any) -> str:
         f"{path} ({type(value).__name__})" if isinstance(value, Struct) else f"{path}={float(value):.4g}"
         for path, value in result.found.items()
     )
-    lines = [table(head, rows), f"found: {found}", f"to train with it: shoal train ... --found {result.folder}"]
+    none = "no candidate has finished an episode in training, so none has a fitness: train for more --steps"
+    lines = [
+        table(head, rows) if rows else none,
+        f"found: {found}",
+        f"to train with it: shoal train ... --found {result.folder}",
+    ]
     return "\n".join([*lines, f"{result.folder}"])

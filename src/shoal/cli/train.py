@@ -208,6 +208,7 @@ def _train(line: Line) -> None:
         devices=options.devices,
         memory_limit_gb=options.memory_limit_gb,
         preset=None if options.preset == "none" else options.preset or "",
+        trust_source=options.trust_source,
         **_fields("", line.agent),
         **_fields("env_", line.env),
         **_spec_options(options),

@@ -6,6 +6,7 @@ Every generation, each of P candidates is trained with K seeds from the beginnin
 "Discovered Policy Optimisation", for evolved drifts; Vicol et al. 2021 and Li et al. 2023 for segments of training.
 """
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -92,11 +93,23 @@ class Evolve(Selector):
         return self.replace(vary=tuple(_with_range(setting, *item) for item in self.vary))
 
     def check(self, outline: Outline) -> None:
-        """Raise ValueError if the sizes do not fit each other or the strategy."""
+        """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""
         if len(outline.steps) != self.every * self.segments:
             raise ValueError(
                 f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
                 f"one of {outline.steps[-1]:,} steps has {len(outline.steps)}: choose more steps, or fewer records."
+            )
+        steps = outline.steps[-1]
+        if outline.scored_from > steps:
+            why = "training has no episodes" if math.isinf(outline.scored_from) else "no episode may have ended by then"
+            raise ValueError(
+                f"every training run has {steps:,} steps, after which candidates have no fitness: {why}. Choose more "
+                f"steps, or an agent that trains in episodes."
+            )
+        if outline.learns_from >= steps:
+            raise ValueError(
+                f"every training run has {steps:,} steps, but the first gradient step comes after "
+                f"{outline.learns_from:,.0f} steps: choose more steps, or let the agent learn earlier."
             )
         self._evolution(outline.members // self.seeds, 2)
 

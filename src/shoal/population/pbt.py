@@ -48,10 +48,15 @@ class PBT(Varying):
         """Raise ValueError for a population too small for `quantile`, and for replacements without scores."""
         members, records = outline.members, len(outline.steps)
         if members < 2 or (self.exploit == "truncation" and _count(self.quantile, members) < 1):
-            least = math.ceil(1 / float(self.quantile)) if self.quantile and self.exploit == "truncation" else 2
+            among = f"replaces nobody among {members} member{'s' * (members != 1)}"
+            if self.exploit == "tournament":
+                raise ValueError(f"pbt {among}: train at least 2, as with --seeds 2.")
+            if not self.quantile:
+                raise ValueError(f"pbt with quantile=0 {among}: use a larger one, such as 0.25.")
+            least = max(2, math.ceil(1 / float(self.quantile)))
             raise ValueError(
-                f"pbt with quantile={self.quantile:g} replaces nobody among {members} member{'s' * (members != 1)}: "
-                f"train at least {least}, as with --seeds {least}, or use a larger quantile (0.5 at most)."
+                f"pbt with quantile={self.quantile:g} {among}: train at least {least}, as with --seeds {least}, or use "
+                f"a larger quantile (0.5 at most)."
             )
         if self.every >= records:
             raise ValueError(

@@ -1,6 +1,7 @@
 """`shoal.evolve`: search for hyperparameters and learned losses with an evolution strategy over training runs."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
@@ -13,7 +14,7 @@ from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
 from shoal.population.varying import read_range
 from shoal.studies.runs import train
-from shoal.training.jobs import make_job
+from shoal.training.jobs import found_by, make_job
 from shoal.training.points import Span
 from shoal.training.result import Result
 from shoal.training.settings import Setting, apply, get, split, user_fields
@@ -36,6 +37,8 @@ def evolve(
     env_fields: Mapping[str, Any] | None = None,
     preset: str | None = "",
     seed: int = 0,
+    found: Path | str | None = None,
+    trust_source: bool = False,
     options: Mapping[str, Any] | None = None,
     **of_run: Any,
 ) -> Result:
@@ -50,6 +53,9 @@ def evolve(
     takes a struct to start from, as in `{"value_loss": LearnedValueLoss.init(key)}`, or the name of one, as in
     `{"value_loss": "residual"}` or `["value_loss=residual"]`.
 
+    With `found="runs/x"` the search starts at the values that another evolution has found, and the agent has those that
+    do not evolve here; a struct that was found needs no other start in `vary`.
+
     `options` are fields of `Evolve`: strategy, sigma, learning_rate, fitness, segments and others. All other arguments
     are those of `shoal.train`. If the name of an experiment (`shoal.experiments()`) is given instead of agent and
     environment, the experiment sets all arguments, and those that are given replace its values.
@@ -57,14 +63,20 @@ def evolve(
     Raises ValueError or TypeError, before anything compiles, for a path that does not exist or cannot vary, an unknown
     strategy, and sizes that do not fit.
     """
+    values = {} if found is None else found_by(found, trust_source=trust_source)
+    of_found = split(values)
     if env is None:
         experiment = _experiment(agent)
-        agent, env, vary = experiment.agent, experiment.env, experiment.vary if vary is None else vary
-        fields, env_fields = {**experiment.fields, **(fields or {})}, {**experiment.env_fields, **(env_fields or {})}
+        agent, env, sizes = experiment.agent, experiment.env, experiment.sizes
+        if vary is None:
+            names = {path for path, start in experiment.vary.items() if isinstance(start, str)}
+            vary = {**experiment.vary, **dict.fromkeys(names & {*values})}  # not from the start of the experiment
+        fields = {**experiment.fields, **of_found[0], **(fields or {})}
+        env_fields = {**experiment.env_fields, **of_found[1], **(env_fields or {})}
         options = {**experiment.options, **(options or {})}
-        sizes = experiment.sizes
     else:
-        fields, env_fields, options, sizes = dict(fields or {}), dict(env_fields or {}), dict(options or {}), {}
+        fields, env_fields = {**of_found[0], **(fields or {})}, {**of_found[1], **(env_fields or {})}
+        options, sizes = dict(options or {}), {}
     asked = {
         "generations": generations,
         "candidates": candidates,
@@ -78,7 +90,13 @@ def evolve(
             raise ValueError(f"{name}={sizes[name]} must be at least 1.")
     job = make_job(agent, env, preset=preset, fields=fields, env_fields=env_fields, **_steps(sizes))
     setting = template(job.spec, job.agent, job.env)
-    varied, first = _varied(setting, {} if vary is None else vary, seed)
+    starts = _starts({} if vary is None else vary)
+    if twice := [path for path in values if isinstance(starts.get(path), Struct | str)]:
+        raise ValueError(
+            f"{twice[0]} starts from what {found} has found: write vary=[{twice[0]!r}], without another start, or "
+            f"leave found out."
+        )
+    varied, first = _varied(setting, starts, seed)
     fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), split(first), strict=True))
     seeds_each, records_each = sizes.get("seeds", 2), sizes.get("records", 5)  # of each candidate
     selector = Evolve(
@@ -127,8 +145,8 @@ def _experiment(name: Any) -> Experiment:
     return known[name]
 
 
-def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str, Struct]]:
-    """Return (`Evolve.vary`, the structs to start from by path)."""
+def _starts(vary: Varied) -> dict[str, Any]:
+    """Return what `evolve` takes as `vary`, as a dict from paths to a range, a struct, its name, or None."""
     if isinstance(vary, str):
         raise TypeError(f"vary={vary!r} must be a list or a dict: vary=[{vary!r}].")
     if not vary:
@@ -136,7 +154,13 @@ def _varied(setting: Setting, vary: Varied, seed: int) -> tuple[tuple, dict[str,
     pairs: dict[str, Any] = {}
     for item in vary:
         path, _, start = item.partition("=")
-        pairs[path] = vary[item] if isinstance(vary, Mapping) else start
+        pairs[path] = (vary[item] if isinstance(vary, Mapping) else start) or None
+    return pairs
+
+
+def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple, dict[str, Struct]]:
+    """Return (`Evolve.vary`, the structs to start from by path). `vary` comes from `_starts`."""
+    pairs = dict(vary)
     first: dict[str, Struct] = {}
     for path in sorted(pairs, key=len):  # a struct before the numbers inside of it
         given, names = pairs[path], _field(setting, path).metadata.get("first") or {}

@@ -47,6 +47,7 @@ class Options(TypedDict, total=False):
     members: Mapping[str, Any]
     init: Path | str | Mapping[str, Any]
     found: Path | str
+    trust_source: bool
     selector: Selector | str
     preset: str | None
     seed: int

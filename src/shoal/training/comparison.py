@@ -12,6 +12,7 @@ from shoal.ops.statistics import (
     paired_difference_interval,
     probability_of_improvement,
 )
+from shoal.training.generations import is_evolution
 from shoal.training.records import member_scores
 from shoal.training.result import Result
 from shoal.training.spec import RunSpec, plain
@@ -32,11 +33,16 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     random numbers (base seed, generator and seed index); the dict has the mean difference over all pairs, and its
     interval. The interval of one or two members or pairs is NaN; with fewer than six pairs it is not reliable. Members
     without a finite score are left out; `dropped` is their number. `notes` are sentences about runs that are not
-    finished and environments that differ. Raises ValueError if no score is left.
+    finished and environments that differ. Raises ValueError if no score is left, and for an evolution.
     """
     if metric not in METRICS:
         raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
     runs = [Result(folder) for folder in (a, b)]
+    if evolved := [str(run.folder) for run in runs if is_evolution(run)]:
+        raise ValueError(
+            f"{evolved[0]} is an evolution, whose members are candidates with other values in every generation: train "
+            f"with what it has found (`shoal train AGENT ENV --found {evolved[0]}`), and compare that run."
+        )
     scores = [_scores(run, metric) for run in runs]
     common = [name for name in scores[0] if name in scores[1]]
     pooled = [np.asarray(list(s.values())) for s in scores]

@@ -23,12 +23,12 @@ GROWTH = 1 / 8  # the share of a longer one that may be in the tail
 LONGEST_HEADER = 10**6  # bytes
 
 
-def write_whole(folder: Path, columns: Mapping[str, np.ndarray]) -> None:
+def write_whole(folder: Path, columns: Mapping[str, Any]) -> None:
     """Write all records [R] or [R, M] of every column to `curves.npz`, and remove the tail."""
 
     def write(path: Path) -> None:
         with open(path, "wb") as file:
-            np.savez(file, **columns)  # type: ignore[arg-type]  # columns are arrays
+            np.savez(file, **columns)
 
     replace(folder / NPZ, write)
     (folder / TAIL).unlink(missing_ok=True)
@@ -39,7 +39,8 @@ def append(folder: Path, row: np.ndarray, number: int) -> None:
     path = folder / TAIL
     with named_errors(path), open(path, "ab") as file:
         if not file.tell():
-            columns = [[name, kind.base.str, list(kind.shape)] for name, (kind, *_) in (row.dtype.fields or {}).items()]
+            kinds = {name: row.dtype[name] for name in row.dtype.names or ()}
+            columns = [[name, kind.base.str, list(kind.shape)] for name, kind in kinds.items()]
             file.write(json.dumps({"first": number, "columns": columns}).encode() + b"\n")
         file.write(row.tobytes())
         file.flush()
@@ -57,7 +58,8 @@ def read(folder: Path, advice: str = "") -> dict[str, np.ndarray]:
             first, rows = _tail_in(file, folder / TAIL, advice)
     except FileNotFoundError:
         return columns
-    count = len(columns["env_steps"]) if np.ndim(columns.get("env_steps")) else 0
+    steps = columns.get("env_steps", np.zeros(0))
+    count = len(steps) if steps.ndim else 0
     if set(rows.dtype.names or ()) != set(columns) or first > count:
         raise reading.damaged(folder / TAIL, f"its records do not continue those of {NPZ}", advice)
     try:

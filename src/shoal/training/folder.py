@@ -134,6 +134,10 @@ class RunFolder:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise reading.damaged(self.path / "spec.json", str(error), self._advice("spec.json")) from error
 
+    def read_found(self) -> dict[str, Any]:
+        """Read the values that the selector of the run has found, described by path; none without such a selector."""
+        return self.read_json("found.json") if self.has("found.json") else {}
+
     def read_curves(self, members: int) -> dict[str, np.ndarray]:
         """Read the curves of M members: `env_steps` and `wall_seconds` [records], all others [records, M].
 

@@ -17,7 +17,7 @@ from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
 from shoal.training.processes import group
-from shoal.training.result import Result
+from shoal.training.result import built_values
 from shoal.training.selector import Given
 from shoal.training.settings import apply, join, split
 from shoal.training.sources import runnable, with_sources
@@ -38,8 +38,8 @@ class Job(NamedTuple):
         limit = round(memory_limit_gb * 1024**3)
         plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
         group().refuse(plan.members, devices)
-        if self.spec.init and not resume:
-            first_policies(plan)  # raises ValueError if they do not fit
+        if self.spec.init and not resume:  # raises ValueError if they do not fit
+            group().shared("its first policies", lambda: first_policies(plan) is not None)
         if self.spec.block and plan.placement.mesh and not resume:  # a run made on a CPU may go on here
             raise ValueError(
                 f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
@@ -74,8 +74,8 @@ def make_job(
     fields, sweep = dict(fields or {}), dict(sweep or {})
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     if found is not None:
-        values = Result(found, trust_source=trust_source).found
-        fields, env_fields = _with_found(found, values, (fields, sweep), (env_fields, env_sweep))
+        values = found_by(found, trust_source=trust_source)
+        fields, env_fields = _with_found(values, (fields, sweep), (env_fields, env_sweep))
     agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
     env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
@@ -94,7 +94,7 @@ def make_job(
     spec = spec_for(agent, env, **changes, **options)
     _check_selector(spec)
     if init is not None:
-        spec = dataclasses.replace(spec, init=described_init(init))
+        spec = dataclasses.replace(spec, init=_shared_init(init))
     if settings is not None:
         spec = dataclasses.replace(spec, points=from_settings(settings))
     if members is not None:
@@ -115,16 +115,33 @@ def make_job(
     return Job(with_sources(resolved(spec, *values)), *values)
 
 
-def _with_found(
-    run: Path | str, found: Mapping[str, Any], agent: tuple[dict, dict], env: tuple[dict, dict]
-) -> tuple[dict, dict]:
+def found_by(run: Path | str, *, trust_source: bool = False) -> dict[str, Any]:
+    """Return the values that the selector of a run has found, by path. Of several processes only number 0 reads them.
+
+    Raises ValueError if it has found none, and as `Result.found`.
+    """
+
+    def read() -> dict[str, Any]:
+        folder = RunFolder(run)
+        spec, data = folder.read_spec(), folder.read_found()
+        if not data:
+            raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
+        return {"spec": spec.to_json(), "found": data}
+
+    shared = group().shared(f"what {run} has found", read)
+    return built_values(shared["found"], RunSpec.from_json(shared["spec"]), Path(run), trust_source=trust_source)
+
+
+def _shared_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return `described_init`, which reads a run. Of several processes only number 0 reads it."""
+    return group().shared("the run that it begins with", lambda: described_init(init))
+
+
+def _with_found(found: Mapping[str, Any], agent: tuple[dict, dict], env: tuple[dict, dict]) -> tuple[dict, dict]:
     """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
-    values = split(found)
-    if not any(values):
-        raise ValueError(f"{run} has found no hyperparameters: give the folder of a run of shoal.evolve.")
     return tuple(  # type: ignore[return-value]  # two
         {**{path: value for path, value in new.items() if path not in swept}, **fixed}
-        for new, (fixed, swept) in zip(values, (agent, env), strict=True)
+        for new, (fixed, swept) in zip(split(found), (agent, env), strict=True)
     )
 
 
@@ -134,15 +151,18 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     Raises FileNotFoundError if there is no spec, ValueError if it has parts that can be given in Python only.
     """
     path = Path(path)
-    if not (path.exists() or str(path).startswith(ZOO_PREFIX)):
-        raise FileNotFoundError(f"{path} does not exist: give a run folder, or a spec.json of one.")
     folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
-    name = "spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name
-    spec = RunSpec.from_json(folder.read_json(name))
+
+    def read() -> Any:
+        if not (path.exists() or str(path).startswith(ZOO_PREFIX)):
+            raise FileNotFoundError(f"{path} does not exist: give a run folder, or a spec.json of one.")
+        return folder.read_json("spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name)
+
+    spec = RunSpec.from_json(group().shared("the spec to repeat", read))
     check_opaque_parts(spec, str(path))
     spec = runnable(spec, folder.path, trust_source=trust_source)
     if "init" in changes:
-        changes["init"] = described_init(changes["init"])
+        changes["init"] = _shared_init(changes["init"])
     return Job(with_sources(resolved(dataclasses.replace(spec, **changes))))
 
 
@@ -218,7 +238,7 @@ def spec_to_resume(
     folder: RunFolder, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
 ) -> RunSpec:
     """Return the spec of a run to resume, as `check_complete` does. Of several processes only number 0 reads it."""
-    spec = RunSpec.from_json(group().shared(lambda: folder.read_spec().to_json()))
+    spec = RunSpec.from_json(group().shared("the run to resume", lambda: folder.read_spec().to_json()))
     return check_complete(folder, agent, env, trust_source=trust_source, spec=spec)
 
 

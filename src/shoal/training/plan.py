@@ -239,7 +239,9 @@ def _outline(plan: Plan) -> Outline:
         steps=tuple(plan.boundary(record) * per_update for record in records),
         is_evaluated=tuple(plan.evaluates(record) for record in records),
         learns_from=float(np.max(np.asarray(plan.batched()[0].learns_from))),
-        scored_from=float(envs * plan.env.reset_every) if has_episodes else math.inf,
+        scored_from=float(envs * min(plan.env.reset_every, episode_limit(plan.env) or math.inf))
+        if has_episodes
+        else math.inf,
     )
 
 

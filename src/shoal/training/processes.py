@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -77,11 +78,31 @@ class Group(NamedTuple):
     size: int
     peers: Sequence[Peer] = ()  # all other processes in process 0, process 0 in the others
 
-    def shared(self, read: Callable[[], Any]) -> Any:
-        """Return in all processes what `read` returns in process 0: data for JSON."""
+    def shared(self, what: str, read: Callable[[], Any]) -> Any:
+        """Return in all processes what `read` returns in process 0, data for JSON; only process 0 needs the files.
+
+        Raises ValueError in all processes if `read` raises, and if they do not ask for the same: `what` names it.
+        """
         if self.number:
-            return self.peers[0].receive()[0]["shared"]
-        data = read()
+            (leader,) = self.peers
+            leader.send({"asks for": what})
+            head = leader.receive()[0]
+            if "shared" not in head:
+                raise ValueError(head["refusal"])
+            return head["shared"]
+        try:
+            for peer in self.peers:
+                if peer.receive()[0].get("asks for") != what:
+                    raise ValueError(
+                        f"{peer.name} was started for another run than process 0, which reads {what}: give all "
+                        "processes the same arguments."
+                    )
+            data = read()
+        except Exception as error:
+            for peer in self.peers:
+                with suppress(ConnectionError):
+                    peer.send({"refusal": str(error)})
+            raise
         for peer in self.peers:
             peer.send({"shared": data})
         return data

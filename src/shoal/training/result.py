@@ -1,6 +1,7 @@
 """The result of a run, read from its folder: scores, curves, members and policies."""
 
 import operator
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -64,11 +65,7 @@ class Result:
         Raises TypeError or ValueError for values of a class that this process cannot build; ValueError too where the
         class is in a Python file that is gone or has changed, unless the result was opened with `trust_source=True`.
         """
-        if not (self.folder / "found.json").exists():
-            return {}
-        values = {path: from_json(data) for path, data in self._files.read_json("found.json").items()}
-        may_run = runnable_values(values, self.spec, self.folder, trust_source=self._trust_source)
-        return {path: build(value) for path, value in may_run.items()}
+        return built_values(self._files.read_found(), self.spec, self.folder, trust_source=self._trust_source)
 
     @property
     def exported(self) -> dict[str, Any]:
@@ -122,6 +119,12 @@ class Result:
             raise ValueError(f"member={member!r} is unknown. Give a number, or 'best'.")
         ranking = self.ranking(which)
         if len(ranking) > 1 and np.isnan(member_scores(self.curves, which)).all():
+            if self._files.has("found.json"):
+                raise ValueError(
+                    f"{self.folder} is an evolution, whose members are candidates that were not evaluated, so none is "
+                    f"the best: train with what it has found (`shoal train AGENT ENV --found {self.folder}`), or give "
+                    f"the number of a member."
+                )
             raise ValueError(f"{self.folder} has not been evaluated, so no member is the best yet: give a number.")
         return ranking[0]
 
@@ -222,6 +225,13 @@ def load_result(
 ) -> Result:
     """Return the result of a run that was made before. The parameters are those of `Result`."""
     return Result(folder, agent, env, trust_source=trust_source)
+
+
+def built_values(data: Mapping[str, Any], spec: RunSpec, folder: Path, *, trust_source: bool = False) -> dict[str, Any]:
+    """Return the values that a run has found, by path, from the data of its `found.json`. Raises as `Result.found`."""
+    described = {path: from_json(value) for path, value in data.items()}
+    may_run = runnable_values(described, spec, folder, trust_source=trust_source)
+    return {path: build(value) for path, value in may_run.items()}
 
 
 def _check_which(which: str) -> None:

@@ -241,6 +241,11 @@ def _result(path: str, job: Job, leader: Peer) -> Any:
 
 def _refusal(own: dict[str, Any], name: str, other: dict[str, Any]) -> str:
     """Return a message about the first difference between another process and process 0; empty if there is none."""
+    if "asks for" in other:
+        return (
+            f"{name} was started for another run than process 0: it reads {other['asks for']}. Give all processes the "
+            "same arguments."
+        )
     for package, version in own["versions"].items():
         if (found := other["versions"].get(package)) != version:
             return f"{name} has {package} {found}, process 0 has {version}: install the same versions everywhere."

@@ -49,8 +49,14 @@ class FigureSink(Sink):
             if recorder is None:
                 yield f"no videos: {self.plan.spec.env_name} has no pictures (define render(state) in its class)"
                 return
-            ranking = Result(self.folder.path).ranking()
-            draw_members(self.plan, policies_of(self.plan, self.folder), ranking, self.folder.videos, recorder)
+            result = Result(self.folder.path)
+            try:
+                result.number_of("best")
+            except ValueError as error:
+                yield f"no videos: {error}"
+                return
+            policies = policies_of(self.plan, self.folder)
+            draw_members(self.plan, policies, result.ranking(), self.folder.videos, recorder)
         except Exception as error:  # an error in a user's own `render` must not end the run before its table is printed
             hint = f"`shoal render {self.folder.path} --debug` prints the traceback"
             yield f"no videos: drawing {self.plan.spec.env_name} failed with {error!r}; {hint}"

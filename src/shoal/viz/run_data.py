@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Shaped
 from shoal.core.errors import did_you_mean
 from shoal.training.comparison import trained_share
 from shoal.training.folder import locate
+from shoal.training.lives import hyperparameters_in
 from shoal.training.records import IDENTITY_COLUMNS
 from shoal.training.result import Result
 from shoal.training.spec import plain
@@ -88,6 +89,11 @@ class RunData:
         """Return the path of a varying hyperparameter. Raises ValueError, with all of them, for another name."""
         found = name.replace("-", "_")
         if found not in self.spec.varying:
+            if found in hyperparameters_in(self.arrays):
+                raise ValueError(
+                    f"{found!r} changes during {self.folder}, so curves cannot be pooled by it: draw it with --metric "
+                    f"{found}."
+                )
             varying = ", ".join(self.spec.varying) or "nothing"
             hint = did_you_mean(found, self.spec.varying)
             raise ValueError(f"{name!r} does not vary in {self.folder}.{hint} What varies is: {varying}.")

@@ -122,6 +122,8 @@ def _render_run(
     greedy, seed, max_steps, size, _ = look
     result = load_result(run)
     ranking = result.ranking(which)
+    if member in (None, "best"):
+        result.number_of("best", which)  # raises if no member is the best, before anything compiles
     plan, policies = load_policies(run, which, trust_source=trust_source)
     horizon = max_steps or plan.horizon
     is_exported = bool(result.exported)
