@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.tracking import add_tracking, tracking_in
 
 EXAMPLES = """  shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
   shoal evolve value-loss --generations 20 --candidates 16 --name small
@@ -62,6 +63,7 @@ def evolve_parser() -> Parser:
     run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    add_tracking(parser)
     return parser
 
 
@@ -72,7 +74,11 @@ def evolve(line: Line) -> None:
     from shoal.studies.runs import train
 
     options = line.options
-    common: dict[str, Any] = {"figures": not options.no_figures, "progress": not options.no_progress}
+    common: dict[str, Any] = {
+        "figures": not options.no_figures,
+        "progress": not options.no_progress,
+        "track": tracking_in(options),
+    }
     if options.resume:
         for name in (
             "agent",

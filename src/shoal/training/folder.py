@@ -2,6 +2,7 @@
 
 spec.json          the description of the run    provenance.json   versions, device, command line, commit
 metrics.jsonl      a line for each record        curves.npz        [records, M] for each metric
+tracking.json      what experiment trackers show, if they do
 summary.json       per-member and overall scores checkpoints/      the last states, and the best policies
 figures/ videos/   made from the other files
 """
@@ -25,6 +26,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import DamagedError, did_you_mean
+from shoal.core.passwords import redacted
 from shoal.core.registry import ENVS
 from shoal.training import reading
 from shoal.training.claim import LOCK
@@ -243,7 +245,7 @@ def provenance(block: int, workers: int, devices: list[Any]) -> dict[str, Any]:
     """Return the provenance of a run: time, command line, versions, devices, commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "argv": sys.argv,
+        "argv": [redacted(word) for word in sys.argv],
         "python": platform.python_version(),
         "packages": versions(),
         "platform": platform.platform(),
