@@ -94,7 +94,9 @@ if TYPE_CHECKING:
     from shoal.studies.sweeps import train_suite as train_suite
     from shoal.studies.throughput import Throughput as Throughput
     from shoal.studies.throughput import throughput as throughput
+    from shoal.studies.tracked import track as track
     from shoal.tracking.events import Sink as Sink
+    from shoal.tracking.request import Tracking as Tracking
     from shoal.training.comparison import compare as compare
     from shoal.training.export import export as export
     from shoal.training.host import prepare as prepare
@@ -218,7 +220,9 @@ _HOME = {
         "train_all",
         "train_suite",
     ),
+    "shoal.studies.tracked": ("track",),
     "shoal.tracking.events": ("Sink",),
+    "shoal.tracking.request": ("Tracking",),
     "shoal.studies.throughput": (
         "Throughput",
         "throughput",

@@ -4,13 +4,21 @@ import argparse
 from typing import Any
 
 from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.tracking import add_tracking, tracking_in
 
 EXAMPLES = """  shoal bsuite ppo --quick
   shoal bsuite ppo --experiments catch,bandit,memory_len
   shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
   shoal bsuite ppo --dry-run
   shoal bsuite --resume runs/bsuite-ppo"""
-MAY_CHANGE = ("resume", "no_figures", "dry_run", "no_cache", "debug")  # options that are allowed beside --resume
+MAY_CHANGE = (
+    "resume",
+    "no_figures",
+    "dry_run",
+    "no_cache",
+    "debug",
+    "track",
+)  # options that are allowed beside --resume
 
 
 def bsuite_parser() -> Parser:
@@ -52,6 +60,7 @@ def bsuite_parser() -> Parser:
     parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder, bit for bit")
     parser.add_argument("--no-figures", action="store_true", help="make no radar figure")
     parser.add_argument("--dry-run", action="store_true", help="print programs, episodes and steps; compile nothing")
+    add_tracking(parser)
     return parser
 
 
@@ -59,7 +68,7 @@ def bsuite(line: Line) -> None:
     """Plan and run bsuite's experiments, or resume a folder; print the scores."""
     from shoal.studies import bsuite as study
 
-    options = line.options
+    options, asked = line.options, tracking_in(line.options)
     if swept := list(line.agent.sweep):
         raise ValueError(f"{swept[0]} has several values: bsuite scores one agent at a time. Give one value.")
     if options.resume is not None:
@@ -86,6 +95,7 @@ def bsuite(line: Line) -> None:
         resume=options.resume,
         figures=not options.no_figures,
         sinks=[study.PrintedMessages()],
+        track=asked,
     )
     _show(result)
 

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.tracking import add_tracking, tracking_in
 
 EXAMPLES = """  shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
   shoal evolve value-loss --generations 20 --candidates 16 --name small
@@ -76,6 +77,7 @@ def evolve_parser() -> Parser:
     where.add_argument(
         "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the members in parts that fit"
     )
+    add_tracking(parser)
     return parser
 
 
@@ -92,6 +94,7 @@ def evolve(line: Line) -> None:
         "devices": options.devices,
         "memory_limit_gb": options.memory_limit_gb,
         "trust_source": options.trust_source,
+        "track": tracking_in(options),
     }
     if options.resume:
         for name in (

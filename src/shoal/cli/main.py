@@ -44,6 +44,8 @@ COMMANDS = {
     "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
     "record": Command("shoal.cli.runs", "record", "write a policy's observations and actions to a file, for `bc`"),
+    "track": Command("shoal.cli.track", "track", "send finished runs to MLflow, TensorBoard or Weights & Biases"),
+    "ui": Command("shoal.cli.track", "ui", "open the page of the MLflow store of a folder of runs", starts_jax=False),
     "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal"),
     "envs": Command("shoal.cli.environments", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.search import read_search
+from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
 
 EXAMPLES = """  shoal train ppo CartPole-v1
@@ -117,6 +118,7 @@ def train_parser() -> Parser:
     out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
     out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
     out.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    add_tracking(parser)
     how = parser.add_argument_group("how to run it")
     how.add_argument("--no-check", action="store_true", help="do not check an environment of your own before the run")
     how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
@@ -145,6 +147,7 @@ def train_parser() -> Parser:
 def train(line: Line) -> None:
     """Start, repeat or resume a run, as the options say."""
     options = line.options
+    tracking_in(options)  # raises for mistakes
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
         raise ValueError(
             f"--threads {options.threads} must be from 1 to {MOST_THREADS}; without it there is one thread per core."
@@ -271,8 +274,8 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
     if options.dry_run:
         print(describe(batch.plans, root))
         return
-    results, figures = [], not options.no_figures
-    for result in batch.train(name=options.name, root=root, figures=figures, sinks=_sinks(options)):
+    results, how = [], {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
+    for result in batch.train(name=options.name, root=root, **how):
         if not group().number:
             print(report(result))
             results.append(result)
@@ -304,8 +307,8 @@ def _resume(line: Line) -> None:
     if group().number:
         follow(job, plan, group())
         return
-    folder, figures = RunFolder(options.resume), not options.no_figures
-    print(report(run_job(job, plan, folder, resume=True, figures=figures, sinks=_sinks(options))))
+    how = {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
+    print(report(run_job(job, plan, RunFolder(options.resume), resume=True, **how)))
 
 
 def _spec_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ Each program is a run with its own folder inside the result's folder, so a stopp
 """
 
 import csv
+import dataclasses
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,9 @@ from shoal.core.struct import static_fields
 from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
 from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
+from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
+from shoal.tracking.request import Track, tracking_of
 from shoal.training.folder import RunFolder, hash_of, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
@@ -98,6 +101,7 @@ def bsuite(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
 ) -> BsuiteResult:
     """Score an agent on bsuite's experiments, given by name or by tag; by default on all of them.
 
@@ -109,7 +113,8 @@ def bsuite(
     `root/name`, or to a new folder. `resume` continues such a folder with its stored request and ignores the other
     arguments, except for `agent` as a value, which is needed again if no file can hold it (for example one with a
     network of the user's own). If MNIST's files are missing, its experiments are left out unless they are named
-    themselves. Raises `Stopped` after a signal such as Ctrl-C.
+    themselves. `track` is as in `shoal.train`: each program is a run of the tracker. Raises `Stopped` after a signal
+    such as Ctrl-C.
     """
     if resume is not None:
         planned = plan_resumed(resume, agent if isinstance(agent, Agent) else None)
@@ -119,7 +124,7 @@ def bsuite(
         planned = plan_bsuite(agent, experiments, episodes_scale=episodes_scale, quick=quick, fields=fields, seed=seed)
     all_sinks = [*([PrintedMessages()] if progress else []), *sinks]
     keep_programs()
-    return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=all_sinks)
+    return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=all_sinks, track=track)
 
 
 def plan_bsuite(
@@ -175,8 +180,13 @@ def run_bsuite(
     resume: Path | str | None = None,
     figures: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
 ) -> BsuiteResult:
     """Run all programs, one after the other, and score them. Raises Stopped with the command that continues it."""
+    tracking = tracking_of(track)  # raises for mistakes
+    if tracking is not None:
+        experiment = tracking.experiment or f"{planned.request.agent.rpartition(':')[2]}/bsuite"
+        tracking = dataclasses.replace(tracking, experiment=experiment)
     root, agent, messages = Path(root), planned.request.agent, Sinks([_OnlyMessages(sink) for sink in sinks])
     given = resume or (root / name if name else None)
     folder = RunFolder(given) if given else new_folder(root, run_name("bsuite", agent))
@@ -193,7 +203,10 @@ def run_bsuite(
         )
         program_folder = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
         try:
-            found, seconds = _train(plan, program_folder, program, messages)
+            begun_before = program_folder.has("spec.json")
+            asked = track if tracking is None else tracking
+            trackers = run_sinks(asked, program_folder, job.spec, resume=begun_before, within=folder.path)
+            found, seconds = _train(plan, program_folder, program, [messages, *trackers])
         except Stopped as stopped:
             command = f"shoal bsuite --resume {folder.path}"
             raise Stopped(f"stopped in {program.label}. Continue with: {command}", stopped.signal) from stopped
@@ -288,7 +301,7 @@ def _job(agent: str | Agent, fields: dict[str, Any], program: Program, seed: int
     return job, job.plan()
 
 
-def _train(plan: Plan, folder: RunFolder, program: Program, messages: Sinks) -> tuple[dict[int, Any], float]:
+def _train(plan: Plan, folder: RunFolder, program: Program, sinks: Sequence[Sink]) -> tuple[dict[int, Any], float]:
     """Train the settings of a program, or resume them. Returns their logs by index, and the seconds that it took."""
     begun = (folder.path / "spec.json").exists()
     if not begun:
@@ -297,7 +310,7 @@ def _train(plan: Plan, folder: RunFolder, program: Program, messages: Sinks) -> 
         raise ValueError(
             f"{folder.path} was started by another version of shoal with other defaults: start a new folder."
         )
-    run = Run(plan, folder, [messages])
+    run = Run(plan, folder, sinks)
     seconds = run.train(resume=begun)["total_seconds"]
     (state,) = logbooks_in(run.states())
     settings = EXPERIMENTS[program.experiment].settings

@@ -6,8 +6,10 @@ from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
+from shoal.tracking.request import Track, tracking_of
 from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_folder
 from shoal.training.host import keep_programs
@@ -49,6 +51,7 @@ def train(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
     cache: bool = True,
     check: bool = True,
     devices: int = 0,
@@ -72,7 +75,8 @@ def train(
     None means its default.
 
     `sinks` receive events during the run (`shoal.tracking.events`). With `progress` one more sink writes to the
-    terminal.
+    terminal. `track="mlflow"`, "tensorboard" or "wandb", or several of them, sends the run to these experiment trackers
+    in the background; `shoal.Tracking` has their options. A resumed run goes on with the trackers that it had.
 
     Settings that are not a grid can be given in one of three ways; hyperparameters are then named by path, with `env.`
     before fields of the environment. `settings=[{"learning_rate": 1e-3, "env.gravity": 5}, ...]` lists the settings.
@@ -158,6 +162,7 @@ def train(
     if check and resume is None:
         check_env_of(job)
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
+    tracking_of(track)  # raises for mistakes
     all_sinks = [*([progress_sink()] if progress else []), *sinks]
     agree([job.spec], group())
     if group().number:
@@ -165,7 +170,7 @@ def train(
     root = Path(root or "runs")
     given = resume or folder or (root / name if name else None)
     run_folder = RunFolder(given) if given else new_folder(root, job.spec.stem)
-    return run_job(job, plan, run_folder, resume=resume is not None, figures=figures, sinks=all_sinks)
+    return run_job(job, plan, run_folder, resume=resume is not None, figures=figures, sinks=all_sinks, track=track)
 
 
 def run_job(
@@ -176,15 +181,21 @@ def run_job(
     resume: bool = False,
     figures: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
+    within: Path | None = None,
 ) -> Result:
     """Run a planned job to its end, in a folder. With `figures`, draw its learning curves and videos at the end.
 
+    `track` is as in `train`; `within` is the folder of the command, where it has several runs.
+
     Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.agree`).
     """
+    trackers = run_sinks(track, folder, job.spec, resume=resume, within=within)
+    all_sinks = [*sinks, *([FigureSink(plan, folder)] if figures else []), *trackers]  # trackers send the figures
     with leading(group(), folder):
         if resume:
             folder.check_writable()
         else:
             folder.create()
-        Run(plan, folder, [*sinks, *([FigureSink(plan, folder)] if figures else [])], group()).train(resume=resume)
+        Run(plan, folder, all_sinks, group()).train(resume=resume)
     return Result(folder.path, job.agent, job.env)

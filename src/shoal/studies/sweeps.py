@@ -18,6 +18,7 @@ from shoal.core.struct import static_fields
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import progress_sink
+from shoal.tracking.request import Track
 from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_folder
 from shoal.training.host import keep_programs
@@ -88,7 +89,13 @@ class Batch(NamedTuple):
         return found
 
     def train(
-        self, *, name: str = "", root: Path | str = "runs", figures: bool = True, sinks: Sequence[Sink] = ()
+        self,
+        *,
+        name: str = "",
+        root: Path | str = "runs",
+        figures: bool = True,
+        sinks: Sequence[Sink] = (),
+        track: Track = None,
     ) -> Iterator[Result]:
         """Train one run after the other, in `root/name` or a new folder under `root`. Yields each result when finished.
 
@@ -102,7 +109,8 @@ class Batch(NamedTuple):
         root = Path(root)
         base = RunFolder(root / name) if name else new_folder(root, self.title)
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
-            yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks)
+            within = base.path if len(self.tasks) > 1 else None
+            yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks, track=track, within=within)
 
 
 def plan_all(
@@ -148,6 +156,7 @@ def train_all(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
@@ -164,7 +173,7 @@ def train_all(
     """
     keep_programs()
     batch = plan_all(agent, envs, check=check, devices=devices, memory_limit_gb=memory_limit_gb, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks), track=track))
 
 
 @explaining_arguments
@@ -177,6 +186,7 @@ def train_suite(
     figures: bool = True,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
+    track: Track = None,
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
@@ -189,7 +199,7 @@ def train_suite(
     keep_programs()
     limits = {"devices": devices, "memory_limit_gb": memory_limit_gb}
     batch = plan_all(agent, suite_of(suite), title=suite, check=check, **limits, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks)))
+    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks), track=track))
 
 
 def _all_sinks(progress: bool, sinks: Sequence[Sink]) -> list[Sink]:

@@ -67,11 +67,26 @@ class Finished(NamedTuple):
     summary: Mapping[str, Any]
 
 
+class TrialEnded(NamedTuple):
+    """A trial of a study has ended: its state and its scores are in the study's storage."""
+
+    number: int  # of the trial in the study, from 0
+    state: str  # "complete", "pruned" or "failed"
+    scores: Mapping[str, float]  # by objective, such as {"score": 480.2}; those that are not known are left out
+    parameters: Mapping[str, Any]  # hyperparameters by path
+    started: float  # seconds since 1970
+    seconds: float  # from its start to its end
+    curve: Sequence[tuple[int, float]] = ()  # (environment steps of each member, score) at every report
+    tags: Mapping[str, str] = {}  # such as the worker and the group that trained it
+
+
 class Closed(NamedTuple):
-    """The last event of every run: it is complete, was stopped, or failed."""
+    """The last event of every run or study."""
+
+    how: str = "complete"  # or "stopped", after a request to stop, or "failed"
 
 
-Event = Opened | Compiled | Started | Recorded | Turned | Message | Finished | Closed
+Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Closed
 
 
 class Sink(abc.ABC):

@@ -3,6 +3,7 @@
 spec.json          the description of the run    provenance.json   versions, device, command line, commit
 metrics.jsonl      a line for each record        curves.npz         [records, M] for each metric; while a long run goes
                                                  curves.tail        on, the newest records are in curves.tail
+tracking.json      what experiment trackers show, if they do
 summary.json       per-member and overall scores checkpoints/      the last states, and the best policies
 figures/ videos/   made from the other files
 """

@@ -69,13 +69,19 @@ class Run:
         if another process writes to the folder, or if the run is new and the folder holds another run. The folders
         that were made for a new run are removed again if it ends before it begins to train.
         """
+        how = "failed"
         try:
             with claimed(self.folder.path), cleaned_up(self.folder.remove_unused):
                 if not resume:
                     self.folder.check_unused()  # again: another process may have finished a run here in the meantime
-                return self._train(resume)
+                summary = self._train(resume)
+            how = "complete"
+            return summary
+        except Stopped:
+            how = "complete" if self.is_over else "stopped"
+            raise
         finally:
-            self.sinks.receive(Closed())
+            self.sinks.receive(Closed(how))
 
     def _train(self, resume: bool) -> dict[str, Any]:
         self.open(resume=resume)

@@ -157,6 +157,17 @@ FILES: dict[str, Any] = {
         **{name: Maybe(NUMBER) for name in ("steps_per_second", *SECONDS)},
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },
+    "tracking.json": {
+        "key": str,
+        "to": [str],
+        "uri": str,
+        "experiment": str,
+        "children": str,
+        "tags": Each(str),
+        "group": str,
+        "depth": int,
+        "sent": Each(dict),
+    },
     "bsuite.json": {
         "agent": str,
         "fields": dict,

@@ -197,7 +197,7 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
     """Return the differences of two specs: `steps: 256 -> 512`, `env.gravity: 9.8 -> 5.0`."""
-    before, after = _flat(old), _flat(new)
+    before, after = by_path(old), by_path(new)
     names = [*before, *(name for name in after if name not in before)]
     return [
         f"{name}: {_clipped(before.get(name, 'the default'))} -> {_clipped(after.get(name, 'the default'))}"
@@ -294,7 +294,7 @@ def _clipped(value: Any) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
-def _flat(spec: RunSpec) -> dict[str, Any]:
+def by_path(spec: RunSpec) -> dict[str, Any]:
     """Return every field of a spec by its path, as data for JSON."""
     flat = spec.to_json()
     fields = _flat_fields(join(flat.pop("fields"), flat.pop("env_fields")))

@@ -1,0 +1,106 @@
+"""What a command asks of experiment trackers: which ones, and what they show (`--track` and the options beside it)."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.core.errors import did_you_mean
+
+# The package that each tracker needs and its name in sentences. The extra that installs the package has the key's name.
+TRACKERS = {
+    "mlflow": ("mlflow", "MLflow"),
+    "tensorboard": ("tensorboard", "TensorBoard"),
+    "wandb": ("wandb", "Weights & Biases"),
+}
+CHILDREN = ("auto", "none", "settings", "members", "trials")
+NOTHING = "none"  # the word of `--track` for no tracker, also where the run to resume has one
+
+
+@dataclasses.dataclass(frozen=True)
+class Tracking:
+    """Where a command is tracked, and how: the value of `track=` where the name of a tracker is not enough.
+
+        shoal.train("ppo", "CartPole-v1", track=shoal.Tracking("mlflow", tags={"idea": "small networks"}))
+
+    `to`: "mlflow", "tensorboard", "wandb", or several of them. `uri`: MLflow's tracking URI; by default that of the
+    environment variable MLFLOW_TRACKING_URI, and without it the file `mlflow.db` beside the run folders. `experiment`:
+    the name of MLflow's experiment and of W&B's project; by default AGENT/ENV. `children`: what gets a run of its own
+    below that of the command: "settings", "members", in a study "trials", or "none"; "auto" takes settings if there
+    are 2 to 50, and trials in a study. `tags`: texts by name.
+
+    Raises ValueError for an unknown tracker or kind of children, TypeError for tags that are no texts, and ImportError
+    for a tracker whose package is not installed.
+    """
+
+    to: str | Sequence[str] = "mlflow"
+    uri: str = dataclasses.field(default="", repr=False)  # it may hold a password
+    experiment: str = ""
+    children: str = "auto"
+    tags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = self.to.split(",") if isinstance(self.to, str) else list(self.to)
+        names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        for name in names:
+            _check_tracker(name)
+        if not names:
+            raise ValueError(f"no tracker is named: choose {', '.join(TRACKERS)}.")
+        object.__setattr__(self, "to", tuple(names))
+        if self.children not in CHILDREN:
+            near = did_you_mean(self.children, CHILDREN)
+            raise ValueError(f"children={self.children!r} is unknown.{near} Choose {', '.join(CHILDREN)}.")
+        if not isinstance(self.tags, Mapping) or not all(
+            isinstance(x, str) for pair in self.tags.items() for x in pair
+        ):
+            raise TypeError(f"tags={self.tags!r} must be a dict of texts: tags={{'idea': 'small networks'}}.")
+        if self.uri and "mlflow" not in self.to:
+            raise ValueError(f"a tracking URI is for mlflow, which is not among the trackers ({', '.join(self.to)}).")
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The names of the trackers."""
+        return tuple(self.to)
+
+
+Track = str | Sequence[str] | Tracking | None
+
+
+def tracking_of(track: Any) -> Tracking | None:
+    """Return what `track=` asks for: None for None, "" and "none". Errors are those of `Tracking`."""
+    if track is None or isinstance(track, Tracking):
+        return track
+    if not isinstance(track, str) and not (isinstance(track, Sequence) and all(isinstance(x, str) for x in track)):
+        raise TypeError(
+            f"track={track!r:.60} must be the name of a tracker ({', '.join(TRACKERS)}), several names, or a value of "
+            f"shoal.Tracking."
+        )
+    return Tracking(track) if track and track != NOTHING else None
+
+
+def tags_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return the tags of texts such as `idea=small networks`. Raises ValueError for one without a name or `=`."""
+    tags: dict[str, str] = {}
+    for text in texts:
+        name, equals, content = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--tag {text}: a tag is written NAME=TEXT, as in --tag {name.strip() or 'idea'}=first.")
+        if name.strip() in tags:
+            raise ValueError(f"--tag {name.strip()} is given twice: give each name once.")
+        tags[name.strip()] = content.strip()
+    return tags
+
+
+def _check_tracker(name: str) -> None:
+    if name == NOTHING:
+        raise ValueError(f"{NOTHING!r} means no tracker at all: leave the others out, or leave it out.")
+    if name not in TRACKERS:
+        raise ValueError(
+            f"tracker {name!r} is unknown.{did_you_mean(name, TRACKERS)} Choose {', '.join(TRACKERS)}, or several "
+            f"with commas between them."
+        )
+    package, title = TRACKERS[name]
+    if importlib.util.find_spec(package) is None:  # not imported here: that takes seconds
+        raise ImportError(
+            f"{title} needs the package {package!r}, which is not installed: pip install 'shoal[{name}]'."
+        )

@@ -1,0 +1,121 @@
+"""The base class of sinks that write to an experiment tracker, in a background thread."""
+
+import abc
+import time
+from collections.abc import Iterator
+
+from shoal.core.secrets import redacted
+from shoal.tracking.background import Background
+from shoal.tracking.events import Closed, Event, Message, Sink
+from shoal.tracking.tracker import Tracker
+
+LONGEST_ERROR = 200  # characters of a tracker's error in a message
+QUIET = 2.0  # seconds of waiting at the end before a message says so
+
+
+class TrackerSink(Sink):
+    """Tells a thread that there is something to send; at the end waits for it, and says what was not sent.
+
+    A subclass writes `note`, which looks at an event, and `send`, which the thread calls. The run is never stopped and
+    hardly slowed by a tracker: nothing waits for it before the end, and there only while it makes progress.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        """Nothing is sent before the first event."""
+        self.tracker = tracker
+        self.began = False  # whether there is something to send: a subclass sets it
+        self.how = ""  # how the run ended; empty before
+        self._background = Background(self._send, f"shoal {tracker.title}")
+        self.remarks: list[str] = []  # about what is left out on purpose, for the user
+        self._complained = self._over = False
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether everything was sent; known when the last event was received."""
+        return self._background.error is None and self._background.is_done
+
+    @abc.abstractmethod
+    def note(self, event: Event) -> str:
+        """Look at an event, in the thread of the run. Returns a message for the user, or an empty text."""
+
+    @abc.abstractmethod
+    def send(self, how: str) -> None:
+        """Send everything that is to be sent now, in the background thread. Calls `progress` from time to time.
+
+        `how` says how the run has ended; it is empty before. After an error the call is repeated.
+        """
+
+    @abc.abstractmethod
+    def left(self) -> str:
+        """Return what was not sent, as a text: `12 of 20 records`; empty if everything was."""
+
+    @abc.abstractmethod
+    def again(self) -> str:
+        """Return the command that sends what was not sent."""
+
+    def ended(self) -> None:  # noqa: B027  # most need nothing here
+        """Called in the thread of the run when nothing more is sent."""
+
+    def progress(self) -> None:
+        """Note that sending makes progress."""
+        self._background.progress()
+
+    def receive(self, event: Event) -> Iterator[Message]:
+        """Let the thread send what is new; yield a message when the tracker stops answering, or answers again."""
+        if text := self.note(event):
+            yield Message(text)
+        if isinstance(event, Message):
+            return
+        if isinstance(event, Closed):
+            yield from self._close(event.how)
+            return
+        error = self._background.error
+        if (error is not None) != self._complained:
+            self._complained = error is not None
+            yield Message(
+                f"{self.tracker.title} cannot be written: {in_short(error)}. The run goes on, and it is tried again"
+                if error is not None
+                else f"{self.tracker.title} can be written again"
+            )
+        self._background.ask()
+
+    def _send(self) -> None:
+        how = self.how
+        if self._over:
+            return
+        self.tracker.connect()
+        self.progress()
+        self.send(how)
+        self._over = bool(how)
+
+    def _close(self, how: str) -> Iterator[Message]:
+        """Wait until everything is sent, or until there is no hope, and say what was not sent."""
+        if not self.began:
+            return
+        self.how = how
+        interrupted: KeyboardInterrupt | None = None
+        began, said = time.monotonic(), False
+        try:
+            while not self._background.finish(0.5):
+                if not said and time.monotonic() - began > QUIET:
+                    said = True
+                    yield Message(f"waiting for {self.tracker.title} (Ctrl-C ends it; `{self.again()}` sends the rest)")
+        except KeyboardInterrupt as error:
+            interrupted = error
+            self._background.give_up()
+        self.ended()
+        yield from (Message(text) for text in self.remarks)
+        if (error := self._background.error) is not None or interrupted:
+            what = self.left() or "the end of the run"
+            reason = in_short(error) if error is not None else "it was interrupted"
+            yield Message(f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.again()}`")
+        elif where := self.tracker.where:
+            yield Message(f"{self.tracker.title}: {where}")
+        if interrupted:
+            raise interrupted
+
+
+def in_short(error: Exception) -> str:
+    """Return an error in one line without passwords: the beginning of its text, or its class where it has none."""
+    text = " ".join(redacted(str(error)).split()) or type(error).__name__
+    return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."

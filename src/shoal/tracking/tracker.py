@@ -1,0 +1,86 @@
+"""The base class of experiment trackers, and what they are given: runs with parameters, points and files.
+
+A tracker is called from one background thread, and any of its methods may raise any error, for example while a server
+is away. The thread then calls again, so a call that is repeated must not change the result.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+AXIS = "env_steps"  # the metric of every point of a training run that is its step
+
+
+class Entry(NamedTuple):
+    """A run of a tracker: that of a command, or a child, such as one of its settings or a trial."""
+
+    key: str  # identifies it for good; a continued run has the same one
+    name: str
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    started: float  # seconds since 1970
+    parent: str = ""  # the key of the run that it is a child of
+    axis: str = AXIS  # the metric that counts the steps of its points
+    worker: str = ""  # of several processes that write to the same run, the name of this one
+    live: bool = True  # False: all its points come at once, and then its end
+
+
+class Point(NamedTuple):
+    """The metrics of a run at one step."""
+
+    step: int
+    time: float  # seconds since 1970
+    metrics: Mapping[str, float]
+
+
+class Known(NamedTuple):
+    """What a tracker has of a run already."""
+
+    steps: frozenset[int] = frozenset()  # of its points
+    is_complete: bool = False
+
+
+class Tracker(abc.ABC):
+    """Writes runs to one experiment tracker."""
+
+    title: str  # its name in sentences
+    seconds_per_child: float  # to write a child of a run: measured, for estimates
+
+    @abc.abstractmethod
+    def connect(self) -> None:
+        """Import the package and open the store. May take seconds."""
+
+    @abc.abstractmethod
+    def open(self, entry: Entry) -> Known:
+        """Begin a run, or continue it if the tracker has one of this key."""
+
+    @abc.abstractmethod
+    def write(self, key: str, points: Sequence[Point]) -> None:
+        """Add points to a run, in the order of their steps."""
+
+    @abc.abstractmethod
+    def attach(self, key: str, files: Mapping[str, Path]) -> None:
+        """Add files and folders to a run, by the name that they get there; those of the same name are replaced."""
+
+    @abc.abstractmethod
+    def end(self, key: str, how: str) -> None:
+        """End a run: "complete", "stopped" (it can be continued), "pruned" or "failed"."""
+
+    @abc.abstractmethod
+    def children(self, key: str) -> set[str]:
+        """Return the keys of the children of a run that the tracker has, and that have ended."""
+
+    def add_policy(self, key: str, folder: Path) -> str:
+        """Add an exported policy as a model that the tracker can load. Returns its name, empty where there is none."""
+        del key, folder
+        return ""
+
+    def state(self) -> dict[str, Any]:
+        """What `tracking.json` keeps of the newest run of a command, such as its id: data for JSON."""
+        return {}
+
+    @property
+    def where(self) -> str:
+        """Where a user finds the runs: a sentence's end, such as `runs/mlflow.db (see them with shoal ui)`."""
+        return ""

@@ -1,0 +1,140 @@
+"""Weights & Biases: runs on its server, or without a login in files that `wandb sync` uploads later (offline mode).
+
+A run that is continued offline is written anew, into one file: nothing is there twice.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.tracking.tracker import Entry, Known, Point, Tracker
+
+LONGEST_PROJECT = 128  # characters
+LONGEST_TAG = 64
+LARGEST_FILE = 100_000_000  # bytes of a file that is uploaded
+
+
+class Wandb(Tracker):
+    """Writes runs to Weights & Biases. A child is a run of its own, in the group of its parent."""
+
+    title = "Weights & Biases"
+    seconds_per_child = 2.0  # for the most part the start of a run
+
+    def __init__(self, folder: Path, project: str) -> None:
+        """`folder` is that of the run; offline files are written there."""
+        self.folder = folder
+        self.project = re.sub(r"[/\\#?%:]", "-", project)[:LONGEST_PROJECT]
+        self.is_offline = False
+        self._wandb: Any = None
+        self._runs: dict[str, Any] = {}
+        self._axes: dict[str, str] = {}
+        self._main = ""
+        self._newest: dict[str, Any] = {}
+
+    def connect(self) -> None:
+        """Import wandb and find out whether there is a login."""
+        if self._wandb is not None:
+            return
+        os.environ.setdefault("WANDB_SILENT", "true")
+        import wandb
+
+        mode = os.environ.get("WANDB_MODE", "")
+        self.is_offline = mode in ("offline", "dryrun") or not mode and not _has_login(wandb)
+        self._wandb = wandb
+
+    def open(self, entry: Entry) -> Known:
+        """Begin a run, or continue it on the server."""
+        identity = entry.key.replace("/", "-")
+        if not entry.parent:
+            self._main = entry.key
+        if self.is_offline:
+            self._remove_old(identity)
+        settings = self._wandb.Settings(
+            mode="offline" if self.is_offline else "online",
+            root_dir=str(self.folder),
+            console="off",  # the terminal belongs to the run
+            silent=True,
+            disable_git=True,
+            save_code=False,
+            x_disable_stats=True,
+        )
+        run = self._wandb.init(
+            project=self.project,
+            id=identity,
+            name=entry.name,
+            group=entry.tags.get("shoal.group", self._main),
+            job_type="child" if entry.parent else None,
+            config={**entry.parameters, "started": entry.started},
+            tags=[f"{k}={v}"[:LONGEST_TAG] for k, v in entry.tags.items() if not k.startswith(("mlflow", "shoal"))],
+            resume=None if self.is_offline else "allow",
+            reinit="create_new",
+            settings=settings,
+        )
+        run.define_metric(entry.axis)
+        run.define_metric("*", step_metric=entry.axis)
+        self._runs[entry.key], self._axes[entry.key] = run, entry.axis
+        if not entry.parent:
+            self._newest = {"id": identity, "project": self.project, "offline": self.is_offline, "path": run.dir}
+        newest = run.summary.get(entry.axis) if not self.is_offline and run.resumed else None
+        return Known(frozenset() if newest is None else frozenset([int(newest)]))
+
+    def write(self, key: str, points: Sequence[Point]) -> None:
+        """Log the metrics of each point, with its step as the metric of the axis."""
+        for point in points:
+            self._runs[key].log({**point.metrics, self._axes[key]: point.step, "time": point.time})
+
+    def attach(self, key: str, files: Mapping[str, Path]) -> None:
+        """Log pictures as images, and save all files with the run."""
+        run, pictures = self._runs[key], {}
+        for name, path in files.items():
+            for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if not each.is_file() or each.stat().st_size > LARGEST_FILE:
+                    continue
+                label = f"{name}/{each.relative_to(path)}" if path.is_dir() else name
+                copy = Path(run.dir) / label
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(each, copy)
+                run.save(str(copy), base_path=run.dir, policy="now")
+                if kind := {".png": self._wandb.Image, ".gif": self._wandb.Video}.get(each.suffix):
+                    pictures[label] = kind(str(each))
+        if pictures:
+            run.log(pictures)
+
+    def end(self, key: str, how: str) -> None:
+        """End a run."""
+        self._runs.pop(key).finish(exit_code=0 if how in ("complete", "pruned") else 1)
+        del self._axes[key]
+
+    def children(self, key: str) -> set[str]:
+        """None: offline they are written anew, and on the server `open` continues them."""
+        del key
+        return set()
+
+    def state(self) -> dict[str, Any]:
+        """The id, the project, and the path of the offline file."""
+        return dict(self._newest)
+
+    @property
+    def where(self) -> str:
+        """The project, or what uploads the offline files."""
+        files = self.folder / "wandb"
+        return f"{files} (wandb sync {files}/offline-run-*)" if self.is_offline else self.project
+
+    def _remove_old(self, identity: str) -> None:
+        """Remove the offline files of this run that were not uploaded: the records of the run are written again."""
+        for old in (self.folder / "wandb").glob(f"offline-run-*-{identity}"):
+            if not list(old.glob("*.wandb.synced")):
+                shutil.rmtree(old)
+
+
+def _has_login(wandb: Any) -> bool:
+    """Whether a key of W&B is known, without asking for one."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return bool(wandb.login(prompt=False))
+    except TypeError:  # an older version
+        return bool(wandb.api.api_key)

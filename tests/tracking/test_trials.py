@@ -1,0 +1,158 @@
+"""The trials of a study in a tracker: each one once, also after errors, and in bounded memory."""
+
+import pytest
+
+from listeners import Listener
+from shoal.tracking import background, trials
+from shoal.tracking.events import Closed, Finished, Sinks, TrialEnded
+from shoal.tracking.mlflow import Mlflow
+from shoal.tracking.tracker import Entry, Known, Tracker
+from shoal.tracking.trials import TRIAL, TrialSink
+from stores import NOW, entry, history, runs_in
+
+STUDY = entry(name="my-study", axis=TRIAL)
+EXPERIMENT = "doors"
+
+pytestmark = pytest.mark.filterwarnings("ignore:::mlflow", "ignore:::sqlalchemy", "ignore:::pydantic")
+
+
+def trial(number: int, state: str = "complete", points: int = 2) -> TrialEnded:
+    curve = [(1_000 * (i + 1), float(number + i)) for i in range(points)]
+    scores = {} if state == "failed" else {"score": float(number + points - 1)}
+    return TrialEnded(number, state, scores, {"learning_rate": 0.1 * number}, NOW + number, 2.0, curve, {"worker": "a"})
+
+
+class Memory(Tracker):
+    """A tracker that keeps everything, and fails while `away` is True."""
+
+    title, seconds_per_child = "Memory", 0.0
+
+    def __init__(self):
+        self.away, self.runs, self.points, self.ended = False, [], [], {}
+
+    def connect(self):
+        if self.away:
+            raise ConnectionError("the server is away")
+
+    def open(self, entry: Entry) -> Known:
+        self.runs.append(entry.key)
+        return Known()
+
+    def write(self, key, points):
+        self.points += [(key, point.step, dict(point.metrics)) for point in points]
+
+    def attach(self, key, files):
+        self.points.append((key, "files", sorted(files)))
+
+    def end(self, key, how):
+        self.ended[key] = how
+
+    def children(self, key):
+        return set()
+
+
+def send(sink, events):
+    listener = Listener()
+    sinks = Sinks([listener, sink])
+    for event in events:
+        sinks.receive(event)
+    return listener.heard
+
+
+def test_every_trial_is_a_child_of_the_study(root):
+    tracker = Mlflow("", root, EXPERIMENT)
+    events = [trial(0), trial(1, "pruned", points=1), trial(2, "failed", points=0)]
+    send(TrialSink(tracker, STUDY), [*events, Finished({"best_score": 1.0}), Closed()])
+    runs = runs_in(root, EXPERIMENT)
+    assert set(runs) == {"my-study", "trial 0000", "trial 0001", "trial 0002"}
+    assert history(root, runs["trial 0000"], "score") == [(1_000, 0.0), (2_000, 1.0)]
+    statuses = {name: (run.info.status, run.data.tags.get("state")) for name, run in runs.items()}
+    assert statuses["trial 0001"] == ("FINISHED", "pruned") and statuses["trial 0002"] == ("FAILED", "failed")
+    assert runs["trial 0001"].data.params == {"learning_rate": "0.1"}
+    assert runs["trial 0001"].data.tags["worker"] == "a"
+    assert history(root, runs["my-study"], "score") == [(0, 1.0), (1, 1.0)]
+    assert runs["my-study"].data.metrics["best_score"] == 1.0 and statuses["my-study"][0] == "FINISHED"
+
+
+def test_a_study_that_goes_on_sends_no_trial_twice(root):
+    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY), [trial(0), trial(1), Closed("stopped")])
+    every = lambda: [trial(number) for number in range(4)]  # noqa: E731  # as a storage returns them
+    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY, trials=every), [trial(2), Closed()])
+    runs = runs_in(root, EXPERIMENT)  # refuses two runs of one name
+    assert len(runs) == 5
+    assert [step for step, _ in history(root, runs["my-study"], TRIAL)] == [0, 1, 2, 3]
+    assert len(history(root, runs["trial 0001"], "score")) == 2
+
+
+def test_a_child_that_was_written_before_a_kill_is_not_written_again(root):
+    tracker = Mlflow("", root, EXPERIMENT)
+    tracker.connect()
+    tracker.open(STUDY)
+    tracker.write(STUDY.key, [trials.Point(7, NOW, {"score": 0.0})])  # an earlier trial
+    first = TrialSink(tracker, STUDY)
+    first.note(trial(0))
+    write = tracker.write
+    tracker.write = lambda key, points: write(key, points) if key != STUDY.key else 1 / 0  # killed at this point
+    with pytest.raises(ZeroDivisionError):
+        first.send("")
+    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY), [trial(0), Closed()])
+    runs = runs_in(root, EXPERIMENT)
+    assert set(runs) == {"my-study", "trial 0000"} and len(history(root, runs["trial 0000"], "score")) == 2
+
+
+def test_without_children_the_study_has_the_scores():
+    tracker = Memory()
+    send(TrialSink(tracker, STUDY, children=False), [trial(0), trial(1), Closed()])
+    assert tracker.runs == [STUDY.key]
+    assert [(step, found["score"]) for _, step, found in tracker.points] == [(0, 1.0), (1, 2.0)]
+
+
+def test_memory_does_not_grow_while_a_tracker_is_away_and_no_trial_is_lost(monkeypatch):
+    monkeypatch.setattr(trials, "MOST_WAITING", 5)
+    monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
+    tracker = Memory()
+    tracker.away = True
+    sink = TrialSink(tracker, STUDY, trials=lambda: (trial(number) for number in range(20)), again="shoal track S")
+    send(sink, [trial(number) for number in range(20)])
+    assert len(sink._waiting) == 5 and sink.left() == "20 trials"
+    tracker.away = False
+    send(sink, [Closed()])
+    steps = [step for key, step, _ in tracker.points if key == STUDY.key]
+    assert sorted(steps) == list(range(20)) and len(tracker.runs) == 21
+
+
+def test_trials_that_could_not_be_sent_are_counted(monkeypatch):
+    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
+    tracker = Memory()
+    tracker.away = True
+    heard = send(TrialSink(tracker, STUDY, again="shoal track runs/my-study"), [trial(0), trial(1), Closed()])
+    assert heard[-1] == ("Memory does not have 2 trials: the server is away. To send it: `shoal track runs/my-study`")
+
+
+def test_an_outage_is_said_once_and_its_end_too(monkeypatch):
+    monkeypatch.setattr(background, "FIRST_PAUSE", 0.0)
+    tracker = Memory()
+    tracker.away = True
+    sink = TrialSink(tracker, STUDY)
+    heard = send(sink, [trial(0)])
+    wait(lambda: sink._background.error is not None)
+    heard += send(sink, [trial(1), trial(2)])
+    tracker.away = False
+    sink._background.ask()
+    wait(lambda: sink._background.error is None)
+    heard += send(sink, [trial(3)])
+    assert heard == [
+        "Memory cannot be written: the server is away. The run goes on, and it is tried again",
+        "Memory can be written again",
+    ]
+    send(sink, [Closed()])
+
+
+def wait(condition):
+    import time
+
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
