@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
     def parser(self, name: str) -> "Parser":
         """The parser of its options, made by the function `NAME_parser` of the module."""
-        return getattr(self.load(), f"{name}_parser")()
+        return getattr(self.load(), f"{name.replace('-', '_')}_parser")()
 
 
 COMMANDS = {
@@ -43,6 +43,9 @@ COMMANDS = {
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
+    "export-config": Command(
+        "shoal.cli.config", "export_config", "write the hyperparameters of a run as a preset file"
+    ),
     "record": Command("shoal.cli.runs", "record", "write a policy's observations and actions to a file, for `bc`"),
     "zoo": Command("shoal.cli.listing", "zoo", "list the trained policies that come with shoal"),
     "envs": Command("shoal.cli.environments", "envs", "list environments, or show the manual page of one"),
@@ -122,7 +125,7 @@ def _dispatch(words: list[str]) -> int:
     command = COMMANDS[name]
     parser = command.parser(name)
     split = parser.split(words)
-    if split.wants_help and not split.names:
+    if split.wants_help and not split.names and not getattr(split.options, "preset", None):
         print(parser.format_help())
         return 0
     distributed = _distributed(split)
@@ -166,7 +169,7 @@ def _distributed(split: "Split") -> str:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:10}  {command.summary}" for name, command in COMMANDS.items())
+    rows = "\n".join(f"  {name:13}  {command.summary}" for name, command in COMMANDS.items())
     return (
         f"usage: shoal COMMAND ...\n\nTrain many reinforcement-learning agents at once, in one compiled program.\n\n"
         f"{rows}\n\n"

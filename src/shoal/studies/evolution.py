@@ -1,6 +1,7 @@
 """`shoal.evolve`: search for hyperparameters and learned losses with an evolution strategy over training runs."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
@@ -34,7 +35,7 @@ def evolve(
     records: int | None = None,
     fields: Mapping[str, Any] | None = None,
     env_fields: Mapping[str, Any] | None = None,
-    preset: str | None = "",
+    preset: Path | str | None = "",
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     **of_run: Any,

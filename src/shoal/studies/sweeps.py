@@ -48,7 +48,8 @@ class Options(TypedDict, total=False):
     init: Path | str | Mapping[str, Any]
     found: Path | str
     selector: Selector | str
-    preset: str | None
+    preset: Path | str | None
+    trust_source: bool
     seed: int
     records: int
     evaluations: int
