@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from shoal.tracking.request import Tracking as Tracking
     from shoal.training.comparison import compare as compare
     from shoal.training.export import export as export
+    from shoal.training.export_config import export_config as export_config
     from shoal.training.host import prepare as prepare
     from shoal.training.playing import evaluate as evaluate
     from shoal.training.playing import record as record
@@ -229,6 +230,7 @@ _HOME = {
     ),
     "shoal.training.comparison": ("compare",),
     "shoal.training.export": ("export",),
+    "shoal.training.export_config": ("export_config",),
     "shoal.training.host": ("prepare",),
     "shoal.training.playing": (
         "evaluate",

@@ -30,12 +30,13 @@ class Command(NamedTuple):
 
     def parser(self, name: str) -> "Parser":
         """The parser of its options, made by the function `NAME_parser` of the module."""
-        return getattr(self.load(), f"{name}_parser")()
+        return getattr(self.load(), f"{name.replace('-', '_')}_parser")()
 
 
 COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "evolve": Command("shoal.cli.evolve", "evolve", "evolve hyperparameters and learned losses over training runs"),
+    "trials": Command("shoal.cli.trials", "trials", "list the trials of a study, the best first"),
     "check": Command("shoal.cli.check", "check", "check an environment or an agent of your own"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
     "render": Command("shoal.cli.runs", "render", "make videos of a run's policies, or of an environment"),
@@ -43,6 +44,9 @@ COMMANDS = {
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
+    "export-config": Command(
+        "shoal.cli.config", "export_config", "write the hyperparameters of a run as a preset file"
+    ),
     "record": Command("shoal.cli.runs", "record", "write a policy's observations and actions to a file, for `bc`"),
     "track": Command("shoal.cli.track", "track", "send finished runs to MLflow, TensorBoard or Weights & Biases"),
     "ui": Command("shoal.cli.track", "ui", "open the page of the MLflow store of a folder of runs", starts_jax=False),
@@ -124,7 +128,7 @@ def _dispatch(words: list[str]) -> int:
     command = COMMANDS[name]
     parser = command.parser(name)
     split = parser.split(words)
-    if split.wants_help and not split.names:
+    if split.wants_help and not split.names and not getattr(split.options, "preset", None):
         print(parser.format_help())
         return 0
     distributed = _distributed(split)
@@ -168,7 +172,7 @@ def _distributed(split: "Split") -> str:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:10}  {command.summary}" for name, command in COMMANDS.items())
+    rows = "\n".join(f"  {name:13}  {command.summary}" for name, command in COMMANDS.items())
     return (
         f"usage: shoal COMMAND ...\n\nTrain many reinforcement-learning agents at once, in one compiled program.\n\n"
         f"{rows}\n\n"

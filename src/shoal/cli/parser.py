@@ -188,14 +188,14 @@ class Parser(argparse.ArgumentParser):
     def help_for(self, split: Split) -> str:
         """The help text, including the fields of the named agent and environment, with the values of their preset."""
         named = self.named(split.options) if self.named else {}
-        preset = _preset(named, getattr(split.options, "preset", "none"))
+        preset = _preset(named, split.options)
         for kind, what in named.items():
             if what != "":
                 name = what if isinstance(what, str) else _in_words(what)
                 titles = {"agent": f"hyperparameters of {name}", "env": f"the environment {name}"}
                 title = titles.get(kind, f"the selector {name}")
                 if preset and kind == "agent":
-                    title += f", with its preset for {named['env']} ({preset.steps:,} steps)"
+                    title += f", with {preset.title} ({_options_in_words(preset.options)})"
                 values = {} if preset is None else {"agent": preset.fields, "env": preset.env_fields}.get(kind, {})
                 add_flags(self, title, [_with_preset(flag, values) for flag in self.flags(kind, what)])
         return self.format_help()
@@ -265,14 +265,26 @@ def _name_of(action: argparse.Action) -> str:
     return "/".join(action.option_strings) or str(action.metavar or action.dest)
 
 
-def _preset(named: Named, variant: str | None) -> Any:
-    """The preset that `train` would use for the named agent and environment, or None."""
-    from shoal.agents.presets import find
+def _preset(named: Named, options: argparse.Namespace) -> Any:
+    """The preset that `train` would use for the named agent and environment; None if there is none."""
+    from shoal.training.preset_file import choose, is_file
 
+    given = getattr(options, "preset", "none") or ""
     agent, env = named.get("agent"), named.get("env")
-    if not (isinstance(agent, str) and isinstance(env, str) and agent and env) or variant == "none":
+    if (
+        given == "none"
+        or not (agent and env)
+        or not (is_file(given) or isinstance(agent, str) and isinstance(env, str))
+    ):
         return None
-    return find(agent, env, variant or "")
+    chosen = choose(given, agent, env, trust_source=getattr(options, "trust_source", False))
+    return chosen if chosen.title else None
+
+
+def _options_in_words(options: Mapping[str, Any]) -> str:
+    """The options of a preset: `500,000 steps, seeds 4`."""
+    words = [f"{value:,} {name}" if name == "steps" else f"{name} {value}" for name, value in options.items()]
+    return ", ".join(words) or "no options of the run"
 
 
 def _with_preset(flag: Flag, values: Mapping[str, Any]) -> Flag:

@@ -20,6 +20,7 @@ EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
   shoal train ppo CartPole-v1 --seeds 16 --selector pbt --selector.vary learning_rate,entropy_coef
   shoal train ppo --suite classic --seeds 16
+  shoal train ppo CartPole-v1 --preset best.toml --seeds 16       hyperparameters from a file
   shoal train --resume runs/ppo-CartPole-v1
 
 `shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment.
@@ -79,7 +80,8 @@ def train_parser() -> Parser:
     what.add_argument("--seeds", type=whole_number, metavar="N", help="members for each setting (default 1)")
     what.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
     add_wrap(what)
-    what.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
+    about = "a variant of the environment's preset, `none`, or FILE.toml, as `shoal export-config` writes it"
+    what.add_argument("--preset", metavar="NAME|FILE", help=about)
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
     what.add_argument(
         "--random", type=whole_number, metavar="N", help="train N settings, sampled from the search ranges"
@@ -158,7 +160,7 @@ def train(line: Line) -> None:
     if options.spec:
         _repeat(line)
         return
-    if not options.agent or not (options.env or options.suite):
+    if not (line.named.get("agent") and (line.named.get("env") or options.suite)):
         what = "an environment too" if options.agent else "an agent and an environment"
         example = f"shoal train {options.agent or 'ppo'} CartPole-v1"
         raise ValueError(f"train needs {what}, as in `{example}`.")
@@ -180,7 +182,24 @@ def _named(options: argparse.Namespace) -> Named:
         made = template(spec_to_resume(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
     _check_names(agent, env)
-    return {"agent": agent, "env": wrapped(env, options.wrap) if env else "", "selector": options.selector or ""}
+    if options.preset and not (agent and (env or options.suite)):
+        agent, env = _of_preset(options)
+    env = wrapped(env, options.wrap) if env and isinstance(env, str) else env
+    return {"agent": agent, "env": env, "selector": options.selector or ""}
+
+
+def _of_preset(options: argparse.Namespace) -> tuple[str, Any]:
+    """The agent and the environment of a line that leaves one of them to a preset file; empty texts without one."""
+    from shoal.studies.sweeps import suite_of
+    from shoal.training.preset_file import choose, is_file
+
+    if not is_file(options.preset):
+        return options.agent, options.env
+    env = suite_of(options.suite)[0] if options.suite else options.env
+    chosen = choose(options.preset, options.agent, env, trust_source=options.trust_source)
+    if options.wrap and not isinstance(chosen.env, str):
+        raise ValueError(f"--wrap is for an environment that the line names; that of {options.preset} has wrappers.")
+    return chosen.agent, "" if options.suite else chosen.env  # type: ignore[return-value]  # a file names its agent
 
 
 def _check_names(agent: str, env: str) -> None:
@@ -204,7 +223,7 @@ def _train(line: Line) -> None:
     options = line.options
     suite = [wrapped(env, options.wrap) for env in suite_of(options.suite)] if options.suite else []
     batch = plan_all(
-        options.agent,
+        line.named["agent"],
         suite or line.named["env"],
         title=options.suite or "",
         check=not options.no_check,
@@ -272,7 +291,11 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
     if options.name and not group().number:
         batch.folders(RunFolder(root / options.name))  # raises if a folder exists already, also in a dry run
     if options.dry_run:
-        print(describe(batch.plans, root))
+        print(
+            "\n".join(
+                [*(f"note: {note}" for task in batch.tasks for note in task.job.notes), describe(batch.plans, root)]
+            )
+        )
         return
     results, how = [], {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
     for result in batch.train(name=options.name, root=root, **how):

@@ -35,7 +35,7 @@ def evolve(
     records: int | None = None,
     fields: Mapping[str, Any] | None = None,
     env_fields: Mapping[str, Any] | None = None,
-    preset: str | None = "",
+    preset: Path | str | None = "",
     seed: int = 0,
     found: Path | str | None = None,
     trust_source: bool = False,

@@ -42,7 +42,7 @@ def train(
     init: Path | str | Mapping[str, Any] | None = None,
     found: Path | str | None = None,
     selector: Selector | str | None = None,
-    preset: str | None = "",
+    preset: Path | str | None = "",
     name: str = "",
     root: Path | str | None = None,
     folder: Path | str | None = None,
@@ -68,8 +68,9 @@ def train(
     """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
     `agent` and `env` are registered names or values. A value is used as it is. With a name, the preset of the agent for
-    this environment is used if there is one (`preset=None`: no preset; `preset="fast"`: that variant); `fields`,
-    `sweep` and `steps` override it. `fields` and `env_fields` set single values.
+    this environment is used if there is one (`preset=None`: no preset; `preset="fast"`: that variant;
+    `preset="best.toml"`: a file, as `shoal.export_config` writes it, which may also name the agent and the environment
+    and set options such as `seeds`); other arguments override it. `fields` and `env_fields` set single values.
     `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` train one setting for every combination of values; static
     fields cannot be swept in one run (use `shoal.train_all`). The arguments from `seed` on are fields of `RunSpec`;
     None means its default.
@@ -95,7 +96,8 @@ def train(
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. If a file of your own that the run was made with is gone or
-    has changed, `trust_source=True` executes the copy in the run folder. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
+    has changed, `trust_source=True` executes the copy in the run folder; a preset file that names code of your own
+    which changed since needs it too. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
     save it and raise `Stopped`.
 
     An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
@@ -138,12 +140,10 @@ def train(
             name=name or None,
             root=root,
             folder=folder,
-            preset=None if preset == "" else preset or "none",
+            preset=None if preset == "" else str(preset or "none"),
         )
         job = job_to_resume(resume, agent, env, arguments, trust_source=trust_source)
     else:
-        if agent is None or env is None:
-            raise TypeError('train needs an agent and an environment: shoal.train("ppo", "CartPole-v1").')
         job = make_job(
             agent,
             env,
@@ -197,5 +197,8 @@ def run_job(
             folder.check_writable()
         else:
             folder.create()
-        Run(plan, folder, all_sinks, group()).train(resume=resume)
+        run = Run(plan, folder, all_sinks, group())
+        for note in job.notes:
+            run.sinks.say(note)
+        run.train(resume=resume)
     return Result(folder.path, job.agent, job.env)

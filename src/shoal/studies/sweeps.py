@@ -50,7 +50,8 @@ class Options(TypedDict, total=False):
     found: Path | str
     trust_source: bool
     selector: Selector | str
-    preset: str | None
+    preset: Path | str | None
+    trust_source: bool
     seed: int
     records: int
     evaluations: int

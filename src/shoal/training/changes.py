@@ -16,7 +16,7 @@ def changes_in_words(spec: RunSpec) -> str:
 
     Values that are swept are left out. The result is empty where nothing differs.
     """
-    changed = join(_changed(spec.agent, spec.fields, AGENTS), _changed(spec.env, spec.env_fields, ENVS))
+    changed = join(changed_fields(spec.agent, spec.fields, AGENTS), changed_fields(spec.env, spec.env_fields, ENVS))
     changed = {path: in_words(value) if isinstance(value, Described) else value for path, value in changed.items()}
     found = presets.find(spec.agent, spec.env) if spec.agent in AGENTS and spec.env in ENVS else None
     values = {} if found is None else join(found.fields, found.env_fields)
@@ -36,7 +36,7 @@ def with_whole_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _changed(name: str, fields: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
+def changed_fields(name: str, fields: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
     """The values that differ from the defaults of a registered name; not those that follow from others (None)."""
     entry = registry[name]
     changed = {}

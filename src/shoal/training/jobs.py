@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.agents import presets
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
@@ -16,6 +15,7 @@ from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
+from shoal.training.preset_file import choose
 from shoal.training.processes import group
 from shoal.training.result import built_values
 from shoal.training.selector import Given
@@ -30,6 +30,7 @@ class Job(NamedTuple):
     spec: RunSpec
     agent: Agent | None = None
     env: Env | None = None
+    notes: tuple[str, ...] = ()  # sentences about the preset, for the user
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
         """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work."""
@@ -48,10 +49,10 @@ class Job(NamedTuple):
 
 
 def make_job(
-    agent: str | Agent,
-    env: str | Env,
+    agent: str | Agent | None,
+    env: str | Env | None,
     *,
-    preset: str | None = "",
+    preset: Path | str | None = "",
     steps: int | None = None,
     fields: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Any] | None = None,
@@ -76,19 +77,15 @@ def make_job(
     if found is not None:
         values = found_by(found, trust_source=trust_source)
         fields, env_fields = _with_found(values, (fields, sweep), (env_fields, env_sweep))
-    agent = AGENTS[agent].name if isinstance(agent, str) else agent  # first, so that an unknown name raises at once
-    env = ENVS[env].name if isinstance(env, str) else env  # an alias becomes the registered name
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
-    if preset and not (isinstance(agent, str) and isinstance(env, str)):
-        raise ValueError(f"preset={preset!r} needs agent and environment by name: a value is taken as it is.")
-    if isinstance(agent, str) and isinstance(env, str):
-        known = presets.find(agent, env, preset or "") if preset is not None else None
-        if known is not None:
-            fields = {k: v for k, v in known.fields.items() if k not in sweep} | fields
-            env_fields = {k: v for k, v in known.env_fields.items() if k not in env_sweep} | env_fields
-            steps = known.steps if steps is None else steps
-    if steps is not None:
-        options["steps"] = steps
+    chosen = choose(preset, agent, env, trust_source=trust_source)
+    agent, env = chosen.agent, chosen.env
+    fields = _below(chosen.fields, {**fields, **sweep}) | fields
+    env_fields = _below(chosen.env_fields, {**env_fields, **env_sweep}) | env_fields
+    of_preset = {name: value for name, value in chosen.options.items() if not (name == "seeds" and members is not None)}
+    options = {**of_preset, **options} | ({} if steps is None else {"steps": steps})
+    first_of_preset = options.pop("init", None)
+    init = first_of_preset if init is None else init
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_none_if_name(agent), _none_if_name(env))
     spec = spec_for(agent, env, **changes, **options)
@@ -112,7 +109,12 @@ def make_job(
         given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
         setting = apply(template(spec, *values), built(spec.settings()[0]))
         spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
-    return Job(with_sources(resolved(spec, *values)), *values)
+    return Job(with_sources(resolved(spec, *values)), *values, chosen.notes)
+
+
+def _below(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a preset, by path, without those that the user gives, whole or as a part of them."""
+    return {path: value for path, value in values.items() if not f"{path}.".startswith(tuple(f"{p}." for p in given))}
 
 
 def found_by(run: Path | str, *, trust_source: bool = False) -> dict[str, Any]:

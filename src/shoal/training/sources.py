@@ -54,8 +54,20 @@ def runnable_values(
 ) -> dict[str, Any]:
     """Return described values of a run, by path, with paths of files that may be run, as `runnable` does for `spec`."""
     parts = [part for path, value in values.items() for _, part in inside(value, path)]
-    moved = _moves(_files_of(parts), spec, folder, trust_source)
+    moved = _moves(files_of(parts), spec, folder, trust_source)
     return {path: _with_moved(value, moved) for path, value in values.items()}
+
+
+def refusal_of_preset(file: str, sources: Mapping[str, Any]) -> str:
+    """Return why a file that a preset names must not be run without consent; empty for an unchanged file.
+
+    `sources` is the list of files that the preset holds, with their SHA-256.
+    """
+    if file not in sources:
+        return "is not in its list of sources"
+    if not Path(file).is_file():
+        return "is not there any more"
+    return "" if _hash(Path(file)) == sources[file] else "has changed since"
 
 
 def _moves(files: Sequence[str], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
@@ -99,10 +111,10 @@ def _files(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
         kind = "env" if is_of_env(path) else "agent"
         if kind not in without or f"{path}.".startswith(tuple(f"{name}." for name in always)):
             values.append(part)
-    return _files_of(values)
+    return files_of(values)
 
 
-def _files_of(parts: Iterable[Described]) -> list[str]:
+def files_of(parts: Iterable[Described]) -> list[str]:
     """Return the paths of the user's files that classes and functions come from."""
     modules = [part.name.rpartition(":")[0] for part in parts if part.kind in ("class", "function")]
     return list(dict.fromkeys(module for module in modules if module.endswith(".py")))

@@ -1,5 +1,7 @@
 """Presets: published or measured hyperparameters, one TOML file per agent, with the evidence for each.
 
+Files of the user's own have the same format, and may hold more than these (`training/preset_file.py`).
+
 ["CartPole-v1"]                  the default for this environment when an agent is given by name
 ["CartPole-v1:fast"]             a variant, chosen with `--preset fast`
 steps = 500_000                  environment steps of each member
@@ -77,9 +79,21 @@ def preset(agent: str, env: str, variant: str = "") -> Preset:
 
 def read(path: Path, agent: str) -> dict[str, Preset]:
     """All presets of a preset file, checked against the fields of the agent."""
-    with open(path, "rb") as file:
-        tables = tomllib.load(file)
-    return {name: _preset(agent, name, table, path) for name, table in tables.items()}
+    return {name: _preset(agent, name, table, path) for name, table in read_tables(path).items()}
+
+
+def read_tables(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables of a preset file by name, as TOML has them. Raises ValueError, with the line, for another content."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of the encoding too
+        raise ValueError(f"{path} is no TOML: {error}. docs/presets.md describes preset files.") from error
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ValueError(
+                f'{path}: {name} stands outside of a table: write the environment above it, as in ["CartPole-v1"].'
+            )
+    return tables
 
 
 def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Preset:

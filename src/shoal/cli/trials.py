@@ -1,0 +1,41 @@
+"""`shoal trials`: list the trials of a study, also while it runs."""
+
+from shoal.cli.parser import Line, Parser, file_ending_in, whole_number
+
+
+def trials_parser() -> Parser:
+    """The options of `shoal trials`."""
+    parser = Parser(
+        "trials",
+        "STUDY [options]",
+        "List the trials of a study, the best first, with their scores and hyperparameters. The study may be running.",
+        "  shoal trials runs/study\n  shoal trials runs/study --best 0 --sort learning_rate\n"
+        "  shoal trials runs/study --csv trials.csv",
+    )
+    parser.add_argument("study", metavar="STUDY", help="the folder of a study")
+    about = "how many to list (default 10); 0: all"
+    parser.add_argument("--best", type=whole_number, default=10, metavar="N", help=about)
+    about = "a column to sort by, the smallest first (default: the score, the best first)"
+    parser.add_argument("--sort", default="", metavar="COLUMN", help=about)
+    about = "write all trials to this file instead"
+    parser.add_argument("--csv", type=file_ending_in(".csv"), metavar="FILE", help=about)
+    return parser
+
+
+def trials(line: Line) -> None:
+    """Print the table of a study's trials, or write it to a file and print its path."""
+    from pathlib import Path
+
+    from shoal.cli.table import table
+    from shoal.studies.results import open_trials, sorted_rows, trial_columns, trial_counts, write_trials
+
+    options = line.options
+    study = open_trials(options.study)
+    if options.csv:
+        print(write_trials(study, Path(options.csv)))
+        return
+    rows = sorted_rows(study, options.sort.replace("-", "_"))
+    shown = rows[: options.best or None]
+    print(table(trial_columns(study), shown))
+    counts = ", ".join(f"{count} {state}" for state, count in trial_counts(study).items())
+    print(f"{len(shown)} of {len(rows)} trials shown ({counts or 'none yet'})")

@@ -1,0 +1,340 @@
+"""The results of a study: the table of its trials, the best one as a preset file, and its score on fresh seeds.
+
+The best of many trials is chosen for its score, so this score is too high on average: partly its seeds were lucky (the
+winner's curse). Therefore the best trial is trained again with random numbers that no trial had, and both scores are
+reported. Where several candidates are trained again, one half of the fresh seeds chooses among them and the other half
+gives the score, which therefore is not that of a maximum either.
+"""
+
+import csv
+import dataclasses
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from jaxtyping import Float
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import did_you_mean
+from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm
+from shoal.studies.runs import run_job
+from shoal.studies.storage import open_storage
+from shoal.tracking.events import Sink
+from shoal.training.disk import replace
+from shoal.training.export_config import preset_text
+from shoal.training.folder import RunFolder, json_ready
+from shoal.training.jobs import Job
+from shoal.training.lives import scores_in
+from shoal.training.result import Result
+from shoal.training.settings import setting_in_words, split
+from shoal.training.spec import RunSpec, resolved
+
+TABLE, PRESET, FRESH, FIGURES = "trials.csv", "best.toml", "fresh", "figures"
+COLUMNS = ("number", "state", "score", "records", "worker", "group", "seconds")  # before the parameters
+FRESH_SEEDS = 16
+SpecOf = Callable[[FrozenTrial], RunSpec]
+
+
+class Fresh(NamedTuple):
+    """A trial that was trained again with fresh random numbers."""
+
+    trial: int  # its number
+    study_score: float
+    scores: np.ndarray  # [N], of its members
+    folder: Path
+
+
+# The table of trials.
+
+
+def trial_columns(study: optuna.Study) -> list[str]:
+    """Return the columns of the table of trials. With several objectives there is a score for each: `score_0`."""
+    count = len(study.directions)
+    scores = ["score"] if count == 1 else [f"score_{i}" for i in range(count)]
+    names = dict.fromkeys(name for trial in study.get_trials(deepcopy=False) for name in trial.params)
+    return [*COLUMNS[:2], *scores, *COLUMNS[3:], *names]
+
+
+def trial_rows(study: optuna.Study) -> Iterator[list[Any]]:
+    """Yield a row for each trial, with the values of `trial_columns`; None where it has none."""
+    names = trial_columns(study)[len(COLUMNS) - 1 + len(study.directions) :]
+    for trial in study.get_trials(deepcopy=False):
+        begun, ended = trial.datetime_start, trial.datetime_complete
+        seconds = (ended - begun).total_seconds() if begun and ended else None
+        scores = trial.values if trial.values is not None else [None] * len(study.directions)
+        where = [trial.user_attrs.get("worker"), trial.user_attrs.get("group")]
+        own = [trial.params.get(name) for name in names]
+        yield [trial.number, trial.state.name.lower(), *scores, len(trial.intermediate_values), *where, seconds, *own]
+
+
+def sorted_rows(study: optuna.Study, column: str = "") -> list[list[Any]]:
+    """Return the rows of all trials, by default the complete ones with the best score first, then all others.
+
+    With a column they are in the order of its values, and those without a value come last. Raises ValueError for a
+    column that does not exist.
+    """
+    columns, rows = trial_columns(study), list(trial_rows(study))
+    if column and column not in columns:
+        raise ValueError(f"the table has no column {column!r}.{did_you_mean(column, columns)}")
+    if not column or column == "score":
+        order = {trial.number: rank for rank, trial in enumerate(best_trials(study, len(rows)))}
+        return sorted(rows, key=lambda row: (order.get(row[0], len(rows)), row[0]))
+    at = columns.index(column)
+    words = any(isinstance(row[at], str) for row in rows)
+
+    def place(row: list[Any]) -> tuple:
+        return (row[at] is None, "" if row[at] is None else str(row[at]) if words else row[at])
+
+    return sorted(rows, key=place)
+
+
+def write_trials(study: optuna.Study, path: Path) -> Path:
+    """Write the table of trials as a CSV file and return its path."""
+
+    def write(target: Path) -> None:
+        with open(target, "w", newline="") as file:
+            csv.writer(file).writerows([trial_columns(study), *trial_rows(study)])
+
+    replace(path, write)
+    return path
+
+
+def best_trials(study: optuna.Study, count: int = 1) -> list[FrozenTrial]:
+    """Return the complete trials with the best scores, the best first, the earlier of equals first.
+
+    With several objectives: the trials of the Pareto front, in their order, and all of them.
+    """
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(study.directions) > 1:
+        return study.best_trials if complete else []
+    sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
+    finite = [trial for trial in complete if trial.value is not None and math.isfinite(trial.value)]
+    return sorted(finite, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+
+
+def open_trials(folder: Path | str) -> optuna.Study:
+    """Return the study of a folder, for reading. Raises FileNotFoundError if the folder holds none."""
+    path = Path(folder) / "study.json"
+    if not path.is_file():
+        what = "holds a run, not a study" if (path.parent / "spec.json").exists() else "holds no study"
+        raise FileNotFoundError(f"{folder} {what if path.parent.exists() else 'does not exist'}: it has no study.json.")
+    try:
+        data = json.loads(path.read_text())
+        url, name = data.get("storage") or f"journal:{path.parent / 'study.log'}", data["name"]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error}. Restore it from a copy.") from error
+    try:
+        return optuna.load_study(study_name=name, storage=open_storage(url))
+    except KeyError as error:
+        raise ValueError(f"the storage of {folder} has no study {name!r}: no worker has begun it yet.") from error
+
+
+# The best trial.
+
+
+def trial_spec_in(folder: Path, trial: FrozenTrial) -> RunSpec:
+    """Return the spec of a run that trains one trial alone, from the run folder of its group.
+
+    `workers/WORKER/GROUP/` is named by the trial's attributes `worker` and `group`. Static fields are those of the
+    group; the values of all others are the trial's parameters. Raises FileNotFoundError if the folder is not here.
+    """
+    worker, name = trial.user_attrs.get("worker"), trial.user_attrs.get("group")
+    if not (isinstance(worker, str) and isinstance(name, str)):
+        raise FileNotFoundError(f"trial {trial.number} does not say which worker trained it, in which group.")
+    group = RunFolder(folder / "workers" / worker / name).read_spec()
+    vary = getattr(group.selector, "fields", {}).get("vary")
+    traced = {path: value for path, value in trial.params.items() if vary is None or path in vary.fields}
+    fields, env_fields = split(traced)
+    seeds = getattr(group.selector, "fields", {}).get("seeds", group.seeds)
+    return dataclasses.replace(
+        group,
+        fields={**group.fields, **fields},
+        env_fields={**group.env_fields, **env_fields},
+        selector=None,
+        points={},
+        seeds=seeds,
+    )
+
+
+def statistic_of(score: str) -> Callable[..., Any]:
+    """Return the statistic of a trial's score over its members: "mean", "iqm", "min" or a quantile such as "q25"."""
+    if quantile := re.fullmatch(r"q(\d{1,2}|100)", score):
+        return lambda values, axis=-1: np.quantile(values, int(quantile[1]) / 100, axis=axis)
+    known: dict[str, Callable[..., Any]] = {"mean": np.mean, "iqm": iqm, "min": np.min}
+    if score not in known:
+        raise ValueError(f"score={score!r} is unknown. Choose mean, iqm, min, or a quantile such as q25.")
+    return known[score]
+
+
+def retrain(
+    spec: RunSpec,
+    folder: Path,
+    seeds: int = FRESH_SEEDS,
+    agent: Agent | None = None,
+    env: Env | None = None,
+    sinks: Sequence[Sink] = (),
+) -> Float[np.ndarray, "N"]:
+    """Train a trial again with `seeds` members whose random numbers no trial had; return their last scores.
+
+    The seed of the run is the next one after that of the study, so that initial weights, training and evaluation all
+    differ from those of every trial. The score of a member is its newest mean return, as in the study; NaN without one.
+    A folder that has this run is used or resumed; one with another run is kept as `NAME-before`.
+    """
+    fresh = resolved(dataclasses.replace(spec, seed=spec.seed + 1, seeds=seeds), agent, env)
+    run = RunFolder(folder)
+    if run.has("spec.json") and run.read_spec().to_json() != fresh.to_json():
+        kept = folder.with_name(f"{folder.name}-before")
+        shutil.rmtree(kept, ignore_errors=True)
+        folder.rename(kept)
+    is_new = not run.has("spec.json")
+    if is_new or not run.has("summary.json"):
+        job = Job(fresh, agent, env)
+        run_job(job, job.plan(resume=not is_new), run, resume=not is_new, figures=False, sinks=sinks)
+    return last_scores(Result(folder, agent, env).curves)
+
+
+def last_scores(curves: Mapping[str, np.ndarray]) -> Float[np.ndarray, "M"]:
+    """Return the newest mean return of each member: of the evaluation, or of training where a record has none."""
+    scores = scores_in(curves)
+    rows = np.arange(len(scores))[:, None]
+    newest = np.where(np.isnan(scores), -1, rows).max(axis=0)
+    return np.where(newest >= 0, np.take_along_axis(scores, np.maximum(newest, 0)[None], 0)[0], np.nan)
+
+
+def confirm(
+    study: optuna.Study,
+    folder: Path,
+    spec_of: SpecOf,
+    *,
+    score: str = "mean",
+    candidates: int = 1,
+    seeds: int = FRESH_SEEDS,
+    agent: Agent | None = None,
+    env: Env | None = None,
+    sinks: Sequence[Sink] = (),
+) -> dict[str, Any]:
+    """Train the best trials again on fresh seeds, write the best one to `best.toml`; return both scores, for JSON.
+
+    The runs are in `fresh/`, and those of further candidates in `fresh-2/` and so on. Raises ValueError if no trial is
+    complete, or for several candidates with fewer than 4 seeds or several objectives.
+    """
+    chosen = best_trials(study, candidates)
+    if not chosen:
+        raise ValueError("no trial of the study is complete, so there is no best one.")
+    if len(study.directions) > 1:
+        raise ValueError("a study of several objectives has no single best trial: choose one of its Pareto front.")
+    if candidates > 1 and seeds < 4:
+        raise ValueError(f"{candidates} candidates need at least 4 fresh seeds, two to choose and two to score.")
+    statistic, specs = statistic_of(score), [resolved(spec_of(trial), agent, env) for trial in chosen]
+    tried = []
+    for rank, (trial, spec) in enumerate(zip(chosen, specs, strict=True), 1):
+        at = folder / (FRESH if rank == 1 else f"{FRESH}-{rank}")
+        tried.append(Fresh(trial.number, float(trial.value or 0), retrain(spec, at, seeds, agent, env, sinks), at))
+    half = seeds // 2 if len(tried) > 1 else 0
+    sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
+    ranked = [sign * _score(each.scores[:half] if half else each.scores, statistic) for each in tried]
+    index = int(np.argmax([-np.inf if np.isnan(each) else each for each in ranked])) if half else 0
+    best = tried[index]
+    about = _about(best, best.scores[half:], statistic, specs[index], len(study.get_trials(deepcopy=False)))
+    about = {**about, "params": chosen[index].params, "folder": best.folder.name, "metric": score}
+    if half:
+        about["candidates"] = [
+            {"trial": each.trial, "score": each.study_score, "fresh_score": _score(each.scores[:half], statistic)}
+            for each in tried
+        ]
+    origin = [
+        f"Trial {best.trial} of the study {study.study_name}: {setting_in_words(chosen[index].params)}.",
+        about["words"],
+    ]
+    text = preset_text(specs[index], {}, origin, about["words"])
+    replace(folder / PRESET, lambda path: path.write_text(text, encoding="utf-8"))
+    return about
+
+
+def conclude(
+    study: optuna.Study,
+    folder: Path | str,
+    spec_of: SpecOf | None = None,
+    *,
+    figures: bool = True,
+    page: bool = True,
+    **how: Any,
+) -> dict[str, Any]:
+    """Write all results of a study into its folder, and return the data for `summary.json`.
+
+    `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. spec_of: the spec of a trial's run;
+    by default `trial_spec_in`. how: arguments of `confirm`. What cannot be done is said in `notes`.
+    """
+    folder, notes = Path(folder), []
+    write_trials(study, folder / TABLE)
+    results: dict[str, Any] = {"trials": trial_counts(study)}
+    if figures:
+        from shoal.viz.study import draw_study
+
+        try:
+            drawn = draw_study(study, folder / FIGURES, page=page)
+        except ImportError as error:
+            notes.append(f"no page of figures: {error}")
+            drawn = draw_study(study, folder / FIGURES, page=False)
+        notes += [f"no figure {title!r}: {why}" for title, why in drawn.left_out.items()]
+    if len(study.directions) > 1:
+        results["pareto_front"] = [
+            {"trial": trial.number, "scores": trial.values, "params": trial.params} for trial in best_trials(study)
+        ]
+    elif best_trials(study):
+        results["best"] = confirm(study, folder, spec_of or (lambda trial: trial_spec_in(folder, trial)), **how)
+    else:
+        notes.append("no trial is complete, so there is no best one")
+    return json_ready({**results, "notes": notes})
+
+
+def trial_counts(study: optuna.Study) -> dict[str, int]:
+    """Return how many trials are in each state, by its name: complete, pruned, fail, running, waiting."""
+    states = [trial.state.name.lower() for trial in study.get_trials(deepcopy=False)]
+    return {state: states.count(state) for state in dict.fromkeys(states)}
+
+
+def _score(scores: np.ndarray, statistic: Callable[..., Any]) -> float:
+    finite = scores[np.isfinite(scores)]
+    return float(statistic(finite)) if len(finite) else math.nan
+
+
+def _about(
+    best: Fresh, scores: np.ndarray, statistic: Callable[..., Any], spec: RunSpec, trials: int
+) -> dict[str, Any]:
+    """Return the scores of a trial in the study and on fresh seeds, with an interval, and a sentence about them."""
+    finite = scores[np.isfinite(scores)]
+    has_interval = len(finite) >= FEWEST
+    low, high = bootstrap_interval(finite, statistic) if has_interval else (math.nan, math.nan)
+    fresh = _score(scores, statistic)
+    words = (
+        f"Trial {best.trial} scored {best.study_score:.4g} in the study, the best of {trials} trials, on {spec.seeds} "
+        f"seed{'s' * (spec.seeds > 1)}, and {fresh:.4g} on {len(finite)} fresh seeds"
+    )
+    words += f", 95 % interval [{low:.4g}, {high:.4g}]." if has_interval else "; too few for an interval."
+    if has_interval:
+        inside = low <= best.study_score <= high
+        side = "within" if inside else "above" if best.study_score > high else "below"
+        words += f" The score in the study lies {side} this interval."
+    words += " Report the score on fresh seeds: the other one is that of a trial that was chosen for its score."
+    return {
+        "trial": best.trial,
+        "score": best.study_score,
+        "seeds": spec.seeds,
+        "fresh_score": fresh,
+        "fresh_low": low,
+        "fresh_high": high,
+        "fresh_seeds": len(finite),
+        "fresh_failed": len(scores) - len(finite),
+        "fresh_seed": spec.seed + 1,
+        "words": words,
+    }
