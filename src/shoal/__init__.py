@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from shoal.population.learner_env import LearnerEnv as LearnerEnv
     from shoal.population.pbt import PBT as PBT
     from shoal.population.random import RandomSearch as RandomSearch
+    from shoal.reports.report import report as report
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
@@ -204,6 +205,7 @@ _HOME = {
     "shoal.population.learner_env": ("LearnerEnv",),
     "shoal.population.pbt": ("PBT",),
     "shoal.population.random": ("RandomSearch",),
+    "shoal.reports.report": ("report",),
     "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",
