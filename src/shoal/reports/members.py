@@ -237,7 +237,7 @@ def slices(values: Mapping[str, Sequence[Any]], scores: np.ndarray, what: str) -
                 "score",
                 about=f"{what} over {path}",
                 title=path,
-                log_x=bool(numeric and is_logarithmic(x)),
+                log_x=numeric and is_logarithmic(x),
                 x_words=number,
                 x_names=labels if fit else (),
                 whole_x=not numeric,

@@ -68,7 +68,7 @@ def is_logarithmic(values: Any) -> bool:
     """Return whether values are positive and spread over more than a factor of 20, so that a logarithm shows them."""
     known = np.asarray(values, float)
     known = known[np.isfinite(known)]
-    return known.size > 0 and known.min() > 0 and known.max() > 20 * known.min()
+    return bool(known.size and known.min() > 0 and known.max() > 20 * known.min())
 
 
 def _round_places(low: float, high: float, count: int, log: bool) -> list[float]:

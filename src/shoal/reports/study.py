@@ -263,7 +263,7 @@ def _pictures_section(study: Study) -> Section | None:
             continue
         if content[:8] == b"\x89PNG\r\n\x1a\n":
             words = path.stem.replace("_", " ").replace("-", " ")
-            picture = tag("img", src=data_address("image/png", content), alt=words, class_="picture", loading="lazy")
+            picture = tag("img", src=data_address("image/png", content), alt=words, class_="picture")
             found += [tag("h3", f"{words[:1].upper()}{words[1:]}"), picture]
         elif size > LARGEST:
             left_out.append(

@@ -36,7 +36,7 @@ def videos_section(runs: Sequence[Facts], names: Sequence[str] = ()) -> Section 
             if isinstance(content, bytes) and len(content) <= min(LARGEST, room):
                 room -= len(content)
                 address = data_address("image/gif", content)
-                picture = tag("img", src=address, alt=f"video: {caption}", loading="lazy", decoding="async")
+                picture = tag("img", src=address, alt=f"video: {caption}", decoding="async")
                 shown.append(tag("figure", picture, tag("figcaption", caption)))
             else:
                 notes.append(_left_out(path, content))
