@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from shoal.population.pbt import PBT as PBT
     from shoal.population.random import RandomSearch as RandomSearch
     from shoal.population.slots import Slots as Slots
+    from shoal.reports.report import report as report
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
@@ -209,6 +210,7 @@ _HOME = {
     "shoal.population.pbt": ("PBT",),
     "shoal.population.random": ("RandomSearch",),
     "shoal.population.slots": ("Slots",),
+    "shoal.reports.report": ("report",),
     "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",

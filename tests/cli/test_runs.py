@@ -221,3 +221,14 @@ def test_episodes_that_the_limit_of_steps_cut_off_are_counted(run, capsys):
 def test_a_wrong_member_is_refused_before_the_run_is_loaded(run, capsys, monkeypatch):
     monkeypatch.setattr("shoal.training.policy.load_policies", None)
     assert "--member -1 must be at least 0" in refused(capsys, "eval", run, "--member", "-1")
+
+
+def test_report_writes_a_page_into_the_folder_of_a_run_or_here(run, tmp_path, capsys):
+    folder = shutil.copytree(run, tmp_path / "copy")
+    status, out, _ = say(capsys, "report", folder)
+    page = folder / "report.html"
+    assert status == 0 and out == f"{page} ({page.stat().st_size / 1000:,.0f} kB)\n"
+    assert say(capsys, "report", folder, "zoo:ppo/CartPole-v1")[1].startswith("report.html (")
+    assert "report needs a run folder, as in `shoal report" in refused(capsys, "report")
+    assert "must end in .html" in refused(capsys, "report", folder, "--out", "a.pdf")
+    assert "is not a run folder" in refused(capsys, "report", tmp_path / "nothing")

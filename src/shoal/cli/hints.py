@@ -26,6 +26,7 @@ OTHER_COMMANDS = {
     "info": "doctor",
     "learn": "train",
     "list": "envs",
+    "html": "report",
     "models": "zoo",
     "resume": "train --resume RUN",
     "run": "train",
@@ -45,6 +46,7 @@ PARTS = {
     "RUN|ENV": "a run folder or an environment",
     "ENV|RUN": "an environment or a run folder",
     "A, B": "two run folders",
+    "RUN...": "a run folder",
     "B": "a second run folder",
     "bash|zsh": "the name of a shell",
 }

@@ -42,6 +42,7 @@ COMMANDS = {
     "render": Command("shoal.cli.runs", "render", "make videos of a run's policies, or of an environment"),
     "play": Command("shoal.cli.play", "play", "play an environment in the terminal, or watch a policy play"),
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
+    "report": Command("shoal.cli.runs", "write_report", "write an HTML page about runs, a population or a study"),
     "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
     "export-config": Command(
@@ -68,6 +69,7 @@ EXAMPLES = """examples:
   shoal render runs/ppo-CartPole-v1
   shoal play zoo:ppo/CartPole-v1
   shoal compare runs/a runs/b
+  shoal report runs/ppo-CartPole-v1
 """
 MISTAKE = 2
 

@@ -1,4 +1,4 @@
-"""`shoal eval`, `render`, `plot`, `compare`, `export` and `record`: the commands that read run folders."""
+"""`shoal eval`, `render`, `plot`, `report`, `compare`, `export` and `record`: the commands that read run folders."""
 
 import argparse
 import itertools
@@ -193,6 +193,33 @@ def plot(line: Line) -> None:
         print(plot_run(run, out, arguments.x, by="".join(fields), **how))
     else:
         print("\n".join(map(str, plot_figures(run))))
+
+
+def report_parser() -> Parser:
+    """The options of `shoal report`."""
+    parser = Parser(
+        "report",
+        "RUN... [options]",
+        "Write one HTML page that shows everything about a run: result, curves, tables, hyperparameters, videos, "
+        "provenance, and how to repeat it. Several runs are compared with the first one. The page is one file that "
+        "loads nothing from a network.",
+        "  shoal report runs/ppo-CartPole-v1\n  shoal report runs/a runs/b --out a-or-b.html\n"
+        "  shoal report zoo:ppo/CartPole-v1",
+        opens_run=True,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or the folder of a study")
+    about = "a page, .html (default: report.html in the folder of the run, or here if there are several)"
+    parser.add_argument("--out", type=file_ending_in(".html", ".htm"), metavar="FILE", help=about)
+    return parser
+
+
+def write_report(line: Line) -> None:
+    """`shoal report`: write a page about a run, a comparison or a study; print its path and size."""
+    from shoal.reports.report import report
+
+    arguments = line.options
+    path = report(*arguments.runs, out=arguments.out, trust_source=arguments.trust_source)
+    print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 
 def compare_parser() -> Parser:

@@ -128,7 +128,7 @@ def learning_curves(
     in the figure says. `unit` is the word for one column of a curve. The legend covers nothing drawn. Returns the path.
     """
     check_figure_format(Path(out))
-    shown = [_with_stopped(curve, unit) for curve in _best(curves, len(PALETTE))]
+    shown = [_with_stopped(curve, unit) for curve in best_curves(curves, len(PALETTE))]
     if len(curves) == 1 and shown[0].stopped:
         title = f"{title} {shown[0].label}".strip()
     with figure_style():
@@ -223,8 +223,8 @@ def _legend_of_marks(shown: Sequence[Curve], curves: Sequence[Curve], unit: str)
     return " · ".join(parts)
 
 
-def _best(curves: Sequence[Curve], count: int) -> list[Curve]:
-    """The `count` curves with the highest last value, in their order; of several runs the best of each comes first.
+def best_curves(curves: Sequence[Curve], count: int) -> list[Curve]:
+    """Return the `count` curves with the highest last value, in their order; of several runs the best of each.
 
     Raises ValueError if all values are NaN.
     """

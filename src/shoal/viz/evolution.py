@@ -1,8 +1,6 @@
 """Figures of an evolution: fitness over generations, and the learned losses beside published ones."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +23,10 @@ from shoal.viz.style import (
 CLIP = 0.2  # of PPO's drift in the figure
 LARGEST_ERROR = 30.0  # of the value losses in the figure
 RATIOS = (0.4, 2.0)  # of the drifts in the figure
+ERROR_LABEL, SLOPE_LABEL = "error: predicted value minus target", "slope of the loss"
+SLOPE_NOTE = "the critic moves its prediction against the slope; where the slope is 0, it does not move"
+RATIO_LABEL, DRIFT_LABEL = "ratio of the new to the old probability of an action", "drift D(r, A)"
+DRIFT_NOTE = f"the policy loss is -r A + D(r, A); PPO's clip is {CLIP}"
 
 
 def plot_evolution(folder: str | Path) -> list[Path]:
@@ -66,44 +68,53 @@ def _plot_fitness(result: Result, out: Path) -> Path:
         return save_figure(figure, out)
 
 
-def _plot_value_loss(loss: LearnedValueLoss, out: Path) -> Path:
+def value_loss_slopes(loss: LearnedValueLoss) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return errors [N] of a critic, and the slopes [N] of an evolved value loss and of the squared one."""
     error = np.linspace(-LARGEST_ERROR, LARGEST_ERROR, 601, dtype=np.float32)
     zeros = jnp.zeros_like(error)
     curves = {"evolved": np.asarray(loss(jnp.asarray(error), zeros, zeros, CLIP)), "squared": 0.5 * error**2}
-    slopes = {name: np.gradient(curve, error) for name, curve in curves.items()}
+    return error, {name: np.gradient(curve, error) for name, curve in curves.items()}
+
+
+def drifts(drift: LearnedDrift) -> tuple[np.ndarray, dict[tuple[str, float], np.ndarray]]:
+    """Return ratios [N] of probabilities, and the drift [N] of an evolved loss, of PPO and of DPO.
+
+    The keys of the drifts are (name, advantage), with an advantage of 1 or -1.
+    """
+    ratio, found = np.linspace(*RATIOS, 401, dtype=np.float32), {}
+    for name, loss in {"evolved": drift, "PPO": clipped_surrogate, "DPO": dpo_surrogate}.items():
+        for advantage in (1.0, -1.0):
+            a = jnp.full_like(ratio, advantage)
+            found[name, advantage] = np.asarray(loss(jnp.asarray(ratio), a, jnp.float32(CLIP)) + ratio * a)
+    return ratio, found
+
+
+def _plot_value_loss(loss: LearnedValueLoss, out: Path) -> Path:
+    error, slopes = value_loss_slopes(loss)
     with figure_style():
         figure, axes = new_figure(7, 4)
         for (name, slope), color in zip(slopes.items(), (PALETTE[0], PALETTE[6]), strict=True):
             axes.plot(error, slope, color=color, linestyle="-" if name == "evolved" else "--", label=name)
         axes.axhline(0, color=GRID, zorder=0)
         axes.axvline(0, color=GRID, zorder=0)
-        axes.set_xlabel("error: predicted value minus target")
-        axes.set_ylabel("slope of the loss")
-        note = "the critic moves its prediction against the slope; where the slope is 0, it does not move"
-        set_titles(figure, axes, "An evolved value loss beside the squared one", note)
+        axes.set_xlabel(ERROR_LABEL)
+        axes.set_ylabel(SLOPE_LABEL)
+        set_titles(figure, axes, "An evolved value loss beside the squared one", SLOPE_NOTE)
         place_legend(figure, axes)
         return save_figure(figure, out)
 
 
 def _plot_drift(drift: LearnedDrift, out: Path) -> Path:
-    ratio = np.linspace(*RATIOS, 401, dtype=np.float32)
+    ratio, added = drifts(drift)
     with figure_style():
         figure, axes = new_figure(7, 4)
-        for name, loss, color in _losses(drift):
-            for advantage, style in ((1.0, "-"), (-1.0, "--")):
-                a = jnp.full_like(ratio, advantage)
-                added = loss(jnp.asarray(ratio), a, jnp.float32(CLIP)) + ratio * a
-                axes.plot(ratio, added, style, color=color, label=f"{name}, A = {advantage:+.0f}")
+        colors: dict[str, str] = dict(zip(("evolved", "PPO", "DPO"), PALETTE, strict=False))
+        for (name, advantage), values in added.items():
+            style, label = "-" if advantage > 0 else "--", f"{name}, A = {advantage:+.0f}"
+            axes.plot(ratio, values, style, color=colors[name], label=label)
         axes.axvline(1, color=GRID, zorder=0)
-        axes.set_xlabel("ratio of the new to the old probability of an action")
-        axes.set_ylabel("drift D(r, A)")
-        note = f"the policy loss is -r A + D(r, A); PPO's clip is {CLIP}"
-        set_titles(figure, axes, "An evolved drift beside those of PPO and DPO", note)
+        axes.set_xlabel(RATIO_LABEL)
+        axes.set_ylabel(DRIFT_LABEL)
+        set_titles(figure, axes, "An evolved drift beside those of PPO and DPO", DRIFT_NOTE)
         place_legend(figure, axes)
         return save_figure(figure, out)
-
-
-def _losses(drift: LearnedDrift) -> Iterator[tuple[str, Any, str]]:
-    yield "evolved", drift, PALETTE[0]
-    yield "PPO", clipped_surrogate, PALETTE[1]
-    yield "DPO", dpo_surrogate, PALETTE[2]

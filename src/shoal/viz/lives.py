@@ -45,7 +45,7 @@ def plot_lives(folder: str | Path) -> list[Path]:
         paths.append(plot_lineage(folder))
     if hyperparameters_in(result.curves):
         paths.append(plot_hyperparameters(folder))
-    if _is_halving(result) and _dropped(lives, result):
+    if is_halving(result) and dropped_lives(lives, result):
         paths.append(plot_rungs(folder))
     return paths
 
@@ -62,7 +62,7 @@ def plot_lineage(folder: str | Path, out: str | Path | None = None) -> Path:
     with figure_style():
         figure, axes = new_figure(7.6, height)
         for life in lives.values():
-            edges = _edges(life, result)
+            edges = edges_of(life, result)
             _draw_line(axes, edges, np.full(len(edges), life.slot), color, life.score, 4 if scores.shape[1] < 40 else 2)
             if life.parent in lives:
                 origin = lives[life.parent].slot
@@ -121,7 +121,7 @@ def plot_hyperparameters(folder: str | Path, out: str | Path | None = None) -> P
 def plot_rungs(folder: str | Path, out: str | Path | None = None) -> Path:
     """Draw the scores of all members over time: those that were dropped end in a cross, the others go on in color."""
     run, result, lives = _read(folder)
-    dropped = {life.occupant for life in _dropped([*lives.values()], result)}
+    dropped = {life.occupant for life in dropped_lives([*lives.values()], result)}
     with figure_style():
         figure, axes = new_figure(7.6, 4.6)
         for life in lives.values():
@@ -148,18 +148,19 @@ def _read(folder: str | Path) -> tuple[RunData, Result, dict[int, Life]]:
     return run, result, result.lives
 
 
-def _is_halving(result: Result) -> bool:
+def is_halving(result: Result) -> bool:
+    """Return whether the selector of a run is halving, so that members which ended were dropped at a rung."""
     described = result.spec.selector
     return isinstance(described, Described) and described.name == "halving"
 
 
-def _dropped(lives: Sequence[Life], result: Result) -> list[Life]:
+def dropped_lives(lives: Sequence[Life], result: Result) -> list[Life]:
     """Return the lives that ended before the last record."""
     last = len(result.curves["env_steps"]) - 1
     return [life for life in lives if life.records[-1] < last]
 
 
-def _edges(life: Life, result: Result) -> np.ndarray:
+def edges_of(life: Life, result: Result) -> np.ndarray:
     """Return the steps [n + 1] at which the records of a life begin, and at which the last one ends."""
     before = result.curves["env_steps"][life.records[0] - 1] if life.records[0] else 0
     return np.concatenate([np.asarray([before]), life.env_steps])
@@ -187,7 +188,7 @@ def _draw_line(axes: Any, x: np.ndarray, y: np.ndarray, color: Any, score: np.nd
 
 
 def _draw_values(axes: Any, life: Life, path: str, lives: dict[int, Life], result: Result, color: Any) -> None:
-    edges, values = _edges(life, result), life.hyperparameters[path]
+    edges, values = edges_of(life, result), life.hyperparameters[path]
     x, y = np.repeat(edges, 2)[1:-1], np.repeat(values, 2)
     _draw_line(axes, x, y, color, np.repeat(life.score, 2)[:-1], 1.4)
     if life.parent in lives:

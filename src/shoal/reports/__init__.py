@@ -1,0 +1,1 @@
+"""Reports: self-contained HTML pages about runs, comparisons, populations and studies, made from their folders."""

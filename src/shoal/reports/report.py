@@ -1,0 +1,63 @@
+"""Write a report: find out what the folders are, make the page, and write it to one file."""
+
+from pathlib import Path
+from typing import Any
+
+from shoal.reports.comparison import comparison_report
+from shoal.reports.facts import Facts
+from shoal.reports.run import run_report
+from shoal.reports.study import is_study, study_report
+from shoal.training.disk import replace
+from shoal.training.folder import RunFolder, locate
+
+NAME = "report.html"
+
+
+def report(*what: Any, out: Path | str | None = None, trust_source: bool = False) -> Path:
+    """Write one HTML page about a run, a comparison of several runs, or a study, and return its path.
+
+    `what` are folders (also `zoo:AGENT/ENV`), or the results that `train`, `evolve` and `tune` return. The page is one
+    file that needs no network. It is written to `out`; by default to `report.html` in the folder of a single run or
+    study, and in the working folder for several runs and for exported policies. A report that exists is replaced.
+
+    A run may be unfinished, or miss its figures, curves or summary: the page then says so. `trust_source` is as in
+    `shoal.load_result`, for an evolution whose found values need a Python file of your own.
+
+    Raises FileNotFoundError for what is no run, DamagedError for a damaged spec, ValueError for a study among several
+    folders, and PermissionError if the page cannot be written.
+    """
+    if not what:
+        raise ValueError("there is nothing to report: give at least one run folder.")
+    folders = [getattr(each, "folder", each) for each in what]
+    studies = [folder for folder in folders if is_study(locate(folder))]
+    if studies and len(folders) > 1:
+        raise ValueError(f"{studies[0]} is a study, and a study has a report of its own: leave the others out.")
+    places = [locate(folder).resolve() for folder in folders]
+    if twice := next((str(folder) for i, folder in enumerate(folders) if places[i] in places[:i]), None):
+        raise ValueError(f"{twice} is given twice: a comparison needs different runs.")
+    if studies:
+        made = study_report(locate(folders[0]))
+    else:
+        runs = [Facts(folder, trust_source=trust_source) for folder in folders]
+        made = run_report(runs[0]) if len(runs) == 1 else comparison_report(runs)
+    return _write(Path(out) if out else _default(folders), made)
+
+
+def _default(folders: list[Any]) -> Path:
+    """The path of a report: in the folder of the only run, if it is one that was trained here."""
+    if len(folders) > 1 or RunFolder(folders[0]).policy.is_dir():
+        return Path(NAME)
+    return locate(folders[0]) / NAME
+
+
+def _write(path: Path, made: str) -> Path:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report named {path.name!r} is no page: end its name in .html.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give a file that ends in .html.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, lambda target: target.write_text(made, encoding="utf-8"))
+    except PermissionError as error:
+        raise PermissionError(f"{path} cannot be written: {error.strerror}. Choose another file with --out.") from error
+    return path
