@@ -153,19 +153,40 @@ def test_no_sample_of_a_copy_joins_two_episodes(name):
 # Runs of every agent.
 
 
+def with_scores(standing):
+    """The standing with a score for each slot: agents that solve the probe have equal ones, and nobody is copied."""
+    return standing._replace(score=np.roll(np.arange(5.0), standing.record))
+
+
 @struct
-class GoesOn(PBT):
-    """PBT whose copies go on in the episodes of their originals."""
+class Copies(PBT):
+    """PBT by these scores."""
+
+    def select(self, state: Any, standing: Any, key: Any) -> Any:
+        return super().select(state, with_scores(standing), key)
+
+
+@struct
+class GoesOn(Copies):
+    """The same; copies go on in the episodes of their originals."""
 
     def select(self, state: Any, standing: Any, key: Any) -> Any:
         state, turnover = super().select(state, standing, key)
         return state, turnover._replace(new_episodes=False)
 
 
+@struct
+class Refills(Halving):
+    """Halving by these scores."""
+
+    def select(self, state: Any, standing: Any, key: Any) -> Any:
+        return super().select(state, with_scores(standing), key)
+
+
 SELECTORS = {
-    "new episodes": PBT(quantile=0.4),
+    "new episodes": Copies(quantile=0.4),
     "the same episodes": GoesOn(quantile=0.4),
-    "refilled": Halving(eta=2, refill="fresh"),
+    "refilled": Refills(eta=2, refill="fresh"),
 }
 
 

@@ -50,7 +50,7 @@ def test_mistakes_end_in_one_sentence(words, capsys, monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-NOT_EVALUATED = "runs/small is an evolution, whose members are candidates that were not evaluated, so none is the best"
+NOT_EVALUATED = "runs/small is a search, whose members are candidates that were not evaluated, so none is the best"
 OF_AN_EVOLUTION = {
     "export runs/small --out small": NOT_EVALUATED,
     "render runs/small": NOT_EVALUATED,

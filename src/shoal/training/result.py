@@ -121,7 +121,7 @@ class Result:
         if len(ranking) > 1 and np.isnan(member_scores(self.curves, which)).all():
             if self._files.has("found.json"):
                 raise ValueError(
-                    f"{self.folder} is an evolution, whose members are candidates that were not evaluated, so none is "
+                    f"{self.folder} is a search, whose members are candidates that were not evaluated, so none is "
                     f"the best: train with what it has found (`shoal train AGENT ENV --found {self.folder}`), or give "
                     f"the number of a member."
                 )
