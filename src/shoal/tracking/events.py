@@ -67,6 +67,7 @@ class Finished(NamedTuple):
     summary: Mapping[str, Any]
 
 
+<<<<<<< HEAD
 class TrialEnded(NamedTuple):
     """A trial of a study has ended: its state and its scores are in the study's storage."""
 
@@ -78,6 +79,19 @@ class TrialEnded(NamedTuple):
     seconds: float  # from its start to its end
     curve: Sequence[tuple[int, float]] = ()  # (environment steps of each member, score) at every report
     tags: Mapping[str, str] = {}  # such as the worker and the group that trained it
+=======
+class Searched(NamedTuple):
+    """A chunk of the trials of a study was trained."""
+
+    finished: int  # trials of the whole study that are complete or pruned
+    trials: int  # that were asked for
+    busy: int  # trials in the slots of this worker, during the chunk
+    slots: int  # trials that it trains at a time
+    best: float | None  # the highest score of a complete trial so far; None before the first
+    best_trial: int | None  # its number
+    trials_per_hour: float  # of this process
+    seconds_left: float | None  # None before the first trial has ended
+>>>>>>> 79949a6 (Search for hyperparameters with trials in slots: shoal tune)
 
 
 class Closed(NamedTuple):
@@ -86,7 +100,11 @@ class Closed(NamedTuple):
     how: str = "complete"  # or "stopped", after a request to stop, or "failed"
 
 
+<<<<<<< HEAD
 Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Closed
+=======
+Event = Opened | Compiled | Started | Recorded | Turned | Message | Finished | Searched | Closed
+>>>>>>> 79949a6 (Search for hyperparameters with trials in slots: shoal tune)
 
 
 class Sink(abc.ABC):

@@ -1,0 +1,137 @@
+"""Optuna's samplers and pruners by name, with the settings that suit trials in slots."""
+
+import math
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.pruners import (
+    BasePruner,
+    HyperbandPruner,
+    MedianPruner,
+    NopPruner,
+    PercentilePruner,
+    SuccessiveHalvingPruner,
+)
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    GridSampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+
+from shoal.core.errors import need, unknown_name
+from shoal.studies.search import Space
+
+SAMPLERS = {
+    "tpe": "tree-structured Parzen estimator, multivariate; running trials count as bad ones (constant liar)",
+    "random": "independent samples",
+    "qmc": "a scrambled Sobol sequence, which covers the ranges more evenly than random samples",
+    "gp": "a Gaussian process (needs torch: pip install 'shoal[gp]')",
+    "cmaes": "covariance matrix adaptation, for ranges of numbers (needs cmaes: pip install 'shoal[cmaes]')",
+    "nsga2": "a genetic algorithm",
+    "bohb": "tpe with the pruner hyperband (Falkner et al. 2018)",
+    "grid": "every combination of the values; of a range, 5 values",
+}
+PRUNERS = {
+    "hyperband": "several brackets of successive halving; rungs after 1, 3, 9, ... records",
+    "halving": "successive halving, asynchronous: a third goes on after 1, 3, 9, ... records",
+    "median": "ends a trial whose best score so far is below the median of earlier trials at this record",
+    "percentile": "as median, but the best quarter goes on",
+    "none": "every trial is complete",
+}
+ETA = 3  # one of ETA trials goes on at a rung
+
+
+def check_names(sampler: str, pruner: str, records: int, space: Space) -> tuple[str, str]:
+    """Return (sampler, pruner), with "bohb" as what it stands for.
+
+    Raises ValueError for unknown names, with the nearest, and for a pruner or sampler that cannot work here;
+    ImportError for a missing package.
+    """
+    for kind, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner or "none", PRUNERS)):
+        if name not in known:
+            raise unknown_name(kind, name, known, f"The {kind}s are: {', '.join(known)}.")
+    if sampler == "bohb":
+        if pruner not in ("", "hyperband"):
+            raise ValueError(f"sampler=bohb is tpe with the pruner hyperband, not with {pruner}: leave the pruner out.")
+        sampler, pruner = "tpe", "hyperband"
+    pruner = pruner or "hyperband"
+    least = {"none": 1, "median": 2, "percentile": 2}.get(pruner, ETA)
+    if records < least:
+        raise ValueError(
+            f"the pruner {pruner} needs at least {least} records of each trial, and there are {records}: use more "
+            f"records, or pruner=none."
+        )
+    if sampler == "gp":
+        need("torch", "gp", "the sampler gp")
+    if sampler == "cmaes":
+        need("cmaes", "cmaes", "the sampler cmaes")
+        ranges = [each for each in space.dimensions if not each.values]
+        if len(ranges) < 2:
+            raise ValueError(
+                f"the sampler cmaes needs at least two ranges of numbers, and the search has {len(ranges)}."
+            )
+    return sampler, pruner
+
+
+def make_sampler(name: str, space: Space, seed: int, worker: str, begun: int) -> BaseSampler:
+    """Return a sampler. Its random numbers follow from the seed, the worker, and the trials that the study has had.
+
+    So neither two workers nor a worker that is started again suggest the same trials twice. A grid and a Sobol
+    sequence are shared by all workers: they depend on the seed only.
+    """
+    own = int(np.random.SeedSequence([seed, zlib.crc32(worker.encode()), begun]).generate_state(1)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        match name:
+            case "random":
+                return RandomSampler(seed=own)
+            case "qmc":
+                rest = RandomSampler(seed=own)
+                return QMCSampler(scramble=True, seed=seed, independent_sampler=rest, warn_independent_sampling=False)
+            case "tpe":
+                return TPESampler(seed=own)
+            case "gp":
+                return GPSampler(seed=own)
+            case "cmaes":
+                return CmaEsSampler(seed=own, warn_independent_sampling=False)
+            case "nsga2":
+                return NSGAIISampler(seed=own)
+            case "grid":
+                return GridSampler(space.grid(), seed=seed)
+    raise unknown_name("sampler", name, SAMPLERS)
+
+
+def make_pruner(name: str, records: int) -> BasePruner:
+    """Return a pruner for trials of this many records."""
+    match name:
+        case "hyperband":
+            return HyperbandPruner(min_resource=1, max_resource=records, reduction_factor=ETA)
+        case "halving":
+            return SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)
+        case "median":
+            return MedianPruner()
+        case "percentile":
+            return PercentilePruner(25.0)
+        case "none":
+            return NopPruner()
+    raise unknown_name("pruner", name, PRUNERS)
+
+
+def grid_size(space: Space) -> int:
+    """Return the number of trials of a grid search."""
+    return math.prod(len(params) for params in space.grid().values())
+
+
+def enqueue(study: optuna.Study, space: Space, trials: Sequence[Mapping[str, Any]]) -> None:
+    """Put hand-picked trials, values by path, in the queue. A sampler chooses what they leave out."""
+    for values in trials:
+        study.enqueue_trial(space.params(values))

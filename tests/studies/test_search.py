@@ -1,0 +1,144 @@
+"""Search spaces of studies: from fields to Optuna's distributions, and from a trial's parameters to fields."""
+
+import json
+import warnings
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from shoal.core.registry import AGENTS, make
+from shoal.studies.samplers import PRUNERS, SAMPLERS, check_names, grid_size, make_pruner, make_sampler
+from shoal.studies.search import read_space
+from shoal.training.settings import Setting
+
+
+@pytest.fixture(scope="module")
+def dqn():
+    return Setting(AGENTS["dqn"].build(), make("CartPole-v1"))
+
+
+SEARCH = {
+    "learning_rate": (1e-4, 1e-1, "log"),
+    "env.max_steps": (10, 17),
+    "batch_size": [16, 32, 64],
+    "optimizer": None,  # a number in the program, which has names
+    "hidden": [[64, 64], [128]],
+    "num_steps": (13, 15),
+}
+
+
+def test_every_kind_of_field_gets_its_distribution(dqn):
+    space = read_space(dqn, SEARCH)
+    assert space.distributions == {
+        "learning_rate": FloatDistribution(1e-4, 1e-1, log=True),
+        "env.max_steps": IntDistribution(10, 17),
+        "batch_size": CategoricalDistribution([16, 32, 64]),
+        "optimizer": CategoricalDistribution(["adam", "sgd"]),
+        "hidden": CategoricalDistribution(["64,64", "128"]),
+        "num_steps": IntDistribution(13, 15),
+    }
+    assert [each.path for each in space.static] == ["hidden", "num_steps"] and space.shape_count == 6
+    assert space.shapes[4] == {"hidden": (128,), "num_steps": 14}
+    params = {"learning_rate": 0.01, "env.max_steps": 12, "batch_size": 32, "optimizer": "sgd", "hidden": "128"}
+    assert space.group_of({**params, "num_steps": 14}) == 4
+    values = space.values({**params, "num_steps": 14})
+    assert values == {**params, "optimizer": 1, "hidden": (128,), "num_steps": 14}
+    assert space.params({"hidden": (128,), "optimizer": "sgd", "num_steps": 14}) == {
+        "hidden": "128",
+        "optimizer": "sgd",
+        "num_steps": 14,
+    }
+
+
+def test_a_space_is_read_from_its_description_in_a_file(dqn):
+    space = read_space(dqn, SEARCH)
+    again = read_space(dqn, json.loads(json.dumps(space.described())))
+    assert again == space
+
+
+def test_by_default_all_declared_ranges_of_the_agent_are_searched(dqn):
+    paths = [*read_space(dqn, None).distributions]
+    assert "learning_rate" in paths and "batch_size" in paths and not any(path.startswith("env.") for path in paths)
+    assert "learning_rate" not in read_space(dqn, None, {"learning_rate"}).distributions
+
+
+def test_a_grid_has_the_values_of_lists_and_five_of_a_range(dqn):
+    space = read_space(dqn, {"learning_rate": (1e-4, 1.0, "log"), "num_steps": (13, 15), "env.max_steps": (10, 18)})
+    grid = space.grid()
+    np.testing.assert_allclose(grid["learning_rate"], [1e-4, 1e-3, 1e-2, 1e-1, 1.0])
+    assert grid["learning_rate"][0] == 1e-4 and grid["learning_rate"][-1] == 1.0
+    assert grid["num_steps"] == [13, 14, 15] and grid["env.max_steps"] == [10, 12, 14, 16, 18]
+    assert grid_size(space) == 75
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"gama": (0, 1)}, "no field 'gama'"),
+        ({"num_steps": None}, "num_steps declares no choices"),
+        ({}, "the search is empty"),
+        ({"batch_size": [16, 16]}, "batch_size has a value twice"),
+        ({"num_steps": (1.5, 3)}, "num_steps shapes the program, so it needs a list of values"),
+        ({"learning_rate": [-1.0, 0.1]}, "learning_rate cannot be -1.0: "),
+        ({"learning_rate": {"lower": 1}}, "learning_rate needs low and high"),
+        ("learning_rate", "must be a list or a mapping"),
+    ],
+)
+def test_wrong_searches_are_refused(search, message, dqn):
+    with pytest.raises((ValueError, TypeError), match=message):
+        read_space(dqn, search)
+
+
+# Samplers and pruners.
+
+
+@pytest.fixture(scope="module")
+def space(dqn):
+    return read_space(dqn, {"learning_rate": (1e-4, 1e-1, "log"), "epsilon_end": (0.01, 0.2), "batch_size": [16, 32]})
+
+
+def suggested(sampler, space, count, study_name="study"):
+    study = optuna.create_study(sampler=sampler, study_name=study_name, direction="maximize")
+    trials = [study.ask(space.distributions) for _ in range(count)]
+    return [tuple(trial.params.values()) for trial in trials]
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in ("gp", "bohb")])
+def test_samplers_suggest_batches_without_warnings_and_never_the_same_again(name, space):
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first = suggested(make_sampler(name, space, 0, "w0", 0), space, 6)
+        again = suggested(make_sampler(name, space, 0, "w0", 6), space, 6)
+        other = suggested(make_sampler(name, space, 0, "w1", 0), space, 6)
+    assert len(set(first)) == 6
+    if name == "grid":  # all workers share it
+        assert first == again == other
+    elif name != "qmc":
+        assert not {*first} & {*again} and not {*first} & {*other}
+
+
+def test_names_stand_for_pairs_of_sampler_and_pruner(space):
+    assert check_names("bohb", "", 9, space) == ("tpe", "hyperband") == check_names("tpe", "", 9, space)
+    assert check_names("qmc", "none", 1, space) == ("qmc", "none")
+    with pytest.raises(ValueError, match="halving needs at least 3 records of each trial, and there are 2"):
+        check_names("tpe", "halving", 2, space)
+
+
+@pytest.mark.parametrize("name", [name for name in PRUNERS if name != "none"])
+def test_pruners_end_trials_that_are_worse_than_earlier_ones(name, space):
+    study = optuna.create_study(direction="maximize", study_name="study", pruner=make_pruner(name, 9))
+    pruned = []
+    for number in range(24):  # the later, the worse
+        trial = study.ask()
+        for record in range(1, 10):
+            trial.report(100.0 - number, record)
+            if record < 9 and trial.should_prune():
+                pruned.append(number)
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                break
+        else:
+            study.tell(trial, 100.0 - number)
+    assert pruned and 0 not in pruned and len(pruned) < 24
