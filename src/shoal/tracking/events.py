@@ -67,7 +67,6 @@ class Finished(NamedTuple):
     summary: Mapping[str, Any]
 
 
-<<<<<<< HEAD
 class TrialEnded(NamedTuple):
     """A trial of a study has ended: its state and its scores are in the study's storage."""
 
@@ -79,7 +78,8 @@ class TrialEnded(NamedTuple):
     seconds: float  # from its start to its end
     curve: Sequence[tuple[int, float]] = ()  # (environment steps of each member, score) at every report
     tags: Mapping[str, str] = {}  # such as the worker and the group that trained it
-=======
+
+
 class Searched(NamedTuple):
     """A chunk of the trials of a study was trained."""
 
@@ -91,7 +91,6 @@ class Searched(NamedTuple):
     best_trial: int | None  # its number
     trials_per_hour: float  # of this process
     seconds_left: float | None  # None before the first trial has ended
->>>>>>> 79949a6 (Search for hyperparameters with trials in slots: shoal tune)
 
 
 class Closed(NamedTuple):
@@ -100,11 +99,7 @@ class Closed(NamedTuple):
     how: str = "complete"  # or "stopped", after a request to stop, or "failed"
 
 
-<<<<<<< HEAD
-Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Closed
-=======
-Event = Opened | Compiled | Started | Recorded | Turned | Message | Finished | Searched | Closed
->>>>>>> 79949a6 (Search for hyperparameters with trials in slots: shoal tune)
+Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Searched | Closed
 
 
 class Sink(abc.ABC):
