@@ -88,7 +88,7 @@ def _lineage(facts: Facts, lives: Mapping[int, Life], line: Sequence[int]) -> li
         )
         marks.append(Pieces(x, np.asarray(from_), x, np.asarray(to), style))
     ends = [edges_of(life, facts.result)[0] for life in copies]
-    marks.append(Dots(np.asarray(ends, float), np.asarray([row[life.slot] for life in copies], float), "ink"))
+    marks.append(Dots(np.asarray(ends, float), np.asarray([row[life.slot] for life in copies], float), f"ink{width}"))
     words = (
         "Each row is a slot, each line a member, in the color of its score. A vertical line is a copy; the dot is at "
         "its end, where the copy begins."
@@ -133,8 +133,11 @@ def _hyperparameters(facts: Facts, lives: Mapping[int, Life], line: Sequence[int
         if few_members:
             marks += [Line(*_steps(life, path, facts.result), "thin c0") for life in lives.values()]
         marks.append(Line(steps, middle, "c0", "median"))
-        for occupant in line:
-            marks.append(Line(*_steps(lives[occupant], path, facts.result), "c1", f"member {occupant}"))
+        for copy, occupant in zip([None, *line], line, strict=False):
+            life = lives[occupant]
+            count = len(life.records) if copy is None else np.searchsorted(life.records, lives[copy].records[0])
+            x, y = _steps(life, path, facts.result)  # of an ancestor only until it was copied
+            marks.append(Line(x[: 2 * count], y[: 2 * count], "c1", f"member {occupant}"))
         marks += _copies(lives, line, path, facts.result)
         panels.append(
             chart(
