@@ -6,9 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from shoal.tracking.mlflow import store
+from shoal.training.stopping import REQUESTS
 
 HOST = "127.0.0.1"
 MOST_PORTS = 65_535
@@ -36,7 +39,10 @@ def command(root: Path, port: int, uri: str = "") -> list[str]:
 
 
 def serve(root: Path, port: int, uri: str = "") -> int:
-    """Serve the page until the process is interrupted. Returns its exit status. Errors are those of `command`."""
+    """Serve the page until SIGINT, SIGTERM or SIGHUP comes; its processes end then too. Returns the exit status.
+
+    Errors are those of `command`.
+    """
     words = command(root, port, uri)
     environment = {
         **os.environ,
@@ -44,12 +50,18 @@ def serve(root: Path, port: int, uri: str = "") -> int:
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     print(f"http://{HOST}:{port}  (Ctrl-C ends it; it takes some seconds to start)", flush=True)
-    process = subprocess.Popen(words, env=environment, start_new_session=True)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
+    process = subprocess.Popen(words, env=environment, start_new_session=True)  # it starts workers of its own
+    asked: list[int] = []
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        del frame
+        asked.append(signum)
+        os.killpg(process.pid, signal.SIGTERM)
+
+    for name in REQUESTS:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), end)
+    status = process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    return 0 if asked else status

@@ -89,7 +89,7 @@ class RunSink(TrackerSink):
         spec = self.folder.read_spec()
         if not self._key:
             self._open(spec)
-        curves = self.folder.read_curves(len(spec.settings()) * spec.seeds) if steps else {}
+        curves = self._curves(spec) if steps else {}
         self._send_points(self._key, curves, steps, slice(None))
         is_live = len(self._children) <= MOST_LIVE
         if is_live or how and self._finished:
@@ -105,7 +105,7 @@ class RunSink(TrackerSink):
         """The records that were not sent."""
         try:
             spec = self.folder.read_spec()
-            steps = np.asarray(self.folder.read_curves(len(spec.settings()) * spec.seeds)[AXIS])
+            steps = np.asarray(self._curves(spec)[AXIS])
         except (OSError, DamagedError):
             return ""
         steps = steps[steps <= self._steps]
@@ -152,6 +152,13 @@ class RunSink(TrackerSink):
         if self._children and known.steps:
             self._ended = self.tracker.children(notes["key"])
         self._key = notes["key"]
+
+    def _curves(self, spec: RunSpec) -> Curves:
+        members = len(spec.settings()) * spec.seeds
+        try:
+            return self.folder.read_curves(members)
+        except DamagedError:  # it was read while the run replaced one of its two files
+            return self.folder.read_curves(members)
 
     def _command(self) -> str:
         words = self.folder.read_json("provenance.json")["argv"]

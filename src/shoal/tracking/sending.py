@@ -4,7 +4,7 @@ import abc
 import time
 from collections.abc import Iterator
 
-from shoal.core.secrets import redacted
+from shoal.core.secrets import scrubbed
 from shoal.tracking.background import Background
 from shoal.tracking.events import Closed, Event, Message, Sink
 from shoal.tracking.tracker import Tracker
@@ -72,11 +72,13 @@ class TrackerSink(Sink):
         error = self._background.error
         if (error is not None) != self._complained:
             self._complained = error is not None
-            yield Message(
-                f"{self.tracker.title} cannot be written: {in_short(error)}. The run goes on, and it is tried again"
-                if error is not None
-                else f"{self.tracker.title} can be written again"
-            )
+            if error is None:
+                yield Message(f"{self.tracker.title} can be written again")
+            else:
+                reason = in_short(error, self.tracker.uri)
+                yield Message(
+                    f"{self.tracker.title} cannot be written: {reason}. The run goes on, and it is tried again"
+                )
         self._background.ask()
 
     def _send(self) -> None:
@@ -107,7 +109,7 @@ class TrackerSink(Sink):
         yield from (Message(text) for text in self.remarks)
         if (error := self._background.error) is not None or interrupted:
             what = self.left() or "the end of the run"
-            reason = in_short(error) if error is not None else "it was interrupted"
+            reason = in_short(error, self.tracker.uri) if error is not None else "it was interrupted"
             yield Message(f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.again()}`")
         elif where := self.tracker.where:
             yield Message(f"{self.tracker.title}: {where}")
@@ -115,7 +117,10 @@ class TrackerSink(Sink):
             raise interrupted
 
 
-def in_short(error: Exception) -> str:
-    """Return an error in one line without passwords: the beginning of its text, or its class where it has none."""
-    text = " ".join(redacted(str(error)).split()) or type(error).__name__
+def in_short(error: Exception, uri: str = "") -> str:
+    """Return the beginning of an error's text, or its class where it has none, in one line and without passwords.
+
+    The password of `uri` is replaced in any form.
+    """
+    text = " ".join(scrubbed(str(error), uri).split()) or type(error).__name__
     return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."

@@ -45,6 +45,7 @@ class Tracker(abc.ABC):
     """Writes runs to one experiment tracker."""
 
     title: str  # its name in sentences
+    uri: str = ""  # of its server, if there is one; it may hold a password
     seconds_per_child: float  # to write a child of a run: measured, for estimates
 
     @abc.abstractmethod
