@@ -60,7 +60,7 @@ def row(env):
         "difference_interval": found["difference_interval"],
         "returns": {name: np.round(s, 2).tolist() for name, s in scores.items()},
         "jax": jax.__version__,
-        "command": "python benchmarks/dpo.py",
+        "command": f"python benchmarks/dpo.py {env}" + f" --steps {args.steps}" * (args.steps is not None),
     }
 
 
