@@ -90,12 +90,14 @@ if TYPE_CHECKING:
     from shoal.studies.bsuite import bsuite as bsuite
     from shoal.studies.evolution import evolve as evolve
     from shoal.studies.runs import train as train
+    from shoal.studies.study import StudyResult as StudyResult
     from shoal.studies.sweeps import suites as suites
     from shoal.studies.sweeps import train_all as train_all
     from shoal.studies.sweeps import train_suite as train_suite
     from shoal.studies.throughput import Throughput as Throughput
     from shoal.studies.throughput import throughput as throughput
     from shoal.studies.tracked import track as track
+    from shoal.studies.tune import tune as tune
     from shoal.tracking.events import Sink as Sink
     from shoal.tracking.request import Tracking as Tracking
     from shoal.training.comparison import compare as compare
@@ -224,6 +226,8 @@ _HOME = {
         "train_suite",
     ),
     "shoal.studies.tracked": ("track",),
+    "shoal.studies.study": ("StudyResult",),
+    "shoal.studies.tune": ("tune",),
     "shoal.tracking.events": ("Sink",),
     "shoal.tracking.request": ("Tracking",),
     "shoal.studies.throughput": (

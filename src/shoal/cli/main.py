@@ -37,6 +37,7 @@ COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "evolve": Command("shoal.cli.evolve", "evolve", "evolve hyperparameters and learned losses over training runs"),
     "trials": Command("shoal.cli.trials", "trials", "list the trials of a study, the best first"),
+    "tune": Command("shoal.cli.tune", "tune", "search for hyperparameters with Optuna, many trials in one program"),
     "check": Command("shoal.cli.check", "check", "check an environment or an agent of your own"),
     "eval": Command("shoal.cli.runs", "evaluate_run", "evaluate a run, also in a changed environment"),
     "render": Command("shoal.cli.runs", "render", "make videos of a run's policies, or of an environment"),

@@ -1,7 +1,7 @@
 """`--search learning_rate=log(1e-4,1e-1)`: parse the ranges from which `--random` samples settings."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.cli.parser import parse_number, short
@@ -10,10 +10,14 @@ LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
 FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=A|B|C for one of several values, or PATH alone for its declared range"
 
 
-def read_search(texts: Sequence[str], option: str = "--search") -> dict[str, Any]:
+Read = Callable[[str, str], list]
+
+
+def read_search(texts: Sequence[str], option: str = "--search", read: Read | None = None) -> dict[str, Any]:
     """The ranges by path, in the form that `shoal.train(search=...)` takes. Raises ValueError for a wrong text.
 
-    `option` is the name of the option in messages.
+    `option` is the name of the option in messages. `read` parses the values in a text for a path, which may be others
+    than numbers then; what is no range is a list of values then, as in `num_envs=4,8` or `hidden=64,64|128,128`.
     """
     ranges: dict[str, Any] = {}
     for text in texts:
@@ -21,11 +25,13 @@ def read_search(texts: Sequence[str], option: str = "--search") -> dict[str, Any
         path = path.strip().replace("-", "_")
         if not path or path in ranges:
             raise ValueError(f"{option} {text} {'names nothing' if not path else 'is given twice'}: write {FORMS}.")
-        ranges[path] = _range(f"{option} {text}", path, span.strip()) if equals else None
+        ranges[path] = _range(f"{option} {text}", path, span.strip(), read) if equals else None
     return ranges
 
 
-def _range(text: str, path: str, span: str) -> tuple:
+def _range(text: str, path: str, span: str, read: Read | None) -> tuple:
+    if read is not None and ".." not in span and not LOG.fullmatch(span):
+        return (*(value for word in span.split("|") for value in read(path, word.strip())), "choice")
     if "|" in span:
         return (*(_value(text, path, word.strip()) for word in span.split("|")), "choice")
     found = LOG.fullmatch(span)

@@ -80,13 +80,26 @@ class TrialEnded(NamedTuple):
     tags: Mapping[str, str] = {}  # such as the worker and the group that trained it
 
 
+class Searched(NamedTuple):
+    """A chunk of the trials of a study was trained."""
+
+    finished: int  # trials of the whole study that are complete or pruned
+    trials: int  # that were asked for
+    busy: int  # trials in the slots of this worker, during the chunk
+    slots: int  # trials that it trains at a time
+    best: float | None  # the highest score of a complete trial so far; None before the first
+    best_trial: int | None  # its number
+    trials_per_hour: float  # of this process
+    seconds_left: float | None  # None before the first trial has ended
+
+
 class Closed(NamedTuple):
     """The last event of every run or study."""
 
     how: str = "complete"  # or "stopped", after a request to stop, or "failed"
 
 
-Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Closed
+Event = Opened | Compiled | Started | Recorded | Turned | Searched | TrialEnded | Message | Finished | Closed
 
 
 class Sink(abc.ABC):

@@ -1,0 +1,239 @@
+"""The groups of a study: one program for each combination of static values, with the trials in its slots."""
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from shoal.core.agent import Agent
+from shoal.core.env import Env
+from shoal.core.errors import Unsuited
+from shoal.core.struct import hyper_fields
+from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
+from shoal.studies.search import Space
+from shoal.studies.study import StudySpec
+from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
+from shoal.tracking.events import Compiled, Event, Message, Sink
+from shoal.training.claim import claimed
+from shoal.training.describe import build
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.plan import Plan, available_bytes, make_plan
+from shoal.training.settings import Setting, apply, split
+from shoal.training.spec import RunSpec, built, template
+
+Ended = Callable[[int, float | None, str], object]  # called with number, score (None: pruned) and reason of a trial
+
+
+class Feed(Source):
+    """Brings the trials of a store into the slots of one group, and their scores back."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with no trial. `connect` gives the store."""
+        self.name, self.waiting = name, deque[Trial]()
+        self._store: TrialStore | None = None
+        self._ended: Ended = lambda number, score, reason: None
+
+    def connect(self, store: TrialStore, ended: Ended) -> None:
+        """Use this store from now on. `ended` is called for each trial that this process tells."""
+        self._store, self._ended = store, ended
+
+    @property
+    def store(self) -> TrialStore:
+        """The trials of the study, as this worker uses them."""
+        assert self._store is not None
+        return self._store
+
+    @property
+    def is_dry(self) -> bool:
+        """False: the driver of the study decides when it ends."""
+        return False
+
+    def ask(self, count: int) -> list[Trial]:
+        """The first of the waiting trials."""
+        begun = [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
+        for trial in begun:
+            self.store.note(trial.number, group=self.name)
+        return begun
+
+    def report(self, number: int, record: int, score: float) -> bool:
+        """Store a score."""
+        return self.store.report(number, record, score)
+
+    def should_prune(self, number: int) -> bool:
+        """What the study's pruner says."""
+        return self.store.should_prune(number)
+
+    def tell(self, number: int, score: float | None, reason: str = "") -> None:
+        """Store the end of a trial; why it has no score is an attribute of it."""
+        if reason:
+            self.store.note(number, **{reason: True})
+        if self.store.tell(number, score, PRUNED if score is None else COMPLETE):
+            self._ended(number, score, reason)
+
+
+@dataclasses.dataclass
+class Group:
+    """One program of a study: its plan and, once trials came, its run."""
+
+    name: str
+    plan: Plan
+    feed: Feed
+    run: Run | None = None
+
+    @property
+    def slots(self) -> int:
+        """The number of trials that fit."""
+        return self.plan.members // self.selector.seeds
+
+    @property
+    def selector(self) -> Slots:
+        """The selector that is fed by the study."""
+        selector = self.plan.selector
+        assert isinstance(selector, Slots)
+        return selector
+
+    @property
+    def held(self) -> list[int]:
+        """The numbers of the trials in the slots."""
+        if self.run is None or self.run.state.selector is None:
+            return []
+        return [number for number in self.run.state.selector["trial"].tolist() if number != NO_TRIAL]
+
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of the trials that are in the slots or wait for one."""
+        return {*self.held, *(trial.number for trial in self.feed.waiting)}
+
+    @contextmanager
+    def opened(self, folder: RunFolder, sinks: Sequence[Sink]) -> Iterator[Run]:
+        """Compile, and begin the run in its folder, or go on from its newest checkpoint."""
+        is_new = not folder.has("spec.json")
+        if is_new:
+            folder.create()
+        with claimed(folder.path):
+            run = Run(self.plan, folder, sinks)
+            run.open(resume=not is_new)
+            self.run = run
+            yield run
+
+
+class Messages(Sink):
+    """Passes the messages of a group's run on, and how long it compiled."""
+
+    def __init__(self, group: str, say: Callable[[str], object]) -> None:
+        """Begin the messages with the name of the group."""
+        self._group, self._say = group, say
+
+    def receive(self, event: Event) -> None:
+        """Pass on a message."""
+        match event:
+            case Message(text):
+                self._say(f"{self._group}: {text}")
+            case Compiled(seconds):
+                self._say(f"{self._group} compiled in {seconds:.1f} s")
+            case _:
+                pass
+
+
+def plan_groups(
+    study: StudySpec,
+    space: Space,
+    agent: Agent | None,
+    env: Env | None,
+    folder: Path,
+    *,
+    devices: int = 0,
+    memory_limit: int = 0,
+) -> list[Group]:
+    """Plan every group of a study, with the slots of one worker, whose folder is given.
+
+    A group that the worker has trained before is planned from its `spec.json`. Raises ValueError or TypeError for
+    values that do not fit, before anything compiles.
+    """
+    shapes, groups = space.shapes, []
+    limits = {"devices": devices, "memory_limit": memory_limit}
+    parallel = study.parallel
+    for index, shape in enumerate(shapes):
+        name = f"group-{index}"
+        feed, saved = Feed(name), RunFolder(folder / name)
+        if saved.has("spec.json"):
+            spec = saved.read_spec()
+        else:
+            spec = _spec_of(study, space, shape, agent, env, parallel)
+        selector: Any = build(spec.selector)
+        plan = make_plan(spec, agent, env, selector=selector.fed_by(feed), **limits)
+        if index == 0 and _must_share(plan, len(shapes), memory_limit) and not saved.has("spec.json"):
+            parallel = math.ceil(study.parallel / len(shapes))
+            spec = _spec_of(study, space, shape, agent, env, parallel)
+            plan = make_plan(spec, agent, env, selector=selector.fed_by(feed), **limits)
+        groups.append(Group(name, dataclasses.replace(plan, spec=pinned(plan)), feed))
+    return groups
+
+
+def pinned(plan: Plan) -> RunSpec:
+    """Return the spec of a plan with the sizes that follow from the ranges of its search, such as `max_batch_size`.
+
+    A trial has the same bits in a run of its own only if it has the same sizes.
+    """
+    agent, fields = plan.agent, dict(plan.spec.fields)
+    caps = [field.metadata["cap"] for field in hyper_fields(agent).values() if field.metadata["cap"]]
+    for cap in caps:
+        if not fields.get(cap):
+            fields[cap] = getattr(agent, cap)
+    rollout = agent.rollout
+    if fields.get("bank_size") == 0 and rollout is not None and rollout.reset == "bank":
+        fields["bank_size"] = rollout.bank_size
+    return dataclasses.replace(plan.spec, fields=fields)
+
+
+def _spec_of(
+    study: StudySpec, space: Space, shape: Mapping[str, Any], agent: Agent | None, env: Env | None, parallel: int
+) -> RunSpec:
+    """Return the spec of a group's run. What the trials choose has its lowest value there."""
+    run = study.run
+    lowest = {each.path: _lowest(each.span) for each in space.traced}
+    fields, env_fields = split({**shape, **lowest})
+    vary = {each.path: each.span for each in space.traced}
+    slots = Slots(vary=vary, seeds=run.seeds, records=run.records, score=study.score)
+    spec = dataclasses.replace(
+        run,
+        fields={**run.fields, **fields},
+        env_fields={**run.env_fields, **env_fields},
+        seeds=parallel * run.seeds,
+        selector=slots,
+    )
+    setting = apply(template(spec, agent, env), built({}))
+    return dataclasses.replace(spec, steps=whole_steps(setting, spec))
+
+
+def whole_steps(setting: Setting, spec: RunSpec) -> int:
+    """Return the steps of a trial, rounded up to whole updates in every record. Raises ValueError for too few steps."""
+    try:
+        per_update = setting.agent.bind(setting.env).steps_per_update
+    except Unsuited:
+        return spec.steps  # the plan says which agents suit
+    updates = math.ceil(spec.steps / per_update)
+    if updates < spec.records:
+        raise ValueError(
+            f"{spec.steps:,} steps are {updates:,} update{'s' * (updates > 1)} of {per_update:,}, too few for "
+            f"{spec.records} records: use at least {spec.records * per_update:,} steps, or fewer records."
+        )
+    return math.ceil(updates / spec.records) * spec.records * per_update
+
+
+def _must_share(plan: Plan, groups: int, limit: int) -> bool:
+    """Return whether the slots are divided among the groups: where idle ones cost time, or memory is short."""
+    if groups == 1:
+        return False
+    on_cpu = jax.local_devices()[0].platform == "cpu"
+    return not on_cpu or groups * plan.members * plan.member_bytes > (limit or available_bytes())
+
+
+def _lowest(span: Sequence[Any]) -> Any:
+    return min(span[:-1])

@@ -1,0 +1,176 @@
+"""A study: what was asked for, and the folder where its workers write.
+
+study.json            the description of the study (`StudySpec`)
+study.log             its trials, unless they are in another storage
+workers/NAME/         of one process: slots.csv, and group-K/, an ordinary run folder for each program
+summary.json          written when the study ends
+"""
+
+import csv
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from shoal.core.secrets import without_password
+from shoal.studies.search import Space
+from shoal.studies.storage import open_study
+from shoal.training.disk import replace
+from shoal.training.folder import json_ready
+from shoal.training.spec import RunSpec
+
+SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class StudySpec:
+    """The description of a study, complete enough to go on with it in another process."""
+
+    name: str  # in the storage
+    run: RunSpec  # of one trial: agent, environment, fields that are not searched, steps, seeds, records, evaluations
+    search: Mapping[str, Any]  # by path: a list of values, or [low, high, "log" or "linear"]
+    trials: int  # that are complete or pruned when the study ends
+    parallel: int  # trials at a time, of each worker
+    sampler: str
+    pruner: str
+    score: str  # of a trial over its members, as `Slots.score`
+    storage: str = ""  # without a password; empty: the log in the folder of the study
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as data for JSON."""
+        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json_ready({**data, "run": self.run.to_json(), "storage": without_password(self.storage)})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "StudySpec":
+        """Return the description of JSON data, the inverse of `to_json`."""
+        return cls(**{**data, "run": RunSpec.from_json(data["run"])})
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for all workers, as data for JSON: a study that differs in it is another one."""
+        data = self.to_json()
+        return {name: data[name] for name in ("run", "search", "score", "pruner")}
+
+
+class StudyFolder:
+    """The paths and files of a study."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Use the folder at `path`. Nothing is read or written."""
+        self.path = Path(path)
+
+    def create(self) -> None:
+        """Make the folder. Raises FileExistsError if it holds a study or a run, PermissionError if none can be made."""
+        if (self.path / SPEC).exists():
+            raise FileExistsError(
+                f"{self.path} already holds a study. Continue it with `shoal tune --resume {self.path}`, or choose "
+                f"another --name."
+            )
+        if (self.path / "spec.json").exists() or (self.path.exists() and not self.path.is_dir()):
+            what = "is a file" if self.path.is_file() else "already holds a run"
+            raise FileExistsError(f"{self.path} {what}: choose another --name.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a JSON file."""
+        text = json.dumps(json_ready(data), indent=1)
+        replace(self.path / name, lambda path: path.write_text(text + "\n"))
+
+    def read_spec(self) -> StudySpec:
+        """Read `study.json`. Raises FileNotFoundError if the folder holds no study, ValueError for a damaged file."""
+        try:
+            return StudySpec.from_json(json.loads((self.path / SPEC).read_text()))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = "holds a run, not a study" if (self.path / "spec.json").exists() else f"has no {SPEC}"
+            what = what if self.path.exists() else "does not exist"
+            raise FileNotFoundError(f"{self.path} is not the folder of a study: it {what}.") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{self.path / SPEC} is damaged: {error}. Restore it from a copy.") from error
+
+    def worker(self, name: str) -> Path:
+        """Return the folder of a worker."""
+        return self.path / "workers" / name
+
+    def storage(self, spec: StudySpec) -> str:
+        """Return the URL of the storage."""
+        return spec.storage or f"journal:{self.path / LOG}"
+
+
+class StudyResult:
+    """The result of a study, read from its folder and its storage."""
+
+    def __init__(self, folder: Path | str) -> None:
+        """Open a study. Raises FileNotFoundError if the folder holds none."""
+        self._files = StudyFolder(folder)
+        self.spec = self._files.read_spec()
+
+    @property
+    def folder(self) -> Path:
+        """The path of the folder."""
+        return self._files.path
+
+    @cached_property
+    def study(self) -> optuna.Study:
+        """The study in its storage."""
+        spec = self.spec
+        return open_study(self._files.storage(spec), spec.name, spec.identity, ["maximize"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The data of `summary.json`. Raises FileNotFoundError if no worker has ended yet."""
+        return json.loads((self.folder / SUMMARY).read_text())
+
+    def __repr__(self) -> str:
+        return f"<StudyResult {self.spec.run.agent} on {self.spec.run.env_name} in {self.folder}>"
+
+
+def best_of(study: optuna.Study) -> FrozenTrial | None:
+    """Return the complete trial with the highest score, the earliest one of equals; None if none is complete."""
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
+
+
+def summary_of(folder: StudyFolder, study: optuna.Study, space: Space) -> dict[str, Any]:
+    """Return the data of `summary.json`: how many trials ended how, the best one, and what each worker's slots did."""
+    trials, best = study.get_trials(deepcopy=False), best_of(study)
+    states = Counter(trial.state.name.lower() for trial in trials)
+    return {
+        "trials": {**states, "diverged": sum("diverged" in trial.user_attrs for trial in trials)},
+        "best": best and {"number": best.number, "score": best.value, "values": space.values(best.params)},
+        "workers": {path.parent.name: slots_in(path) for path in sorted(folder.path.glob("workers/*/slots.csv"))},
+    }
+
+
+def slots_in(path: Path) -> dict[str, float]:
+    """Return what a `slots.csv` says: chunks, seconds, and shares of these.
+
+    "busy": the share of the slot time in which a slot had a trial; "busy_until_last": the same until the last trial had
+    begun; "training": the share of the time in which the compiled program trained.
+    """
+    with open(path, newline="") as file:
+        rows = [{name: float(row[name]) for name in row if name != "group"} for row in csv.DictReader(file)]
+    filling = [row for row in rows if row["to_start"] > 0]
+
+    def busy(rows: list[dict[str, float]]) -> float:
+        slots = sum(row["parallel"] * row["seconds"] for row in rows)
+        return sum(row["trials"] * row["seconds"] for row in rows) / slots if slots else float("nan")
+
+    seconds = sum(row["seconds"] for row in rows)
+    training = sum(row["train_seconds"] for row in rows)
+    return {
+        "chunks": len(rows),
+        "seconds": seconds,
+        "busy": busy(rows),
+        "busy_until_last": busy(filling),
+        "training": training / max(seconds, 1e-9),
+    }

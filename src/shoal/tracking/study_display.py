@@ -1,0 +1,103 @@
+"""The sinks that show a study: a live display on a terminal, plain lines everywhere else."""
+
+import sys
+from typing import Any
+
+from shoal.tracking.events import Closed, Event, Message, Searched, Sink
+from shoal.tracking.live import LEAST_BAR, SEPARATOR, WIDEST_BAR, fitted
+from shoal.tracking.text import duration, short_number
+
+LINES = 100  # of a plain log, about, for a whole study
+
+
+def study_sink(stream: Any = None) -> Sink:
+    """Return a live display for a terminal, plain lines for a file or pipe. `stream` is standard error by default."""
+    return LiveStudy(stream) if (stream or sys.stderr).isatty() else PlainStudy(stream)
+
+
+class PlainStudy(Sink):
+    """About a hundred lines for a study, for log files."""
+
+    def __init__(self, stream: Any = None) -> None:
+        """Write to a text stream; standard error by default."""
+        self.stream: Any = stream or sys.stderr
+        self._printed = 0  # finished trials in the last line
+
+    def receive(self, event: Event) -> None:
+        """Print a line when another hundredth of the trials has ended, and every message."""
+        match event:
+            case Searched(finished, trials):
+                if finished - self._printed >= max(1, trials // LINES) or finished >= trials > self._printed:
+                    self._printed = finished
+                    print(SEPARATOR.join(parts_of(event)), file=self.stream, flush=True)
+            case Message(text):
+                print(text, file=self.stream, flush=True)
+            case _:
+                pass
+
+
+class LiveStudy(Sink):
+    """Draws the state of a study on a terminal, and messages above it."""
+
+    def __init__(self, stream: Any = None) -> None:
+        """Draw on a terminal; standard error by default."""
+        self.stream: Any = stream or sys.stderr
+        self._live: Any = None
+        self._newest: Searched | None = None
+
+    def receive(self, event: Event) -> None:
+        """Update the display, or print a message above it."""
+        match event:
+            case Searched():
+                self._newest = event
+                self._start()
+            case Message(text):
+                if self._live is None:
+                    print(text, file=self.stream, flush=True)
+                else:
+                    self._live.console.print(text, highlight=False, markup=False)
+            case Closed() if self._live is not None:
+                self._live.stop()
+                self._live = None
+            case _:
+                pass
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines of the display, each of at most `width` columns."""
+        return [] if self._newest is None else study_lines(self._newest, width)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """Give rich the lines for the present width of the terminal."""
+        from rich.text import Text
+
+        for line in self.lines(options.max_width):
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(self, console=Console(file=self.stream), refresh_per_second=4)
+            self._live.start()
+
+
+def parts_of(event: Searched) -> list[str]:
+    """Return the state of a study: trials, slots, best score, speed, time left. What is not known is left out."""
+    best = "" if event.best is None else f"best {event.best:.4g} (trial {event.best_trial})"
+    speed = f"{short_number(event.trials_per_hour)} trials/hour" if event.trials_per_hour else ""
+    left = "" if event.seconds_left is None else f"{duration(event.seconds_left)} left"
+    trials = f"{event.finished}/{event.trials} trials"
+    return [part for part in (trials, f"{event.busy}/{event.slots} slots busy", best, speed, left) if part]
+
+
+def study_lines(event: Searched, width: int) -> list[str]:
+    """Return the state of a study as two lines: a bar of the trials with the time left, and all other numbers."""
+    trials, slots, *others = parts_of(event)
+    left = others.pop() if event.seconds_left is not None else ""
+    fraction = min(event.finished / event.trials, 1.0)
+    text = SEPARATOR.join(part for part in (f"{fraction:4.0%}", trials, left) if part)
+    columns = min(width - len(text) - len(SEPARATOR), WIDEST_BAR)
+    full = round(fraction * columns)
+    bar = f"{'━' * full}{'─' * (columns - full)}{SEPARATOR}" if columns >= LEAST_BAR else ""
+    return [fitted([f"{bar}{text}"], width), fitted([f"{SEPARATOR}{slots}", *others], width)]

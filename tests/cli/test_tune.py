@@ -1,0 +1,114 @@
+"""`shoal tune`: what its options become, its mistakes before anything compiles, and a study from start to resume."""
+
+import json
+
+import pytest
+
+from commands import refused, say
+from shoal.cli.parser import Line
+from shoal.cli.tune import _reader, _search, read_space_file, tune_parser
+
+
+def line_of(*words):
+    parser = tune_parser()
+    return parser.finish(parser.split(list(words)))
+
+
+def test_search_reads_ranges_and_values_of_any_field():
+    texts = ["learning_rate=log(1e-4,1e-1)", "env.gravity=5..15", "clip", "hidden=64,64|128", "optimizer=adam|rmsprop"]
+    texts += ["num_envs=4,8", "shared=true,false", "clip=0.1|0.2"]
+    words = [word for text in texts[:-1] for word in ("--search", text)]
+    assert _search(line_of("ppo", "CartPole-v1", *words)) == {
+        "learning_rate": (1e-4, 1e-1, "log"),
+        "env.gravity": (5, 15),
+        "clip": None,
+        "hidden": ((64, 64), (128,), "choice"),
+        "optimizer": ("adam", "rmsprop", "choice"),
+        "num_envs": (4, 8, "choice"),
+        "shared": (True, False, "choice"),
+    }
+    line = line_of("dqn", "CartPole-v1", "--search", "optimizer=adam|sgd")  # a number in the program
+    assert _search(line) == {"optimizer": ("adam", "sgd", "choice")}
+    assert _search(line_of("ppo", "CartPole-v1")) is None
+
+
+def test_a_space_file_has_the_same_forms(tmp_path):
+    path = tmp_path / "space.toml"
+    path.write_text(
+        'learning_rate = "log(1e-4,1e-1)"\nclip = true\nhidden = [[64, 64], [128]]\n[env]\ngravity = "5..15"\n'
+    )
+    space = read_space_file(str(path), _reader(Line(None, named={"agent": "ppo", "env": "CartPole-v1"})))
+    assert space == {
+        "learning_rate": (1e-4, 1e-1, "log"),
+        "clip": None,
+        "hidden": [[64, 64], [128]],
+        "env.gravity": (5, 15),
+    }
+
+
+MISTAKES = {
+    "tune": "tune needs an agent and an environment, as in `shoal tune ppo CartPole-v1`",
+    "tune ppo CartPole-v1 --search learning_rat": "no field 'learning_rat'. Did you mean learning_rate?",
+    "tune ppo CartPole-v1 --search env.gravit=5..15": "no field 'gravit'. Did you mean gravity?",
+    "tune ppo CartPole-v1 --search hidden=64,64": "hidden needs at least two values to search",
+    "tune ppo CartPole-v1 --search clip=0.2..0.2": "clip has one value, 0.2",
+    "tune ppo CartPole-v1 --search clip=-1..0.2": "clip cannot vary from -1 to 0.2",
+    "tune ppo CartPole-v1 --search num_envs=0.5..2": "num_envs shapes the program, so it needs a list of values",
+    "tune ppo CartPole-v1 --search activation=tanh|rel": "activation='rel' is unknown. Choose one of tanh",
+    "tune ppo CartPole-v1 --clip 0.1 --search clip": "clip is searched, and has a value too",
+    "tune ppo CartPole-v1 --clip 0.1,0.2": "search it instead, as in --search clip=A|B",
+    "tune ppo CartPole-v1 --sampler tpee": "sampler 'tpee' is not registered. Did you mean tpe?",
+    "tune ppo CartPole-v1 --pruner hyperbnd": "pruner 'hyperbnd' is not registered. Did you mean hyperband?",
+    "tune ppo CartPole-v1 --sampler bohb --pruner median": "sampler=bohb is tpe with the pruner hyperband",
+    "tune ppo CartPole-v1 --records 2": "the pruner hyperband needs at least 3 records",
+    "tune ppo CartPole-v1 --score q200": "score='q200' is unknown",
+    "tune ppo CartPole-v1 --parallel 0": "parallel=0 must be at least 1",
+    "tune ppo CartPole-v1 --evaluations 3": "use evaluations=0 or evaluations=9",
+    "tune ppo CartPole-v1 --search num_steps=13..40": "28 program shapes, each of which compiles once: num_steps",
+    "tune ppo CartPole-v1 --steps 1000": "1,000 steps are 2 updates of 512, too few for 9 records: use at least 4,608",
+    "tune ppo CartPole-v1 --sampler cmaes --search clip": "cmaes needs at least two ranges of numbers",
+    "tune ppo CartPole-v1 --storage sqlit:x --steps 4608": "Did you mean sqlite:",
+    "tune ppo CartPole-v1 --trils 3": "Did you mean --trials?",
+    "tune --resume runs/none": "runs/none is not the folder of a study: it does not exist",
+    "tune --resume runs/none --seeds 3": "runs/none is not the folder of a study",
+    "tune --resume runs/none --search clip": "--search is for a new study",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_end_in_one_sentence(words, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert MISTAKES[words] in refused(capsys, *words.split())
+    assert not [*(tmp_path / "runs").glob("*/study.json")]
+
+
+def test_trials_to_enqueue_must_be_in_the_search(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    command = ["tune", "ppo", "CartPole-v1", "--search", "clip", "--steps", "4608", "--enqueue", "first.json"]
+    for trial, message in (
+        ([{"clip": 0.9}], "clip=0.9 is not a number from 0.05 to 0.5"),
+        ([{"clp": 0.2}], "the study does not search 'clp'. Did you mean clip?"),
+        (3, "must hold a list of trials"),
+    ):
+        (tmp_path / "first.json").write_text(json.dumps(trial))
+        assert message in refused(capsys, *command)
+    (tmp_path / "first.json").write_text("[{")
+    assert "first.json is no JSON file" in refused(capsys, *command)
+
+
+def test_a_study_from_start_to_resume(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    tiny = "--num-steps 32 --steps 288 --seeds 1 --name small --sampler random --pruner none --records 3"
+    tiny += " --evaluations 3 --eval-episodes 2 --eval-max-steps 10"
+    words = f"tune q-learning CliffWalking-v1 --trials 3 --parallel 2 --search learning_rate {tiny}"
+    status, out, err = say(capsys, *words.split())
+    assert status == 0 and "trials: 3 complete" in out and "best: trial " in out and "learning_rate=" in out
+    assert "3 trials of 1 seeds x 288 steps, 2 at a time" in err and "3/3 trials" in err
+    assert "already holds a study. Continue it with `shoal tune --resume runs/small`" in refused(capsys, *words.split())
+    message = refused(capsys, "tune", "--resume", "runs/small", "--seeds", "3")
+    assert "seeds=3 is for a new study; resume continues runs/small as it is" in message
+    assert "has 3 trials: give trials=3 or more" in refused(capsys, "tune", "--resume", "runs/small", "--trials", "2")
+    status, out, _ = say(capsys, "tune", "--resume", "runs/small", "--trials", "5", "--no-progress")
+    assert status == 0 and "trials: 5 complete" in out
+    spec = json.loads((tmp_path / "runs" / "small" / "study.json").read_text())
+    assert spec["trials"] == 5 and spec["search"] == {"learning_rate": {"low": 0.01, "high": 1.0, "scale": "log"}}

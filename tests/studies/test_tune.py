@@ -1,0 +1,161 @@
+"""Studies: trials in slots, one group for each program, stopped and killed at bad moments, and the same bits alone."""
+
+import json
+import os
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from shoal.studies.results import trial_spec_in
+from shoal.studies.study import StudyResult, slots_in
+from shoal.studies.tune import tune
+from shoal.tracking.events import Searched, Sink
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.plan import make_plan
+from shoal.training.stopping import Stopped
+
+RATES = [0.05, 0.1, 0.4, 0.8]
+OPTIONS = {
+    "parallel": 2,
+    "seeds": 2,
+    "steps": 3 * 64,
+    "records": 3,
+    "sampler": "grid",
+    "pruner": "none",
+    "score": "min",
+    "fields": {"num_steps": 32},
+    "progress": False,
+}
+
+
+def started(root, name, search, **changes):
+    with jax.numpy_dtype_promotion("standard"):
+        return tune("q-learning", "Blackjack-v1", search=search, root=root, name=name, **{**OPTIONS, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A grid of 16 trials in two programs, two trials at a time."""
+    search = {"learning_rate": RATES, "discount": [0.5, 1.0], "count_visits": None}
+    return started(tmp_path_factory.mktemp("whole"), "grid", search)
+
+
+def complete(result):
+    """{parameters: (value, scores by record)} of all trials, which must be complete."""
+    found = {}
+    for trial in result.study.get_trials():
+        assert trial.state.name == "COMPLETE" and trial.user_attrs["worker"] == "w0"
+        values = tuple(trial.params[path] for path in sorted(trial.params))
+        assert values not in found, "a setting was trained twice"
+        found[values] = trial.value, trial.intermediate_values
+    return found
+
+
+def test_a_grid_is_trained_once_in_one_run_for_each_program(whole):
+    trials = whole.study.get_trials()
+    assert len(complete(whole)) == 16 == whole.summary["trials"]["complete"]
+    for trial in trials:
+        assert trial.user_attrs["group"] == f"group-{int(trial.params['count_visits'])}"
+        assert [*trial.intermediate_values] == [1, 2, 3] and trial.intermediate_values[3] == trial.value
+    runs = [RunFolder(whole.folder / "workers" / "w0" / f"group-{k}") for k in (0, 1)]
+    assert [run.read_spec().fields["count_visits"] for run in runs] == [False, True]
+    in_slots = [set(run.read_curves(4)["trial"].ravel().tolist()) - {-1} for run in runs]
+    assert in_slots[0] | in_slots[1] == {*range(16)} and not in_slots[0] & in_slots[1]
+    best = whole.summary["best"]
+    assert best["score"] == max(trial.value for trial in trials)
+
+
+def test_a_trial_has_the_bits_of_a_run_of_its_own(whole, tmp_path):
+    trial = whole.study.get_trials()[-1]
+    with jax.numpy_dtype_promotion("standard"):
+        alone = Run(make_plan(trial_spec_in(whole.folder, trial)), RunFolder(tmp_path / "alone"))
+        alone.folder.create()
+        alone.train()
+    scores = alone.records.arrays()["train_return"].min(axis=1)  # over the two seeds
+    assert len(set(scores.tolist())) > 1
+    np.testing.assert_array_equal([*trial.intermediate_values.values()], scores)
+
+
+class After(Sink):
+    """Calls a function after some chunks."""
+
+    def __init__(self, chunks, then):
+        self.left, self.then = chunks, then
+
+    def receive(self, event):
+        if isinstance(event, Searched):
+            self.left -= 1
+            if self.left == 0:
+                self.then()
+
+
+def interrupted(root, monkeypatch):
+    sink = After(2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Stopped, match="shoal tune --resume "):
+        started(root, "cut", {"learning_rate": RATES}, fields={"num_steps": 32, "discount": 1.0}, sinks=[sink])
+
+
+def killed_before_the_checkpoint(root, monkeypatch):
+    """Fail after the trials of a record were told, and before its checkpoint: the storage is ahead of the run."""
+    save, saved = Run._save, []
+
+    def fail_at_last(run):
+        saved.append(run)
+        if len(saved) == 3:
+            raise RuntimeError("killed")
+        save(run)
+
+    monkeypatch.setattr(Run, "_save", fail_at_last)
+    with pytest.raises(RuntimeError, match="killed"):
+        started(root, "cut", {"learning_rate": RATES}, fields={"num_steps": 32, "discount": 1.0})
+    monkeypatch.setattr(Run, "_save", save)
+
+
+@pytest.mark.parametrize("cut", [interrupted, killed_before_the_checkpoint])
+def test_a_study_that_was_cut_loses_no_trial_and_tells_none_twice(cut, whole, tmp_path, monkeypatch):
+    expected = {values[2]: found for values, found in complete(whole).items() if values[:2] == (False, 1.0)}
+    cut(tmp_path, monkeypatch)
+    before = StudyResult(tmp_path / "cut").study.get_trials()
+    told = [trial.number for trial in before if trial.state.is_finished()]
+    assert len(before) == 2 and len(told) == (2 if cut is killed_before_the_checkpoint else 0)
+    with jax.numpy_dtype_promotion("standard"):
+        result = tune(resume=tmp_path / "cut", progress=False)
+    assert {values[0]: found for values, found in complete(result).items()} == expected
+    after = result.study.get_trials()
+    assert len(after) == 4 and [after[n].datetime_complete for n in told] == [before[n].datetime_complete for n in told]
+
+
+def test_a_folder_of_another_study_and_other_arguments_are_refused(whole, tmp_path):
+    with pytest.raises(ValueError, match="sampler=tpe is for a new study; resume continues"):
+        tune(resume=whole.folder, sampler="tpe")
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is not the folder of a study: it has no study.json"):
+        tune(resume=tmp_path)
+    group = whole.folder / "workers" / "w0" / "group-0"
+    with pytest.raises(FileNotFoundError, match="it holds a run, not a study"):
+        tune(resume=group)
+    with pytest.raises(FileExistsError, match="already holds a run: choose another --name"):
+        started(group.parent, "group-0", {"learning_rate": RATES})
+    (tmp_path / "study.json").write_text(json.dumps({"name": "x"}))
+    with pytest.raises(ValueError, match=r"study.json is damaged: 'run'. Restore it from a copy."):
+        tune(resume=tmp_path)
+    (tmp_path / "copy").mkdir()
+    storage = f"journal:{whole.folder / 'study.log'}"
+    with pytest.raises(ValueError, match="another"):  # a storage with a study of this name that searches something else
+        started(tmp_path / "copy", "grid", {"learning_rate": RATES}, storage=storage)
+    with pytest.raises(ValueError, match="continues with `shoal tune --resume STUDY`"):
+        make_plan(RunFolder(group).read_spec())
+
+
+def test_the_share_of_busy_slots_weighs_chunks_by_their_time(tmp_path):
+    path = tmp_path / "slots.csv"
+    path.write_text(
+        "time,seconds,group,trials,parallel,train_seconds,to_start\n"
+        "10,3,group-0,4,4,2,5\n11,1,group-0,2,4,1,1\n15,4,group-1,1,4,1,0\n"
+    )
+    found = slots_in(path)
+    assert found["chunks"] == 3 and found["seconds"] == 8 and found["training"] == 0.5
+    assert found["busy"] == pytest.approx((4 * 3 + 2 * 1 + 1 * 4) / (4 * 8))
+    assert found["busy_until_last"] == pytest.approx((4 * 3 + 2 * 1) / (4 * 4))
