@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from shoal.studies.groups import trial_spec
+from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
@@ -70,9 +70,8 @@ def test_a_grid_is_trained_once_in_one_run_for_each_program(whole):
 
 def test_a_trial_has_the_bits_of_a_run_of_its_own(whole, tmp_path):
     trial = whole.study.get_trials()[-1]
-    group = RunFolder(whole.folder / "workers" / "w0" / trial.user_attrs["group"]).read_spec()
     with jax.numpy_dtype_promotion("standard"):
-        alone = Run(make_plan(trial_spec(group, trial.params)), RunFolder(tmp_path / "alone"))
+        alone = Run(make_plan(trial_spec_in(whole.folder, trial)), RunFolder(tmp_path / "alone"))
         alone.folder.create()
         alone.train()
     scores = alone.records.arrays()["train_return"].min(axis=1)  # over the two seeds

@@ -192,22 +192,6 @@ def pinned(plan: Plan) -> RunSpec:
     return dataclasses.replace(plan.spec, fields=fields)
 
 
-def trial_spec(group: RunSpec, values: Mapping[str, Any], **changes: Any) -> RunSpec:
-    """Return the spec of a run that trains one trial of a group alone, with the same bits as in the study.
-
-    group: the spec of the group's run. values: those of the trial by path. changes: other fields of the spec, such as
-    `seed` for fresh random numbers, or `seeds`.
-    """
-    fields, env_fields = split(values)
-    return dataclasses.replace(
-        group,
-        fields={**group.fields, **fields},
-        env_fields={**group.env_fields, **env_fields},
-        selector=None,
-        **{"seeds": group.selector.fields["seeds"], **changes},
-    )
-
-
 def _spec_of(
     study: StudySpec, space: Space, shape: Mapping[str, Any], agent: Agent | None, env: Env | None, parallel: int
 ) -> RunSpec:
