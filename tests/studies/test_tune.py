@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import tomllib
 
 import jax
 import numpy as np
 import pytest
 
+import shoal
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
 from shoal.studies.tune import tune
@@ -28,6 +30,8 @@ OPTIONS = {
     "score": "min",
     "fields": {"num_steps": 32},
     "progress": False,
+    "fresh_seeds": 0,
+    "figures": False,
 }
 
 
@@ -40,7 +44,7 @@ def started(root, name, search, **changes):
 def whole(tmp_path_factory):
     """A grid of 16 trials in two programs, two trials at a time."""
     search = {"learning_rate": RATES, "discount": [0.5, 1.0], "count_visits": None}
-    return started(tmp_path_factory.mktemp("whole"), "grid", search)
+    return started(tmp_path_factory.mktemp("whole"), "grid", search, fresh_seeds=3)
 
 
 def complete(result):
@@ -66,6 +70,35 @@ def test_a_grid_is_trained_once_in_one_run_for_each_program(whole):
     assert in_slots[0] | in_slots[1] == {*range(16)} and not in_slots[0] & in_slots[1]
     best = whole.summary["best"]
     assert best["score"] == max(trial.value for trial in trials)
+
+
+def test_the_best_trial_is_trained_again_and_written_as_a_preset(whole):
+    best, fresh = whole.summary["best"], shoal.load_result(whole.folder / "fresh")
+    last = fresh.curves["train_return"][-1]
+    assert len(last) == 3 and best["fresh_score"] == pytest.approx(last.min())
+    assert fresh.spec.seed == whole.spec.run.seed + 1
+    chosen = whole.study.get_trials()[best["number"]].params
+    preset = tomllib.loads((whole.folder / "best.toml").read_text())["Blackjack-v1"]
+    assert {path: preset[path] for path in chosen} == chosen
+    assert len((whole.folder / "trials.csv").read_text().splitlines()) == 1 + 16
+
+
+def test_two_workers_share_the_trials_of_a_study(tmp_path):
+    result = started(tmp_path, "shared", {"learning_rate": RATES, "discount": [0.5, 1.0]}, workers=2, fresh_seeds=2)
+    trials = result.study.get_trials()
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 8
+    assert len({tuple(trial.params.values()) for trial in trials}) == 8
+    assert {trial.user_attrs["worker"] for trial in trials} <= {"w0", "w1"}
+    assert {"w0", "w1"} == {path.name for path in (result.folder / "workers").iterdir()}
+    assert "fresh_score" in result.summary["best"]
+
+
+def test_workers_that_cannot_share_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="storage that all of them see"):
+        started(tmp_path, "none", {"learning_rate": RATES}, workers=2, storage="memory")
+    with pytest.raises(ValueError, match="1 to 64 workers"):
+        started(tmp_path, "none", {"learning_rate": RATES}, workers=65)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_trial_has_the_bits_of_a_run_of_its_own(whole, tmp_path):
@@ -122,7 +155,7 @@ def test_a_study_that_was_cut_loses_no_trial_and_tells_none_twice(cut, whole, tm
     told = [trial.number for trial in before if trial.state.is_finished()]
     assert len(before) == 2 and len(told) == (2 if cut is killed_before_the_checkpoint else 0)
     with jax.numpy_dtype_promotion("standard"):
-        result = tune(resume=tmp_path / "cut", progress=False)
+        result = tune(resume=tmp_path / "cut", progress=False, fresh_seeds=0, figures=False)
     assert {values[0]: found for values, found in complete(result).items()} == expected
     after = result.study.get_trials()
     assert len(after) == 4 and [after[n].datetime_complete for n in told] == [before[n].datetime_complete for n in told]

@@ -63,6 +63,7 @@ def tune_parser() -> Parser:
         "--storage", metavar="URL", help="journal:PATH (default: in the folder), sqlite:PATH, postgresql://..., memory"
     )
     how.add_argument("--worker", default="w0", metavar="NAME", help="of this process, one of several (default w0)")
+    how.add_argument("--workers", type=whole_number, default=1, metavar="N", help="processes on this machine")
     how.add_argument("--yes", action="store_true", help="compile more than 8 programs if the search needs them")
     run = parser.add_argument_group("the runs")
     run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
@@ -77,6 +78,14 @@ def tune_parser() -> Parser:
     run.add_argument("--resume", metavar="STUDY", help="go on with the study in this folder; --trials N extends it")
     run.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
     run.add_argument("--memory-limit-gb", type=real_number, default=0, metavar="X", help="train in parts that fit")
+    run.add_argument(
+        "--fresh-seeds",
+        type=whole_number,
+        default=16,
+        metavar="N",
+        help="seeds on which the best trial is trained again at the end (default 16; 0: it is not)",
+    )
+    run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-check", action="store_true", help="do not check an environment of your own")
     run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
     return parser
@@ -89,6 +98,9 @@ def tune(line: Line) -> None:
     options = line.options
     common: dict[str, Any] = {
         "worker": options.worker,
+        "workers": options.workers,
+        "fresh_seeds": options.fresh_seeds,
+        "figures": not options.no_figures,
         "trust_source": options.trust_source,
         "progress": not options.no_progress,
         "devices": options.devices,

@@ -290,9 +290,9 @@ def conclude(
         results["pareto_front"] = [
             {"trial": trial.number, "scores": trial.values, "params": trial.params} for trial in best_trials(study)
         ]
-    elif best_trials(study):
+    elif best_trials(study) and how.get("seeds", FRESH_SEEDS):
         results["best"] = confirm(study, folder, spec_of or (lambda trial: trial_spec_in(folder, trial)), **how)
-    else:
+    elif not best_trials(study):
         notes.append("no trial is complete, so there is no best one")
     return json_ready({**results, "notes": notes})
 

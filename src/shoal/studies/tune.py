@@ -8,6 +8,8 @@ in their slots. The storage holds the trials, and the run folders hold weights a
 import csv
 import dataclasses
 import itertools
+import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,11 +24,13 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial, check_score
 from shoal.studies.groups import Group, Messages, plan_groups
+from shoal.studies.results import FRESH, FRESH_SEEDS, conclude
 from shoal.studies.samplers import check_names, enqueue, grid_size, make_pruner, make_sampler
 from shoal.studies.search import MOST_SHAPES, Space, read_space
-from shoal.studies.storage import open_study
+from shoal.studies.storage import open_study, password_variables
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudyResult, StudySpec, best_of, summary_of
-from shoal.studies.trials import TrialStore
+from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
+from shoal.studies.worker_processes import run_workers, worker_names
 from shoal.tracking.events import Closed, Searched, Sink, Sinks
 from shoal.tracking.study_display import study_sink
 from shoal.training.claim import claimed
@@ -39,10 +43,11 @@ from shoal.training.processes import group as processes
 from shoal.training.settings import Setting, apply, join
 from shoal.training.sources import keep
 from shoal.training.spec import built, changes_of, run_name, template
-from shoal.training.stopping import Stopped, stop_requests
+from shoal.training.stopping import REQUESTS, Stopped, stop_requests
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
 TRIALS, PARALLEL, SEEDS, RECORDS = 100, 16, 4, 9  # the defaults
+REQUESTED = [128 + getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]  # statuses of stopped processes
 WAIT = 1.0  # seconds between two looks at the storage while other workers train the last trials
 COLUMNS = ("time", "seconds", "group", "trials", "parallel", "train_seconds", "to_start")  # of slots.csv
 
@@ -73,6 +78,7 @@ def tune(
     root: Path | str = "runs",
     resume: Path | str | None = None,
     worker: str = "w0",
+    workers: int = 1,
     yes: bool = False,
     trust_source: bool = False,
     progress: bool = True,
@@ -82,6 +88,8 @@ def tune(
     devices: int = 0,
     memory_limit_gb: float = 0,
     grace: float = 120.0,
+    fresh_seeds: int = FRESH_SEEDS,
+    figures: bool = True,
 ) -> StudyResult:
     """Search for hyperparameters with Optuna: `trials` (100) trials, `parallel` (16) at a time in one compiled program.
 
@@ -99,8 +107,15 @@ def tune(
     "median", "percentile" or "none". The trials are kept in `storage`, by default a log file in the folder of the
     study, `root`/`name` (`shoal.studies.storage` lists the others).
 
+    When all trials have ended, the folder gets `trials.csv`, figures, and the best trial as `best.toml`, a preset file.
+    This trial is trained again on `fresh_seeds` (16) seeds that no trial had (0: it is not), because the best of many
+    scores is too high by chance; `summary.json` has both scores.
+
     `resume="runs/x"` goes on with a study, in the same process name `worker` or as another worker; only `trials` may
     then be given, to extend it. Ctrl-C, SIGTERM and SIGHUP finish the chunk, save it and raise `Stopped`.
+
+    With `workers` above 1 as many processes on this machine share the trials. They run `shoal tune --resume`; a worker
+    that dies is reported, and the others take over its trials.
 
     Other arguments are those of `shoal.train`. Raises ValueError or TypeError, before anything compiles, for a search
     that names no field or is empty, and for sizes that do not fit.
@@ -130,6 +145,10 @@ def tune(
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
     values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)
+    if workers > 1:
+        worker_names(workers)  # raises ValueError for too many
+        if storage == "memory":
+            raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
     if resume is not None:
         folder, spec = _to_resume(resume, asked, values, trials, trust_source)
         queue: Sequence[Mapping[str, Any]] = ()
@@ -149,7 +168,18 @@ def tune(
         folder.create()
     all_sinks = Sinks([*([study_sink()] if progress else []), *sinks])
     study = Study(spec, folder, space, groups, all_sinks, worker=worker, grace=grace)
+    if workers > 1:
+        options = [
+            "--fresh-seeds",
+            str(fresh_seeds),
+            *["--no-figures"] * (not figures),
+            *["--trust-source"] * trust_source,
+        ]
+        study.run_workers(queue, worker_names(workers), options)
+        return StudyResult(folder.path)
     study.run(queue)
+    if study.is_complete:
+        study.conclude(*values, fresh_seeds=fresh_seeds, figures=figures)
     return StudyResult(folder.path)
 
 
@@ -175,16 +205,16 @@ class Study:
         self.best: tuple[float, int] | None = None  # (score, number) of the best complete trial that is known here
         self._stack = ExitStack()
 
-    def run(self, queue: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Train trials until the study is over. `queue` has those that come first, of a new study.
-
-        Raises Stopped after a request to stop, once the chunk is saved; WorkerError if another running process of the
-        study has the name of this worker.
-        """
+    def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
+        """Open the study in its storage, or begin it there with the trials in `queue`; write `study.json`."""
         spec, space = self.spec, self.space
-        url = self.folder.storage(spec)
         study = open_study(
-            url, spec.name, spec.identity, ["maximize"], pruner=make_pruner(spec.pruner, spec.run.records)
+            self.folder.storage(spec),
+            spec.name,
+            spec.identity,
+            ["maximize"],
+            pruner=make_pruner(spec.pruner, spec.run.records),
+            say=self.sinks.say,
         )
         begun, best = len(study.get_trials(deepcopy=False)), best_of(study)
         self.best = best and (best.values[0], best.number)
@@ -194,7 +224,20 @@ class Study:
         if not (self.folder.path / SPEC).exists():
             keep(self.folder.path, spec.run)
         self.folder.write(SPEC, spec.to_json())
-        self.store = TrialStore(study, space.distributions, spec.trials, self.worker, self.grace, self.sinks.say)
+        self.study = study
+        return study
+
+    def run(self, queue: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Train trials until the study is over. `queue` has those that come first, of a new study.
+
+        Raises Stopped after a request to stop, once the chunk is saved; WorkerError if another running process of the
+        study has the name of this worker.
+        """
+        study = self.prepare(queue)
+        url = self.folder.storage(self.spec)
+        self.store = TrialStore(
+            study, self.space.distributions, self.spec.trials, self.worker, self.grace, self.sinks.say
+        )
         try:
             with self._stack, claimed(self.path), self.store, stop_requests(self.sinks.say) as stop:
                 self._say_plan(url)
@@ -208,6 +251,70 @@ class Study:
                     raise Stopped(f"stopped. Continue with: shoal tune --resume {self.folder.path}", stop.signal)
         finally:
             self.sinks.receive(Closed())
+
+    def run_workers(self, queue: Sequence[Mapping[str, Any]], names: Sequence[str], options: Sequence[str]) -> None:
+        """Begin the study, and train its trials in several processes until all have ended. `options`: their flags.
+
+        Raises Stopped if they were stopped, RuntimeError if the study is not over because workers failed.
+        """
+        study = self.prepare(queue)
+        url, again = self.folder.storage(self.spec), f"shoal tune --resume {self.folder.path}"
+        command = [sys.executable, "-m", "shoal", "tune", "--resume", str(self.folder.path)]
+        commands = {name: [*command, "--worker", name, *options] for name in names}
+        try:
+            ended = run_workers(commands, self.folder.path / "workers", self.sinks.say, password_variables(url))
+        finally:
+            self.sinks.receive(Closed())
+        stops = [status - 128 for status in ended.values() if status in REQUESTED]
+        finished = sum(trial.state in (COMPLETE, PRUNED) for trial in study.get_trials(deepcopy=False))
+        if finished >= self.spec.trials:
+            return
+        if stops:
+            raise Stopped(f"stopped. Continue with: {again}", stops[0])
+        statuses = ", ".join(f"{name} with {status}" for name, status in ended.items())
+        raise RuntimeError(
+            f"{finished} of {self.spec.trials} trials have ended, and no worker is left ({statuses}). Their output "
+            f"is in {self.folder.path / 'workers'}. Continue with: {again}"
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all trials of the study have ended. Only after `run`."""
+        return self.store.is_over()
+
+    def conclude(self, agent: Agent | None, env: Env | None, *, fresh_seeds: int, figures: bool) -> None:
+        """Write the results into the folder, unless another worker does so now (`shoal.studies.results`).
+
+        Raises Stopped after a request to stop.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(claimed(self.folder.path))
+            except FileExistsError:
+                self.sinks.say("another worker writes the results of the study")
+                return
+            if fresh_seeds and best_of(self.study) is not None:
+                self.sinks.say(f"training the best trial again on {fresh_seeds} fresh seeds")
+            try:
+                found = conclude(
+                    self.study,
+                    self.folder.path,
+                    figures=figures,
+                    score=self.spec.score,
+                    seeds=fresh_seeds,
+                    agent=agent,
+                    env=env,
+                    sinks=[Messages(FRESH, self.sinks.say)],
+                )
+            except Stopped as stopped:
+                again = f"shoal tune --resume {self.folder.path}"
+                text = f"stopped after all trials had ended. To write the results: {again}"
+                raise Stopped(text, stopped.signal) from None
+            summary = summary_of(self.folder, self.study, self.space)
+            best = {**(summary["best"] or {}), **found.get("best", {})}
+            self.folder.write(SUMMARY, {**summary, "best": best or None, "notes": found["notes"]})
+        for text in (*found["notes"], *([best["words"]] if "words" in best else [])):
+            self.sinks.say(text)
 
     def _say_plan(self, url: str) -> None:
         spec, run, shapes = self.spec, self.spec.run, len(self.groups)
