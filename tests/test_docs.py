@@ -34,9 +34,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or repeat other pages; the notebook is the quickstart.
 SLOW = {"README", "command-line", "coming-from", "memory", "meta-learning", "minigrid-levels", "which-agent"}
-SLOW |= {"opponent-shaping", "populations", "write-your-own-environment"}
+SLOW |= {"opponent-shaping", "populations", "studies", "write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
-GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "studies", "wrappers"}
+GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}
 STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|evolve|tune|eval(uate)?|check_env)\b")
 NOT_INSTALLED = [name for name in ("equinox",) if importlib.util.find_spec(name) is None]
 NEEDS_ATTENTION = {"doctor": (0, 1)}  # depends on the machine
