@@ -10,6 +10,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ ARGUMENTS = (
 )
 
 
+# The browser reads its commands from descriptor 3 and writes to 4. A `preexec_fn` would fork, of which JAX warns.
+CONNECT = """
+import os, sys
+commands, answers, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+os.dup2(commands, 1000)
+os.dup2(answers, 1001)
+os.dup2(1000, 3)
+os.dup2(1001, 4)
+os.execv(words[0], words)
+"""
+
+
 def program() -> str | None:
     """The path of an installed Chromium; None if there is none."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -43,15 +56,10 @@ class Browser:
         assert path, "no Chromium is installed"
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to start as root with one
 
-        def connect() -> None:
-            os.dup2(commands, 13)  # above 4, so that no copy overwrites another
-            os.dup2(answers, 14)
-            os.dup2(13, 3)
-            os.dup2(14, 4)
-
         words = [path, *ARGUMENTS, *sandbox, f"--user-data-dir={profile}", "about:blank"]
+        start = [sys.executable, "-c", CONNECT, str(commands), str(answers), *words]
         with open(profile / "browser.log", "wb") as log:
-            self._process = subprocess.Popen(words, preexec_fn=connect, close_fds=False, stdout=log, stderr=log)
+            self._process = subprocess.Popen(start, pass_fds=(commands, answers), stdout=log, stderr=log)
         os.close(commands)
         os.close(answers)
         self._buffer, self._last, self._session, self.events = b"", 0, "", []

@@ -30,7 +30,7 @@ def complete(capsys):
 
 
 def test_bash_completes_commands_options_fields_and_names(complete, tmp_path):
-    assert complete("shoal tr") == ["train", "trials"] and complete("shoal tra") == ["train"]
+    assert complete("shoal tr") == ["train", "trials", "track"] and complete("shoal trai") == ["train"]
     assert complete("shoal train pp") == ["ppo"]
     assert complete("shoal train ppo CartPole-v") == ["CartPole-v0", "CartPole-v1"]
     assert complete("shoal train ppo CartPole-v1 --learning-r") == ["--learning-rate"]

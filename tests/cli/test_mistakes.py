@@ -17,7 +17,7 @@ COMMANDS = {
     "CartPole-v1": "an environment, not a command: write `shoal train ppo CartPole-v1`, or `shoal envs CartPole-v1`",
     "my_env.py": "my_env.py is a file, not a command: to train in an environment of it",
     "runs/old": "runs/old is a run, not a command: write what to do with it, as in `shoal eval runs/old`",
-    "trian": "unknown command 'trian'. Did you mean train?",
+    "trian": "unknown command 'trian'. Did you mean train or trials?",
     "Train ppo CartPole-v1": "unknown command 'Train'. Did you mean train?",
     "learn ppo CartPole-v1": "unknown command 'learn'. Did you mean `shoal train`?",
     "test runs/old": "Did you mean `shoal eval`?",

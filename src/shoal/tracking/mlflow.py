@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ Item = TypeVar("Item")
 MOST_METRICS, MOST_PARAMETERS = 1_000, 100  # in one request
 LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6_000, 5_000  # characters that MLflow accepts
 PAGE = 1_000  # runs in one answer of a search
-KEY, PARENT = "shoal.key", "mlflow.parentRunId"  # tags
+KEY, MADE, PARENT = "shoal.key", "shoal.made", "mlflow.parentRunId"  # tags
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # the page then shows training first
 POLICY = "policy"  # the name of the model of a run
 LOADER = "shoal.training.pyfunc"  # the module that loads the policy for MLflow
@@ -203,7 +204,13 @@ class Mlflow(Tracker):
         return found[0] if found else None
 
     def _create(self, entry: Entry) -> str:
-        tags = {KEY: entry.key, "mlflow.user": _user(), **{named(k): v[:LONGEST_TAG] for k, v in entry.tags.items()}}
+        made_at = f"{time.time_ns():020d}"
+        tags = {
+            KEY: entry.key,
+            MADE: made_at,
+            "mlflow.user": _user(),
+            **{named(k): v[:LONGEST_TAG] for k, v in entry.tags.items()},
+        }
         if entry.parent:
             tags[PARENT] = self._runs[entry.parent]
         self._doubtful.add(entry.key)
@@ -213,7 +220,7 @@ class Mlflow(Tracker):
             return made.run_id
         # Several processes may have made it at the same time: all go on with the first one.
         same = self._client.search_runs([self._experiment_id], f"tags.`{KEY}` = '{entry.key}'")
-        first = min(same, key=lambda run: (run.info.start_time, run.info.run_id)).info.run_id
+        first = min(same, key=lambda run: (run.data.tags.get(MADE, ""), run.info.run_id)).info.run_id
         if first != made.run_id:
             self._client.delete_run(made.run_id)
         return first
