@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -308,9 +308,15 @@ def score_of(scores: Float[np.ndarray, "K"], how: str) -> float:
     known = scores[~np.isnan(scores)]
     if not len(known):
         return math.nan
-    if quantile := QUANTILE.fullmatch(how):
-        return float(np.quantile(known, int(quantile[1]) / 100))
-    return float({"mean": np.mean, "iqm": iqm, "min": np.min}[how](known))
+    return float(statistic_of(how)(known))
+
+
+def statistic_of(score: str) -> Callable[..., Any]:
+    """Return the statistic with the name of a score, a function of an array. Raises ValueError for an unknown one."""
+    check_score(score)
+    if quantile := QUANTILE.fullmatch(score):
+        return lambda values, axis=-1: np.quantile(values, int(quantile[1]) / 100, axis=axis)
+    return {"mean": np.mean, "iqm": iqm, "min": np.min}[score]
 
 
 def _note(number: int, records: int, score: float | None, reason: str) -> str:

@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import json
 import math
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,8 @@ from optuna.trial import FrozenTrial, TrialState
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm
+from shoal.ops.statistics import FEWEST, bootstrap_interval
+from shoal.population.slots import statistic_of
 from shoal.studies.runs import run_job
 from shoal.studies.storage import open_storage
 from shoal.tracking.events import Sink
@@ -163,16 +163,6 @@ def trial_spec_in(folder: Path, trial: FrozenTrial) -> RunSpec:
         points={},
         seeds=seeds,
     )
-
-
-def statistic_of(score: str) -> Callable[..., Any]:
-    """Return the statistic of a trial's score over its members: "mean", "iqm", "min" or a quantile such as "q25"."""
-    if quantile := re.fullmatch(r"q(\d{1,2}|100)", score):
-        return lambda values, axis=-1: np.quantile(values, int(quantile[1]) / 100, axis=axis)
-    known: dict[str, Callable[..., Any]] = {"mean": np.mean, "iqm": iqm, "min": np.min}
-    if score not in known:
-        raise ValueError(f"score={score!r} is unknown. Choose mean, iqm, min, or a quantile such as q25.")
-    return known[score]
 
 
 def retrain(
