@@ -14,7 +14,7 @@ from fake_worker import SPACE
 from shoal.studies.errors import WorkerError
 from shoal.studies.heartbeat import Stillness
 from shoal.studies.storage import open_study
-from shoal.studies.trials import FAIL, PRUNED, RETRY_OF, WAITING, TrialStore
+from shoal.studies.trials import FAIL, PRUNED, RETRY_OF, WAITING, TrialStore, trials_of
 
 
 def new_study(storage="memory", pruner=None, directions=("maximize",), sampler=None):
@@ -172,6 +172,7 @@ def test_workers_that_ask_at_once_start_no_trial_too_many(study):
         assert first is not None and second is None
     assert states(study) == ["FAIL", "RUNNING", "RUNNING", "RUNNING", "FAIL"]
     assert study.trials[4].user_attrs["failed"] == "the study had enough trials"
+    assert [trial.number for trial in trials_of(study)] == [0, 1, 2, 3]
 
 
 def test_trials_of_a_dead_worker_are_taken_over_by_exactly_one_other(journal):

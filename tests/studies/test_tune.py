@@ -12,6 +12,7 @@ import pytest
 import shoal
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
+from shoal.studies.trials import trials_of
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.training.folder import RunFolder
@@ -85,8 +86,9 @@ def test_the_best_trial_is_trained_again_and_written_as_a_preset(whole):
 
 def test_two_workers_share_the_trials_of_a_study(tmp_path):
     result = started(tmp_path, "shared", {"learning_rate": RATES, "discount": [0.5, 1.0]}, workers=2, fresh_seeds=2)
-    trials = result.study.get_trials()
+    trials = trials_of(result.study)
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 8
+    assert result.summary["trials"] == {"complete": 8}
     assert len({tuple(trial.params.values()) for trial in trials}) == 8
     assert {trial.user_attrs["worker"] for trial in trials} <= {"w0", "w1"}
     assert {"w0", "w1"} == {path.name for path in (result.folder / "workers").iterdir()}

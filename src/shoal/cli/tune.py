@@ -231,8 +231,7 @@ def _queue(path: str) -> list[dict[str, Any]]:
 def report(result: Any) -> str:
     """How the trials ended, the best one, and what the slots did."""
     summary = result.summary
-    counts = {name: count for name, count in summary["trials"].items() if count}
-    lines = ["trials: " + ", ".join(f"{count} {name}" for name, count in counts.items())]
+    lines = ["trials: " + ", ".join(f"{count} {name}" for name, count in summary["trials"].items())]
     if best := summary["best"]:
         values = " ".join(
             f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value}"

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from shoal.ops.statistics import FEWEST, bootstrap_interval
 from shoal.population.slots import statistic_of
 from shoal.studies.runs import run_job
 from shoal.studies.storage import open_storage
+from shoal.studies.trials import trials_of
 from shoal.tracking.events import Sink
 from shoal.training.disk import replace
 from shoal.training.export_config import preset_text
@@ -60,14 +62,14 @@ def trial_columns(study: optuna.Study) -> list[str]:
     """Return the columns of the table of trials. With several objectives there is a score for each: `score_0`."""
     count = len(study.directions)
     scores = ["score"] if count == 1 else [f"score_{i}" for i in range(count)]
-    names = dict.fromkeys(name for trial in study.get_trials(deepcopy=False) for name in trial.params)
+    names = dict.fromkeys(name for trial in trials_of(study) for name in trial.params)
     return [*COLUMNS[:2], *scores, *COLUMNS[3:], *names]
 
 
 def trial_rows(study: optuna.Study) -> Iterator[list[Any]]:
     """Yield a row for each trial, with the values of `trial_columns`; None where it has none."""
     names = trial_columns(study)[len(COLUMNS) - 1 + len(study.directions) :]
-    for trial in study.get_trials(deepcopy=False):
+    for trial in trials_of(study):
         begun, ended = trial.datetime_start, trial.datetime_complete
         seconds = (ended - begun).total_seconds() if begun and ended else None
         scores = trial.values if trial.values is not None else [None] * len(study.directions)
@@ -234,7 +236,7 @@ def confirm(
     ranked = [sign * _score(each.scores[:half] if half else each.scores, statistic) for each in tried]
     index = int(np.argmax([-np.inf if np.isnan(each) else each for each in ranked])) if half else 0
     best = tried[index]
-    about = _about(best, best.scores[half:], statistic, specs[index], len(study.get_trials(deepcopy=False)))
+    about = _about(best, best.scores[half:], statistic, specs[index], len(trials_of(study)))
     about = {**about, "params": chosen[index].params, "folder": best.folder.name, "metric": score}
     if half:
         about["candidates"] = [
@@ -288,9 +290,11 @@ def conclude(
 
 
 def trial_counts(study: optuna.Study) -> dict[str, int]:
-    """Return how many trials are in each state, by its name: complete, pruned, fail, running, waiting."""
-    states = [trial.state.name.lower() for trial in study.get_trials(deepcopy=False)]
-    return {state: states.count(state) for state in dict.fromkeys(states)}
+    """Return how many trials are in each state (complete, pruned, fail, ...), and how many of them diverged."""
+    trials = trials_of(study)
+    states = Counter(trial.state.name.lower() for trial in trials)
+    diverged = sum("diverged" in trial.user_attrs for trial in trials)
+    return {**states, **({"diverged": diverged} if diverged else {})}
 
 
 def _score(scores: np.ndarray, statistic: Callable[..., Any]) -> float:

@@ -9,16 +9,15 @@ summary.json          written when the study ends
 import csv
 import dataclasses
 import json
-from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.secrets import without_password
+from shoal.studies.results import best_trials, trial_counts
 from shoal.studies.search import Space
 from shoal.studies.storage import open_study
 from shoal.training.disk import replace
@@ -134,18 +133,11 @@ class StudyResult:
         return f"<StudyResult {self.spec.run.agent} on {self.spec.run.env_name} in {self.folder}>"
 
 
-def best_of(study: optuna.Study) -> FrozenTrial | None:
-    """Return the complete trial with the highest score, the earliest one of equals; None if none is complete."""
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
-
-
 def summary_of(folder: StudyFolder, study: optuna.Study, space: Space) -> dict[str, Any]:
     """Return the data of `summary.json`: how many trials ended how, the best one, and what each worker's slots did."""
-    trials, best = study.get_trials(deepcopy=False), best_of(study)
-    states = Counter(trial.state.name.lower() for trial in trials)
+    best = next(iter(best_trials(study)), None)
     return {
-        "trials": {**states, "diverged": sum("diverged" in trial.user_attrs for trial in trials)},
+        "trials": trial_counts(study),
         "best": best and {"number": best.number, "score": best.value, "values": space.values(best.params)},
         "workers": {path.parent.name: slots_in(path) for path in sorted(folder.path.glob("workers/*/slots.csv"))},
     }

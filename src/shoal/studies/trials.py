@@ -25,6 +25,7 @@ COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
 WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
 OF_A_WORKER = (WORKER, "group", "seconds")  # attributes that a copy of a trial does not take over
+ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
 RUNG = "completed_rung_"  # nor those of successive halving that begin with this
 GRACE = 120.0  # seconds
 
@@ -90,12 +91,11 @@ class TrialStore:
         asked = self._lost_answers()[:count]
         trials = self._trials()
         waiting = [t for t in trials if t.state is WAITING]
-        unused = self.trials - len(trials)  # numbers below the limit: a trial that gets one is never too many
         while len(asked) < count:
             if waiting:
                 frozen = self._start(waiting.pop(0))
-            elif unused > 0 or len(_places(self._trials())) < self.trials:
-                frozen, unused = self._create(), unused - 1
+            elif self._has_place():
+                frozen = self._create()
             else:
                 break
             if frozen is not None and (trial := self._suggested(frozen)) is not None:
@@ -250,7 +250,7 @@ class TrialStore:
                 return None
             self._storage.set_trial_user_attr(trial._trial_id, WORKER, self.worker)
             if self._is_second_copy(trial):
-                return self._withdraw(trial._trial_id, "another copy of the same trial exists")
+                return self._withdraw(trial._trial_id, SECOND_COPY)
         except UpdateFinishedTrialError:
             return None
         return trial
@@ -260,8 +260,13 @@ class TrialStore:
         new = optuna.trial.create_trial(state=RUNNING, user_attrs={WORKER: self.worker})
         trial = self._storage.get_trial(self._storage.create_new_trial(self._study_id, new))
         if not self._is_within(trial.number):
-            return self._withdraw(trial._trial_id, "the study had enough trials")
+            return self._withdraw(trial._trial_id, ENOUGH)
         return trial
+
+    def _has_place(self) -> bool:
+        """Whether the study may need one more trial, as far as this worker sees."""
+        trials = self._trials()
+        return len(trials) < self.trials or len(_places(trials)) < self.trials
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
         self._storage.set_trial_user_attr(trial_id, FAILED, reason)
@@ -341,6 +346,12 @@ class TrialStore:
                 system_attrs={key: value for key, value in trial.system_attrs.items() if not key.startswith(RUNG)},
             )
         )
+
+
+def trials_of(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials of a study, without those that workers made at the same time and gave back unused."""
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.user_attrs.get(FAILED) not in (ENOUGH, SECOND_COPY)]
 
 
 def _is_interrupted(trial: FrozenTrial) -> bool:

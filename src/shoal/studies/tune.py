@@ -24,11 +24,11 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial, check_score
 from shoal.studies.groups import Group, Messages, plan_groups
-from shoal.studies.results import FRESH, FRESH_SEEDS, conclude
+from shoal.studies.results import FRESH, FRESH_SEEDS, best_trials, conclude
 from shoal.studies.samplers import check_names, enqueue, grid_size, make_pruner, make_sampler
 from shoal.studies.search import MOST_SHAPES, Space, read_space
 from shoal.studies.storage import open_study, password_variables
-from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudyResult, StudySpec, best_of, summary_of
+from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudyResult, StudySpec, summary_of
 from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
 from shoal.studies.worker_processes import run_workers, worker_names
 from shoal.tracking.events import Closed, Searched, Sink, Sinks
@@ -216,7 +216,7 @@ class Study:
             pruner=make_pruner(spec.pruner, spec.run.records),
             say=self.sinks.say,
         )
-        begun, best = len(study.get_trials(deepcopy=False)), best_of(study)
+        begun, best = len(study.get_trials(deepcopy=False)), next(iter(best_trials(study)), None)
         self.best = best and (best.values[0], best.number)
         study.sampler = make_sampler(spec.sampler, space, spec.run.seed, self.worker, begun)
         enqueue(study, space, queue)
@@ -293,7 +293,7 @@ class Study:
             except FileExistsError:
                 self.sinks.say("another worker writes the results of the study")
                 return
-            if fresh_seeds and best_of(self.study) is not None:
+            if fresh_seeds and best_trials(self.study):
                 self.sinks.say(f"training the best trial again on {fresh_seeds} fresh seeds")
             try:
                 found = conclude(
