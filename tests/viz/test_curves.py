@@ -255,6 +255,9 @@ def test_a_figure_names_unfinished_runs_and_different_environments(tmp_path):
     assert ">whole<" in text and "ppo on several environments" in text
     assert "half (other environment: env.gravity=5) (unfinished: 40 % of its steps)" in text
     assert "other (other environment: Acrobot-v1)" in text
+    evolution = {"class": "shoal.population.evolve:Evolve", "fields": {"generations": 4, "segments": 2}}
+    evolved = write_run(tmp_path / "evolved", steps=15_000, finished=False, selector=evolution)
+    assert "unfinished: 20 % of its steps" in plot_run(evolved, tmp_path / "evolved.svg").read_text()
 
 
 def test_stopped_members_and_settings_without_a_value_are_counted_in_the_figure(tmp_path, drawn):

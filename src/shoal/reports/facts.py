@@ -11,7 +11,7 @@ from shoal.reports.markup import Html, joined, tag, with_code
 from shoal.reports.words import counted, few
 from shoal.training.describe import Described
 from shoal.training.folder import RunFolder
-from shoal.training.generations import is_evolution
+from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores, score_summary
 from shoal.training.result import Result
 from shoal.viz.run_data import RunData
@@ -159,7 +159,8 @@ class Facts:
         if not self.steps_done:
             done = "Its first record was never written, so there is nothing to show but its description."
         else:
-            share = f"{100 * self.steps_done / self.spec.steps:.0f}\u00a0%"
-            done = f"Every member was trained for {self.steps_done:,} of {self.spec.steps:,} steps ({share})."
+            planned, slot = planned_steps(self.result), "slot" if self.is_evolution else "member"
+            share = f"{100 * self.steps_done / planned:.0f}\u00a0%"
+            done = f"Every {slot} was trained for {self.steps_done:,} of {planned:,} steps ({share})."
         resume = tag("code", f"shoal train --resume {self.shown_path}")
         return joined([tag("strong", "This run is not finished."), f" {done} Continue it with ", resume, "."])

@@ -13,6 +13,7 @@ from shoal.reports.population import population_section
 from shoal.reports.reproduce import provenance_section, reproduce_section
 from shoal.reports.videos import videos_section
 from shoal.reports.words import NONE, counted, interval, number, seconds_in_words
+from shoal.training.generations import planned_steps
 
 
 def run_report(facts: Facts) -> Html:
@@ -62,7 +63,11 @@ def _figures(facts: Facts) -> list[tuple]:
         members = f"slots of {facts.selector}"
     steps = ("environment steps", _short(facts.steps_done), "in each slot" if facts.selector else "of each member")
     if not facts.is_finished:
-        steps = ("environment steps", _short(facts.steps_done), f"of {spec.steps:,} that each member should get")
+        steps = (
+            "environment steps",
+            _short(facts.steps_done),
+            f"of {planned_steps(facts.result):,} that each {'slot' if facts.is_evolution else 'member'} should get",
+        )
     return [
         *_score(facts),
         ("members" if members else "seeds", f"{facts.members:,}", members),

@@ -12,7 +12,7 @@ from shoal.ops.statistics import (
     paired_difference_interval,
     probability_of_improvement,
 )
-from shoal.training.generations import is_evolution
+from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores
 from shoal.training.result import Result
 from shoal.training.spec import RunSpec, plain
@@ -66,7 +66,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
 
 def trained_share(run: Result) -> float:
     """Return the share of its steps that a run has been trained for: 1 if it is finished."""
-    return 1.0 if run.is_finished else min(1.0, float(run.curves["env_steps"][-1]) / run.spec.steps)
+    return 1.0 if run.is_finished else min(1.0, float(run.curves["env_steps"][-1]) / planned_steps(run))
 
 
 def env_differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:

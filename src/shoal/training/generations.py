@@ -46,3 +46,14 @@ def is_evolution(result: Result) -> bool:
     """Return whether the selector of a run is `Evolve`."""
     selector = result.spec.selector
     return isinstance(selector, Described) and selector.name == EVOLUTION
+
+
+def planned_steps(result: Result) -> int:
+    """Return the environment steps that each slot has taken when the run is finished.
+
+    An evolution trains new members in every generation (with segments, every few generations).
+    """
+    if not is_evolution(result):
+        return result.spec.steps
+    fields = result.spec.selector.fields
+    return result.spec.steps * fields["generations"] // fields["segments"]
