@@ -144,6 +144,8 @@ class TrialStore:
         del self._held[number]
         outages = self._failed_calls()
         try:
+            if state is PRUNED and values is None and len(self.study.directions) > 1:
+                self._end_in_nan(trial_id)
             if state is FAIL:
                 self._storage.set_trial_user_attr(trial_id, FAILED, reason or "told")
             self.study.tell(number, values, state)
@@ -221,6 +223,16 @@ class TrialStore:
                 f"Tell a trial without a score as PRUNED."
             )
         return values
+
+    def _end_in_nan(self, trial_id: int) -> None:
+        """Report NaN after the last score of a pruned trial of several objectives.
+
+        TPE ranks pruned trials by their last report, in the direction of the study, of which there are several here;
+        NaN it puts last without a direction (`_get_pruned_trial_score` in Optuna 5).
+        """
+        reports = self._storage.get_trial(trial_id).intermediate_values
+        if reports and not math.isnan(reports[max(reports)]):
+            self._storage.set_trial_intermediate_value(trial_id, max(reports) + 1, math.nan)
 
     def _was_told(self, trial_id: int, values: list[float] | None, state: TrialState) -> bool:
         trial = self._storage.get_trial(trial_id)
