@@ -128,7 +128,8 @@ class Measures:
         members = slice(slot * seeds, (slot + 1) * seeds)
         everyone = self._all_policies()
         parts = (everyone.actor, everyone.weights, everyone.env)
-        own, spec = Policies(*jax.tree.map(lambda x: x[members], parts), everyone.names[members]), run.plan.spec
+        actor, weights, trained_env = jax.tree.map(lambda x: x[members], parts)
+        own, spec = Policies(actor, weights, trained_env, everyone.names[members]), run.plan.spec
         env, episodes = self._elsewhere[name], spec.eval_episodes
         played = evaluate(own, env, episodes=episodes, max_steps=spec.eval_max_steps, seed=spec.seed)
         return score_of(np.asarray(played.episode_return).mean(axis=1), self._score)
