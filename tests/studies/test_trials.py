@@ -204,6 +204,24 @@ def test_trials_of_a_dead_worker_are_taken_over_by_exactly_one_other(journal):
     assert said == [f"worker dead died; its trial {i} is tried again" for i in range(2)]
 
 
+def test_a_trial_whose_worker_died_four_times_has_failed(study):
+    said = []
+    for count in range(1, 5):
+        with TrialStore(study, SPACE, trials=2, worker=f"dead{count}", say=said.append) as store:
+            lost = store.ask(1)[0]
+            assert len(study.trials) == count
+        store._interrupt(study.trials[lost.number], store.worker)
+    with TrialStore(study, SPACE, trials=2) as store:
+        store._take_over()
+        store._take_over()
+        assert [t.number for t in store.ask(5)] == [4, 5], "two other trials: the failed one does not count"
+    assert states(study) == ["FAIL"] * 4 + ["RUNNING"] * 2
+    assert [t.user_attrs.get(RETRY_OF) for t in study.trials] == [None, 0, 1, 2, None, None]
+    assert [t.user_attrs.get("failed") for t in study.trials[:4]] == [None] * 3 + ["its worker died 4 times"]
+    assert said[:3] == [f"worker dead{i + 1} died; its trial {i} is tried again" for i in range(3)]
+    assert said[3:] == ["worker dead4 died; its trial 3 has failed and is not tried again: its worker died 4 times"]
+
+
 def test_a_worker_that_only_leaves_keeps_its_trials_for_the_grace_period(journal):
     with TrialStore(new_study(journal), SPACE, trials=1, worker="w0") as store:
         asked = store.ask(1)

@@ -10,7 +10,7 @@ def trials_parser() -> Parser:
         "STUDY [options]",
         "List the trials of a study, the best first, with their scores and hyperparameters. The study may be running.",
         "  shoal trials runs/study\n  shoal trials runs/study --best 0 --sort learning_rate\n"
-        "  shoal trials runs/study --csv trials.csv",
+        "  shoal trials runs/study --csv trials.csv\n  shoal trials runs/study --preset 12 > chosen.toml",
     )
     parser.add_argument("study", metavar="STUDY", help="the folder of a study")
     about = "how many to list (default 10); 0: all"
@@ -19,6 +19,8 @@ def trials_parser() -> Parser:
     parser.add_argument("--sort", default="", metavar="COLUMN", help=about)
     about = "write all trials to this file instead"
     parser.add_argument("--csv", type=file_ending_in(".csv"), metavar="FILE", help=about)
+    about = "print this trial as a preset file, for `shoal train --preset FILE`"
+    parser.add_argument("--preset", type=whole_number, metavar="TRIAL", help=about)
     return parser
 
 
@@ -27,15 +29,24 @@ def trials(line: Line) -> None:
     from pathlib import Path
 
     from shoal.cli.table import table
-    from shoal.studies.results import open_trials, sorted_rows, trial_columns, trial_counts, write_trials
+    from shoal.studies.results import open_trials, sorted_rows, trial_columns, trial_counts, trial_preset, write_trials
 
     options = line.options
     study = open_trials(options.study)
     if options.csv:
         print(write_trials(study, Path(options.csv)))
         return
-    rows = sorted_rows(study, options.sort.replace("-", "_"))
+    if options.preset is not None:
+        print(trial_preset(study, Path(options.study), options.preset).rstrip())
+        return
+    columns = {_plain(column): column for column in trial_columns(study)}
+    rows = sorted_rows(study, columns.get(_plain(options.sort)) or options.sort)
     shown = rows[: options.best or None]
     print(table(trial_columns(study), shown))
     counts = ", ".join(f"{count} {state}" for state, count in trial_counts(study).items())
     print(f"{len(shown)} of {len(rows)} trials shown ({counts or 'none yet'})")
+
+
+def _plain(column: str) -> str:
+    """A column as flags are written too: `learning-rate` is `learning_rate`."""
+    return column.replace("-", "_")

@@ -16,8 +16,10 @@ EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all
   shoal tune dqn Doors-v1 --search "learning_rate=log(1e-4,1e-1)" --search env.max_steps=10..17
   shoal tune ppo CartPole-v1 --search learning_rate --search "hidden=64,64|128,128" --search "optimizer=adam|rmsprop"
   shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
+  shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
   shoal tune --resume runs/mine --trials 400                   go on, with 200 more trials"""
 SIZES = ("trials", "parallel", "seeds", "steps", "records", "seed", "evaluations", "eval_episodes", "eval_max_steps")
+MOST_OF_FRONT = 10  # trials of a Pareto front that are printed
 WORDS = ("sampler", "pruner", "score", "storage")
 
 
@@ -53,6 +55,13 @@ def tune_parser() -> Parser:
     )
     what.add_argument(
         "--score", metavar="NAME", help="over the members: mean (default), iqm, min, or q25 for a quantile"
+    )
+    what.add_argument(
+        "--objective",
+        action="append",
+        metavar="NAME",
+        help="return (default), steps_per_second, or return:ENV for the return in another environment; may be "
+        "repeated: several have no pruner, and a Pareto front instead of a best trial",
     )
     add_wrap(what)
     how = parser.add_argument_group("how to search")
@@ -125,6 +134,7 @@ def tune(line: Line) -> None:
         env or None,
         **chosen,
         search=search,
+        objectives=options.objective,
         enqueue=_queue(options.enqueue) if options.enqueue else (),
         fields=line.agent.fixed,
         env_fields={} if options.wrap else line.env.fixed,
@@ -238,6 +248,14 @@ def report(result: Any) -> str:
             for path, value in best["values"].items()
         )
         lines.append(f"best: trial {best['number']}, score {best['score']:.4g}, {values}")
+    if front := summary.get("pareto_front"):
+        from shoal.cli.table import table
+        from shoal.studies.objectives import front_in_rows
+
+        head, rows = front_in_rows(front)
+        lines += [f"Pareto front: {len(front)} trial{'s' * (len(front) > 1)}", table(head, rows[:MOST_OF_FRONT])]
+        if len(front) > MOST_OF_FRONT:
+            lines.append(f"(the first {MOST_OF_FRONT}; summary.json has all)")
     for name, worker in summary["workers"].items():
         lines.append(
             f"{name}: {worker['seconds']:.0f} s, slots busy {worker['busy_until_last'] or 0:.0%} of the time until the "

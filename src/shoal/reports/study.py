@@ -199,6 +199,8 @@ def _best_section(study: Study, fresh: Facts | None) -> Section | None:
             for path, v in study.parameters_of(study.best[0]).items()
         ]
         parts.append(pairs(rows))
+    else:
+        parts += _front_table(study)
     if (text := _text(study.folder / BEST)) is not None:
         saved = tag("a", BEST, href=data_address("application/toml", text.encode()), download=BEST)
         parts += [tag("p", saved, " is a preset with these values:"), folded("Show it", code_block(text))]
@@ -208,6 +210,22 @@ def _best_section(study: Study, fresh: Facts | None) -> Section | None:
         curves = fresh.data.curves()
         parts += [tag("h3", "Trained again on fresh seeds"), returns_chart(curves, curves, "seed")]
     return Section("best", "Best trial" if len(study.best) == 1 else "Best trials", parts)
+
+
+def _front_table(study: Study) -> list[Html]:
+    """The trials of the Pareto front, and the command that writes one as a preset."""
+    rows = [
+        [
+            Cell(f"{study.numbers[row]}", int(study.numbers[row])),
+            *(Cell(number(float(value)), float(value)) for value in study.scores[row]),
+            *(_cell(values[row]) for values in study.parameters.values()),
+        ]
+        for row in study.best[:MOST_TRIALS]
+    ]
+    head = ["trial", *study.objectives, *(tag("code", path) for path in study.parameters)]
+    chosen = ["shoal", "trials", str(study.folder), "--preset", str(study.numbers[study.best[0]])]
+    words = "Choose one of these; this command prints a trial as a preset:"
+    return [table(head, rows, sortable=True), tag("p", words), code_block(f"{shlex.join(chosen)} > chosen.toml")]
 
 
 def _slices_section(study: Study) -> Section | None:

@@ -15,6 +15,7 @@ from shoal.core.env import Env
 from shoal.core.errors import Unsuited
 from shoal.core.struct import hyper_fields
 from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
+from shoal.studies.objectives import Measures
 from shoal.studies.search import Space
 from shoal.studies.study import StudySpec
 from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
@@ -27,7 +28,8 @@ from shoal.training.plan import Plan, available_bytes, make_plan
 from shoal.training.settings import Setting, apply, split
 from shoal.training.spec import RunSpec, built, template
 
-Ended = Callable[[int, float | None, str], object]  # called with number, score (None: pruned) and reason of a trial
+Values = tuple[float, ...]  # of a trial, one for each objective
+Ended = Callable[[int, Values | None, str], object]  # called with number, values (None: pruned) and reason of a trial
 
 
 class Feed(Source):
@@ -37,11 +39,15 @@ class Feed(Source):
         """Begin with no trial. `connect` gives the store."""
         self.name, self.waiting = name, deque[Trial]()
         self._store: TrialStore | None = None
-        self._ended: Ended = lambda number, score, reason: None
+        self._ended: Ended = lambda number, values, reason: None
+        self._measures: Measures | None = None
 
-    def connect(self, store: TrialStore, ended: Ended) -> None:
-        """Use this store from now on. `ended` is called for each trial that this process tells."""
-        self._store, self._ended = store, ended
+    def connect(self, store: TrialStore, ended: Ended, measures: Measures | None = None) -> None:
+        """Use this store from now on. `ended` is called for each trial that this process tells.
+
+        With several objectives, `measures` gives the values of a trial.
+        """
+        self._store, self._ended, self._measures = store, ended, measures
 
     @property
     def store(self) -> TrialStore:
@@ -73,8 +79,11 @@ class Feed(Source):
         """Store the end of a trial; why it has no score is an attribute of it."""
         if reason:
             self.store.note(number, **{reason: True})
-        if self.store.tell(number, score, PRUNED if score is None else COMPLETE):
-            self._ended(number, score, reason)
+        values = None
+        if score is not None:
+            values = (score,) if self._measures is None else self._measures.values(number, score)
+        if self.store.tell(number, values, PRUNED if score is None else COMPLETE):
+            self._ended(number, values, reason)
 
 
 @dataclasses.dataclass

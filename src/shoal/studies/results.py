@@ -38,7 +38,7 @@ from shoal.training.jobs import Job
 from shoal.training.lives import scores_in
 from shoal.training.result import Result
 from shoal.training.settings import setting_in_words, split
-from shoal.training.spec import RunSpec, resolved
+from shoal.training.spec import RunSpec, opaque_fields, resolved
 
 TABLE, PRESET, FRESH, FIGURES = "trials.csv", "best.toml", "fresh", "figures"
 COLUMNS = ("number", "state", "score", "records", "worker", "group", "seconds")  # before the parameters
@@ -59,9 +59,8 @@ class Fresh(NamedTuple):
 
 
 def trial_columns(study: optuna.Study) -> list[str]:
-    """Return the columns of the table of trials. With several objectives there is a score for each: `score_0`."""
-    count = len(study.directions)
-    scores = ["score"] if count == 1 else [f"score_{i}" for i in range(count)]
+    """Return the columns of the table of trials. With several objectives there is a score for each: `score_return`."""
+    scores = ["score"] if len(study.directions) == 1 else [f"score_{name}" for name in objective_names(study)]
     names = dict.fromkeys(name for trial in trials_of(study) for name in trial.params)
     return [*COLUMNS[:2], *scores, *COLUMNS[3:], *names]
 
@@ -97,6 +96,20 @@ def sorted_rows(study: optuna.Study, column: str = "") -> list[list[Any]]:
         return (row[at] is None, "" if row[at] is None else str(row[at]) if words else row[at])
 
     return sorted(rows, key=place)
+
+
+def objective_names(study: optuna.Study) -> list[str]:
+    """Return the names of the objectives, or their numbers if the study has no names."""
+    return study.metric_names or [f"{i}" for i in range(len(study.directions))]
+
+
+def pareto_front(study: optuna.Study) -> list[dict[str, Any]]:
+    """Return the trials that no other one beats in all objectives: number, scores by objective, and parameters."""
+    names = objective_names(study)
+    return [
+        {"trial": each.number, "scores": dict(zip(names, each.values, strict=True)), "params": each.params}
+        for each in best_trials(study)
+    ]
 
 
 def write_trials(study: optuna.Study, path: Path) -> Path:
@@ -165,6 +178,31 @@ def trial_spec_in(folder: Path, trial: FrozenTrial) -> RunSpec:
         points={},
         seeds=seeds,
     )
+
+
+def trial_preset(study: optuna.Study, folder: Path, number: int) -> str:
+    """Return the text of a preset file that trains one trial again. Nothing is built or executed.
+
+    Raises IndexError for a trial that does not exist, FileNotFoundError if the folder of its group is not here, and
+    ValueError for parts that were given in Python.
+    """
+    trials = {trial.number: trial for trial in trials_of(study)}
+    if number not in trials:
+        raise IndexError(f"trial {number} does not exist: `shoal trials {folder} --best 0` lists all.")
+    trial = trials[number]
+    spec = trial_spec_in(folder, trial)
+    if opaque := opaque_fields(spec):
+        raise ValueError(
+            f"trial {number} has parts that were given in Python, which no file holds: {', '.join(opaque)}."
+        )
+    scores = zip(trial_columns(study)[2:], trial.values or [], strict=False)
+    words = ", ".join(f"{name} {value:.6g}" for name, value in scores) or "no score"
+    origin = [
+        f"Trial {number} of the study {study.study_name}: {setting_in_words(trial.params)}.",
+        f"In the study it is {trial.state.name.lower()}, with {words}, on {spec.seeds} seed{'s' * (spec.seeds > 1)}.",
+        f"Report a score on fresh seeds: train it with --seed {spec.seed + 1}.",
+    ]
+    return preset_text(spec, {}, origin, f"trial {number} of the study {study.study_name}: {words}")
 
 
 def retrain(
@@ -279,9 +317,11 @@ def conclude(
             drawn = draw_study(study, folder / FIGURES, page=False)
         notes += [f"no figure {title!r}: {why}" for title, why in drawn.left_out.items()]
     if len(study.directions) > 1:
-        results["pareto_front"] = [
-            {"trial": trial.number, "scores": trial.values, "params": trial.params} for trial in best_trials(study)
-        ]
+        results["pareto_front"] = pareto_front(study)
+        notes.append(
+            f"several objectives have no single best trial, so there is no {PRESET}. To train one of the Pareto front: "
+            f"shoal trials {folder} --preset TRIAL > chosen.toml"
+        )
     elif best_trials(study) and how.get("seeds", FRESH_SEEDS):
         results["best"] = confirm(study, folder, spec_of or (lambda trial: trial_spec_in(folder, trial)), **how)
     elif not best_trials(study):

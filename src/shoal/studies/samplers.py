@@ -50,8 +50,11 @@ PRUNERS = {
 ETA = 3  # one of ETA trials goes on at a rung
 
 
-def check_names(sampler: str, pruner: str, records: int, space: Space) -> tuple[str, str]:
-    """Return (sampler, pruner), with "bohb" as what it stands for.
+SINGLE_OBJECTIVE = ("cmaes", "bohb")  # samplers that compare one score, or need a pruner
+
+
+def check_names(sampler: str, pruner: str, records: int, space: Space, objectives: int = 1) -> tuple[str, str]:
+    """Return (sampler, pruner), with "bohb" as what it stands for; with several objectives the pruner is "none".
 
     Raises ValueError for unknown names, with the nearest, and for a pruner or sampler that cannot work here;
     ImportError for a missing package.
@@ -59,6 +62,16 @@ def check_names(sampler: str, pruner: str, records: int, space: Space) -> tuple[
     for kind, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner or "none", PRUNERS)):
         if name not in known:
             raise unknown_name(kind, name, known, f"The {kind}s are: {', '.join(known)}.")
+    if objectives > 1:
+        if sampler in SINGLE_OBJECTIVE:
+            others = ", ".join(name for name in SAMPLERS if name not in SINGLE_OBJECTIVE)
+            raise ValueError(f"the sampler {sampler} has one objective, not {objectives}: choose one of {others}.")
+        if pruner not in ("", "none"):
+            raise ValueError(
+                f"the pruner {pruner} compares one score, and there are {objectives} objectives: leave the pruner out, "
+                f"so that every trial is complete."
+            )
+        pruner = "none"
     if sampler == "bohb":
         if pruner not in ("", "hyperband"):
             raise ValueError(f"sampler=bohb is tpe with the pruner hyperband, not with {pruner}: leave the pruner out.")

@@ -17,9 +17,10 @@ from typing import Any
 import optuna
 
 from shoal.core.secrets import without_password
-from shoal.studies.results import best_trials, trial_counts
+from shoal.studies.objectives import SINGLE
+from shoal.studies.results import best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
-from shoal.studies.storage import open_study
+from shoal.studies.storage import Direction, open_study
 from shoal.training.disk import replace
 from shoal.training.folder import json_ready
 from shoal.training.spec import RunSpec
@@ -39,6 +40,7 @@ class StudySpec:
     sampler: str
     pruner: str
     score: str  # of a trial over its members, as `Slots.score`
+    objectives: tuple[str, ...] = SINGLE  # as `shoal.studies.objectives` has them; all are maximized
     storage: str = ""  # without a password; empty: the log in the folder of the study
 
     def to_json(self) -> dict[str, Any]:
@@ -49,13 +51,20 @@ class StudySpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "StudySpec":
         """Return the description of JSON data, the inverse of `to_json`."""
-        return cls(**{**data, "run": RunSpec.from_json(data["run"])})
+        objectives = tuple(data.get("objectives", SINGLE))
+        return cls(**{**data, "run": RunSpec.from_json(data["run"]), "objectives": objectives})
+
+    @property
+    def directions(self) -> list[Direction]:
+        """The direction of each objective."""
+        return ["maximize"] * len(self.objectives)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What must be the same for all workers, as data for JSON: a study that differs in it is another one."""
         data = self.to_json()
-        return {name: data[name] for name in ("run", "search", "score", "pruner")}
+        several = ("objectives",) if len(self.objectives) > 1 else ()
+        return {name: data[name] for name in ("run", "search", "score", "pruner", *several)}
 
 
 class StudyFolder:
@@ -122,7 +131,7 @@ class StudyResult:
     def study(self) -> optuna.Study:
         """The study in its storage."""
         spec = self.spec
-        return open_study(self._files.storage(spec), spec.name, spec.identity, ["maximize"])
+        return open_study(self._files.storage(spec), spec.name, spec.identity, spec.directions)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -134,10 +143,15 @@ class StudyResult:
 
 
 def summary_of(folder: StudyFolder, study: optuna.Study, space: Space) -> dict[str, Any]:
-    """Return the data of `summary.json`: how many trials ended how, the best one, and what each worker's slots did."""
-    best = next(iter(best_trials(study)), None)
+    """Return the data of `summary.json`: how many trials ended how, the best one, and what each worker's slots did.
+
+    With several objectives there is no best trial, but "pareto_front".
+    """
+    is_single = len(study.directions) == 1
+    best = next(iter(best_trials(study)), None) if is_single else None
     return {
         "trials": trial_counts(study),
+        **({} if is_single else {"pareto_front": pareto_front(study)}),
         "best": best and {"number": best.number, "score": best.value, "values": space.values(best.params)},
         "workers": {path.parent.name: slots_in(path) for path in sorted(folder.path.glob("workers/*/slots.csv"))},
     }

@@ -1,8 +1,8 @@
 """The trials of a study as one worker process uses them: ask, report, tell, and take over from workers that died.
 
 The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
-and a copy of it with the attribute `retry_of` waits for a worker; a trial that fails for another reason has the
-attribute `failed`, and is not tried again.
+and a copy of it with the attribute `retry_of` waits for a worker, `RETRIES` times. A trial that fails for another
+reason has the attribute `failed`, and is not tried again.
 
     WAITING ──ask──► RUNNING ──tell──► COMPLETE | PRUNED | FAIL with `failed`
        ▲                └───its worker died───► FAIL ──┐
@@ -28,6 +28,7 @@ OF_A_WORKER = (WORKER, "group", "seconds")  # attributes that a copy of a trial 
 ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
 RUNG = "completed_rung_"  # nor those of successive halving that begin with this
 GRACE = 120.0  # seconds
+RETRIES = 3  # copies of a trial, one after another, whose workers die: it may be the trial that kills them
 
 
 class Trial(NamedTuple):
@@ -143,6 +144,8 @@ class TrialStore:
         del self._held[number]
         outages = self._failed_calls()
         try:
+            if state is PRUNED and values is None and len(self.study.directions) > 1:
+                self._end_in_nan(trial_id)
             if state is FAIL:
                 self._storage.set_trial_user_attr(trial_id, FAILED, reason or "told")
             self.study.tell(number, values, state)
@@ -220,6 +223,16 @@ class TrialStore:
                 f"Tell a trial without a score as PRUNED."
             )
         return values
+
+    def _end_in_nan(self, trial_id: int) -> None:
+        """Report NaN after the last score of a pruned trial of several objectives.
+
+        TPE ranks pruned trials by their last report, in the direction of the study, of which there are several here;
+        NaN it puts last without a direction (`_get_pruned_trial_score` in Optuna 5).
+        """
+        reports = self._storage.get_trial(trial_id).intermediate_values
+        if reports and not math.isnan(reports[max(reports)]):
+            self._storage.set_trial_intermediate_value(trial_id, max(reports) + 1, math.nan)
 
     def _was_told(self, trial_id: int, values: list[float] | None, state: TrialState) -> bool:
         trial = self._storage.get_trial(trial_id)
@@ -327,13 +340,29 @@ class TrialStore:
         self._uncopied = uncopied.keys() - self._uncopied
 
     def _interrupt(self, trial: FrozenTrial, worker: str | None) -> None:
+        """Fail a trial whose worker died, and copy it, unless `RETRIES` copies have ended like this before."""
+        deaths, is_told = self._deaths(trial), FAILED in trial.user_attrs
+        is_last = deaths > RETRIES and not is_told
+        reason = f"its worker died {deaths} times"
         try:
+            if is_last:  # before its end, after which a trial cannot be changed
+                self._storage.set_trial_user_attr(trial._trial_id, FAILED, reason)
             self._storage.set_trial_state_values(trial._trial_id, FAIL)
         except UpdateFinishedTrialError:
             return  # another worker was first, or the trial's own worker is back and told it
-        if FAILED not in trial.user_attrs:
+        who = f"worker {worker or 'without a name'} died"
+        if is_last:
+            self._say(f"{who}; its trial {trial.number} has failed and is not tried again: {reason}")
+        elif not is_told:
             self._copy(trial)
-            self._say(f"worker {worker or 'without a name'} died; its trial {trial.number} is tried again")
+            self._say(f"{who}; its trial {trial.number} is tried again")
+
+    def _deaths(self, trial: FrozenTrial) -> int:
+        """Return how many workers died with a trial, now and with the trials of which it is a copy."""
+        trials, count = self._trials(), 1  # by number
+        while (original := trial.user_attrs.get(RETRY_OF)) is not None:
+            trial, count = trials[original], count + 1
+        return count
 
     def _copy(self, trial: FrozenTrial) -> None:
         kept = {key: value for key, value in trial.user_attrs.items() if key not in OF_A_WORKER}

@@ -24,6 +24,7 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial, check_score
 from shoal.studies.groups import Group, Messages, plan_groups
+from shoal.studies.objectives import Front, Measures, check_spaces, name_objectives, read_objectives
 from shoal.studies.results import FRESH, FRESH_SEEDS, best_trials, conclude
 from shoal.studies.samplers import check_names, enqueue, grid_size, make_pruner, make_sampler
 from shoal.studies.search import MOST_SHAPES, Space, read_space
@@ -65,6 +66,7 @@ def tune(
     sampler: str | None = None,
     pruner: str | None = None,
     score: str | None = None,
+    objectives: Sequence[str] | None = None,
     storage: str | None = None,
     enqueue: Sequence[Mapping[str, Any]] = (),  # noqa: A002
     fields: Mapping[str, Any] | None = None,
@@ -107,6 +109,10 @@ def tune(
     "median", "percentile" or "none". The trials are kept in `storage`, by default a log file in the folder of the
     study, `root`/`name` (`shoal.studies.storage` lists the others).
 
+    `objectives=("return", "steps_per_second")` maximizes both the score and the speed of the program, and
+    `("return", "return:ENV")` the score and the return of greedy actions in another environment. Then no trial is
+    pruned, the result is a Pareto front instead of a best trial, and none is trained again.
+
     When all trials have ended, the folder gets `trials.csv`, figures, and the best trial as `best.toml`, a preset file.
     This trial is trained again on `fresh_seeds` (16) seeds that no trial had (0: it is not), because the best of many
     scores is too high by chance; `summary.json` has both scores.
@@ -131,6 +137,7 @@ def tune(
         "sampler": sampler,
         "pruner": pruner,
         "score": score,
+        "objectives": objectives or None,
         "storage": storage,
         "enqueue": enqueue or None,
         "fields": fields or None,
@@ -164,6 +171,8 @@ def tune(
     limit = round(memory_limit_gb * 1024**3)
     at = folder.worker(worker)
     groups = plan_groups(spec, space, *values, at, devices=devices, memory_limit=limit)
+    for group in groups:
+        check_spaces(spec.objectives, group.plan.env)
     if resume is None:
         folder.create()
     all_sinks = Sinks([*([study_sink()] if progress else []), *sinks])
@@ -203,6 +212,9 @@ class Study:
         self.began = self._last_row = time.time()
         self.ended = 0  # trials that this process told
         self.best: tuple[float, int] | None = None  # (score, number) of the best complete trial that is known here
+        several = len(spec.objectives) > 1
+        self.front = Front() if several else None  # then there is no best trial
+        self.measures = {group.name: Measures(spec.objectives, spec.score, group) for group in groups if several}
         self._stack = ExitStack()
 
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
@@ -212,12 +224,16 @@ class Study:
             self.folder.storage(spec),
             spec.name,
             spec.identity,
-            ["maximize"],
+            spec.directions,
             pruner=make_pruner(spec.pruner, spec.run.records),
             say=self.sinks.say,
         )
-        begun, best = len(study.get_trials(deepcopy=False)), next(iter(best_trials(study)), None)
-        self.best = best and (best.values[0], best.number)
+        begun, best = len(study.get_trials(deepcopy=False)), best_trials(study)
+        if self.front is None:
+            self.best = (best[0].values[0], best[0].number) if best else None
+        else:
+            name_objectives(study, spec.objectives)
+            self.front = Front(trial.values for trial in best)
         study.sampler = make_sampler(spec.sampler, space, spec.run.seed, self.worker, begun)
         enqueue(study, space, queue)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -242,7 +258,7 @@ class Study:
             with self._stack, claimed(self.path), self.store, stop_requests(self.sinks.say) as stop:
                 self._say_plan(url)
                 for group in self.groups:
-                    group.feed.connect(self.store, self._ended)
+                    group.feed.connect(self.store, self._ended, self.measures.get(group.name))
                 self._adopt()
                 while not stop.is_set() and self._round(stop):
                     pass
@@ -293,7 +309,7 @@ class Study:
             except FileExistsError:
                 self.sinks.say("another worker writes the results of the study")
                 return
-            if fresh_seeds and best_trials(self.study):
+            if fresh_seeds and self.front is None and best_trials(self.study):
                 self.sinks.say(f"training the best trial again on {fresh_seeds} fresh seeds")
             try:
                 found = conclude(
@@ -379,9 +395,13 @@ class Study:
     def _step(self, group: Group) -> None:
         run = group.run
         assert run is not None
-        before = run.state.train_seconds
+        before, measures = run.state.train_seconds, self.measures.get(group.name)
+        if measures is not None:
+            measures.begin_chunk()
         in_slots = sum(len(each.held) for each in self.groups if each is not group)
         run.step()
+        if measures is not None:
+            measures.end_chunk()
         in_slots += len(set(run.records.columns["trial"][-1].tolist()) - {-1})
         self._add_row(group, in_slots, run.state.train_seconds - before)
 
@@ -405,13 +425,19 @@ class Study:
         rate = self.ended / max(now - self.began, 1e-9)
         left = (self.spec.trials - finished) / rate if rate else None
         best = self.best or (None, None)
-        self.sinks.receive(Searched(finished, self.spec.trials, in_slots, self.spec.parallel, *best, 3600 * rate, left))
+        front = None if self.front is None else len(self.front)
+        slots = (in_slots, self.spec.parallel)
+        self.sinks.receive(Searched(finished, self.spec.trials, *slots, *best, 3600 * rate, left, front))
 
-    def _ended(self, number: int, score: float | None, reason: str) -> None:
+    def _ended(self, number: int, values: tuple[float, ...] | None, reason: str) -> None:
         del reason
         self.ended += 1
-        if score is not None and (self.best is None or score > self.best[0]):
-            self.best = (score, number)
+        if values is None:
+            return
+        if self.front is not None:
+            self.front.add(values)
+        elif self.best is None or values[0] > self.best[0]:
+            self.best = (values[0], number)
 
     def _write_summaries(self, study: optuna.Study) -> None:
         for group in self.groups:
@@ -468,7 +494,9 @@ def _new(
         fixed |= {f"{prefix}{path}" for path in own} if asked["search"] is None else set()
     setting: Setting = apply(template(job.spec, *values), built({}))
     space = read_space(setting, asked["search"], fixed)
-    sampler, pruner = check_names(asked["sampler"] or "tpe", asked["pruner"] or "", records, space)
+    objectives = read_objectives(asked["objectives"])
+    names = (asked["sampler"] or "tpe", asked["pruner"] or "")
+    sampler, pruner = check_names(*names, records, space, len(objectives))
     score = asked["score"] or "mean"
     check_score(score)
     if space.shape_count > MOST_SHAPES and not yes:
@@ -494,6 +522,7 @@ def _new(
         sampler=sampler,
         pruner=pruner,
         score=score,
+        objectives=objectives,
         storage=asked["storage"] or "",
     )
     return StudyFolder(root / name), spec

@@ -91,6 +91,7 @@ class Searched(NamedTuple):
     best_trial: int | None  # its number
     trials_per_hour: float  # of this process
     seconds_left: float | None  # None before the first trial has ended
+    front: int | None = None  # with several objectives: complete trials on the Pareto front; there is no best one
 
 
 class Closed(NamedTuple):

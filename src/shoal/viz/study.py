@@ -51,7 +51,7 @@ def draw_study(
 ) -> Drawn:
     """Draw the figures of a study into a folder: PNG files and, with `page`, `study.html`.
 
-    objectives: the names of what the study optimizes; by default "score", or "objective 0" and so on.
+    objectives: the names of what the study optimizes; by default "score"; of several objectives the names in the study.
     Raises ImportError for a page without plotly.
     """
     plotly = need("plotly", "html", "a page of figures") if page else None
@@ -74,7 +74,8 @@ def draw_study(
 
 def _figures(study: optuna.Study, objectives: tuple[str, ...]) -> Iterator[Figure]:
     count = len(study.directions)
-    names = objectives or (("score",) if count == 1 else tuple(f"objective {i}" for i in range(count)))
+    known = study.metric_names if count > 1 else ["score"]
+    names = objectives or tuple(known or (f"objective {i}" for i in range(count)))
     complete = study.get_trials(deepcopy=False, states=(COMPLETE,))
     few = _thinned(study)
     varying = _varying(complete)

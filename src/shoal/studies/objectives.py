@@ -1,0 +1,199 @@
+"""Several objectives of a study: what can be asked for, and how each is measured at the end of a trial.
+
+return              the score of the trial in its own environment; every study has it
+steps_per_second    environment steps per second of training, of the compiled program in which the trial was trained
+return:ENV          the return of the trained policies in another environment
+
+All are maximized. No trial is pruned, because Optuna's pruners compare one score.
+"""
+
+import statistics
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+import optuna
+
+from shoal.core.env import Env
+from shoal.core.errors import unknown_name
+from shoal.core.registry import make
+from shoal.core.spaces import alike
+from shoal.population.slots import score_of
+from shoal.training.playing import evaluate
+from shoal.training.policy import Policies
+
+if TYPE_CHECKING:
+    from shoal.studies.groups import Group
+
+RETURN, SPEED, ELSEWHERE = "return", "steps_per_second", "return:"
+SINGLE = (RETURN,)  # the objectives of a study that asked for none
+DIGITS = 2  # significant ones of steps per second: smaller differences are noise
+
+
+def read_objectives(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the objectives that were asked for. Raises ValueError for unknown or repeated ones, or without `return`.
+
+    The names of other environments are those of `shoal.make`, which raises ValueError for unknown ones.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given or SINGLE)
+    for name in names:
+        if name.startswith(ELSEWHERE):
+            make(name.removeprefix(ELSEWHERE))
+        elif name not in (RETURN, SPEED):
+            about = f"The objectives are: {RETURN}, {SPEED}, and {ELSEWHERE}ENV for the return in another environment."
+            raise unknown_name("objective", name, (RETURN, SPEED), about)
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the objective {repeated[0]} was given twice: leave one out.")
+    if RETURN not in names:
+        raise ValueError(
+            f"the objectives lack {RETURN}, the score in the environment of training: add it, as in "
+            f"objectives={[RETURN, *names]} (--objective {RETURN} --objective {names[0]})."
+        )
+    return names
+
+
+def check_spaces(objectives: Sequence[str], env: Env) -> None:
+    """Raise ValueError if policies for an environment cannot act in that of an objective, because spaces differ."""
+    for name, other in environments(objectives).items():
+        for kind in ("observation_space", "action_space"):
+            there, here = getattr(env, kind), getattr(other, kind)
+            if not alike(there, here):
+                raise ValueError(
+                    f"the objective {name} needs an environment with the spaces of {type(env).__name__}: its {kind} is "
+                    f"{here}, not {there}. Choose another environment, or leave this objective out."
+                )
+
+
+def environments(objectives: Sequence[str]) -> dict[str, Env]:
+    """Return the other environments by objective."""
+    return {name: make(name.removeprefix(ELSEWHERE)) for name in objectives if name.startswith(ELSEWHERE)}
+
+
+def name_objectives(study: optuna.Study, objectives: Sequence[str]) -> None:
+    """Store the names of the objectives in a study, for its table and its figures."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names([*objectives])
+
+
+class Measures:
+    """Measures the objectives of the trials of one group, while the run of the group is at the end of a chunk."""
+
+    def __init__(self, objectives: Sequence[str], score: str, group: "Group") -> None:
+        """Begin without a chunk. `score`: of a trial over its members, as `Slots.score`."""
+        self._objectives, self._score, self._group = tuple(objectives), score, group
+        self._elsewhere = environments(objectives)
+        self._before = (0.0, 0)  # seconds of training and updates of the run before the chunk
+        self._speeds: dict[int, float] = {}  # steps per second of the chunks that this process trained, by record
+        self._policies: tuple[int, Policies] | None = None  # (record, all members)
+
+    def begin_chunk(self) -> None:
+        """Note how far the run is. Call it before each chunk."""
+        state = self._run.state
+        self._before = (state.train_seconds, state.updates)
+
+    def end_chunk(self) -> None:
+        """Note how fast the chunk was. Call it after each chunk; during its end `values` does so."""
+        run = self._run
+        seconds, updates = (now - then for now, then in zip(_progress(run.state), self._before, strict=True))
+        is_busy = run.records.columns["trial"][-1] >= 0
+        members = computed_members(
+            is_busy, run.plan.waves, None if run.plan.placement.mesh else run.plan.placement.block
+        )
+        self._speeds[len(run.records)] = updates * run.plan.agent.steps_per_update * members / max(seconds, 1e-9)
+
+    def values(self, number: int, score: float) -> tuple[float, ...]:
+        """Return the values of all objectives for a trial in the slots that is complete, with its score."""
+        slot = int(np.flatnonzero(self._run.state.selector["trial"] == number)[0])
+        return tuple(
+            score if name == RETURN else self._speed(slot) if name == SPEED else self._return_in(name, slot)
+            for name in self._objectives
+        )
+
+    @property
+    def _run(self):
+        run = self._group.run
+        assert run is not None
+        return run
+
+    def _speed(self, slot: int) -> float:
+        self.end_chunk()
+        newest, age = len(self._run.records), int(self._run.state.selector["age"][slot]) + 1
+        return median_speed(speed for record, speed in self._speeds.items() if record > newest - age)
+
+    def _return_in(self, name: str, slot: int) -> float:
+        run, seeds = self._run, self._group.selector.seeds
+        members = slice(slot * seeds, (slot + 1) * seeds)
+        everyone = self._all_policies()
+        parts = (everyone.actor, everyone.weights, everyone.env)
+        actor, weights, trained_env = jax.tree.map(lambda x: x[members], parts)
+        own, spec = Policies(actor, weights, trained_env, everyone.names[members]), run.plan.spec
+        env, episodes = self._elsewhere[name], spec.eval_episodes
+        played = evaluate(own, env, episodes=episodes, max_steps=spec.eval_max_steps, seed=spec.seed)
+        return score_of(np.asarray(played.episode_return).mean(axis=1), self._score)
+
+    def _all_policies(self) -> Policies:
+        """Return the policies of all members, which are fetched once for all trials that end with a record."""
+        run = self._run
+        if self._policies is None or self._policies[0] != len(run.records):
+            agents, envs = run.plan.batched(run.state.roster)
+            policies = Policies(agents, run.policies(), envs, run.plan.names(run.state.roster))
+            self._policies = (len(run.records), policies)
+        return self._policies[1]
+
+
+def computed_members(is_busy: np.ndarray, waves: Iterable[slice], block: int | None) -> int:
+    """Return for how many of the slots a program did its work: those that share a call with a busy one.
+
+    is_busy: bool [M]. waves: the slots that are trained at once. block: the slots of one call; None: all of a wave.
+    """
+    total = 0
+    for wave in waves:
+        busy = is_busy[wave]
+        size = block or len(busy)
+        calls = [busy[start : start + size] for start in range(0, len(busy), size)]
+        total += sum(len(call) for call in calls if call.any())
+    return total
+
+
+def median_speed(speeds: Iterable[float]) -> float:
+    """Return the median of speeds, rounded to `DIGITS` significant digits."""
+    return float(f"{statistics.median(speeds):.{DIGITS - 1}e}")
+
+
+class Front:
+    """The values of the trials that no other one exceeds in one objective without being worse in another."""
+
+    def __init__(self, values: Iterable[Sequence[float]] = ()) -> None:
+        """Begin with the trials of some values."""
+        self._points: list[tuple[float, ...]] = []
+        for each in values:
+            self.add(each)
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(self, values: Sequence[float]) -> None:
+        """Add a complete trial, unless another one is better; those that are worse than it leave."""
+        new = tuple(values)
+        if not any(exceeds(point, new) for point in self._points):
+            self._points = [point for point in self._points if not exceeds(new, point)] + [new]
+
+
+def exceeds(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether one trial is at least as good as another one in all objectives, and better in one."""
+    pairs = [*zip(one, other, strict=True)]
+    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
+def front_in_rows(front: Sequence[Mapping]) -> tuple[list[str], list[list]]:
+    """Return the head and the rows of a table of the Pareto front, as `summary.json` has it."""
+    first = front[0]
+    head = ["trial", *first["scores"], *first["params"]]
+    return head, [[each["trial"], *each["scores"].values(), *each["params"].values()] for each in front]
+
+
+def _progress(state) -> tuple[float, int]:
+    return state.train_seconds, state.updates
