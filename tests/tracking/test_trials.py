@@ -87,8 +87,6 @@ def test_a_study_that_goes_on_sends_no_trial_twice(root):
 def test_a_child_that_was_written_before_a_kill_is_not_written_again(root):
     tracker = Mlflow("", root, EXPERIMENT)
     tracker.connect()
-    tracker.open(STUDY)
-    tracker.write(STUDY.key, [trials.Point(7, NOW, {"score": 0.0})])  # an earlier trial
     first = TrialSink(tracker, STUDY)
     first.note(trial(0))
     write = tracker.write

@@ -18,10 +18,10 @@ def track_parser() -> Parser:
     parser = Parser(
         "track",
         "RUN... [--to NAME,...] [options]",
-        "Send runs to experiment trackers from their folders. What a tracker has already is not sent twice.",
+        "Send runs and studies to experiment trackers from their folders. What a tracker has is not sent twice.",
         TRACK_EXAMPLES,
     )
-    parser.add_argument("run", nargs="+", metavar="RUN", help="run folders")
+    parser.add_argument("run", nargs="+", metavar="RUN", help="folders of runs and studies")
     add_tracking(parser, "--to")
     return parser
 

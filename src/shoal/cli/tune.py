@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.cli.parser import Flag, Line, Named, Parser, full_path, parse_number, read_values, real_number, whole_number
 from shoal.cli.search import read_search
+from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all hyperparameters that declare a range
@@ -97,6 +98,7 @@ def tune_parser() -> Parser:
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-check", action="store_true", help="do not check an environment of your own")
     run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    add_tracking(parser)
     return parser
 
 
@@ -114,6 +116,7 @@ def tune(line: Line) -> None:
         "progress": not options.no_progress,
         "devices": options.devices,
         "memory_limit_gb": options.memory_limit_gb,
+        "track": tracking_in(options),
     }
     chosen = {name: getattr(options, name) for name in (*SIZES, *WORDS)}
     if not options.resume and not (options.agent and options.env):

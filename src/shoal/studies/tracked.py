@@ -6,6 +6,7 @@ resumed run goes on where the tracker's data ends, and a run that was never trac
 
 import dataclasses
 import datetime
+import os
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from shoal.training.records import IDENTITY_COLUMNS
 from shoal.training.settings import setting_in_words
 from shoal.training.spec import RunSpec, by_path, short
 
-FILE = "tracking.json"
+FILE, STUDY = "tracking.json", "study.json"
 MOST_AUTOMATIC = 50  # settings that get a child each without being asked for
 MOST_LIVE = 50  # children that are written after every record; more are written at the end
 LONG = 30.0  # seconds: children that take longer to write are announced
@@ -114,9 +115,7 @@ class RunSink(TrackerSink):
 
     def again(self) -> str:
         """The command that sends the run, or the rest of it."""
-        uri = redacted(self.tracking.uri)
-        needed = f" --tracking-uri {uri}" if uri != self.tracking.uri else ""  # the file has no password
-        return f"shoal track {self.folder.path} --to {self.name}{needed}"
+        return command_again(self.folder.path, self.name, self.tracking.uri)
 
     def ended(self) -> None:
         """Note in the run folder what the tracker has."""
@@ -228,7 +227,7 @@ def run_sinks(
 
 
 def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, dict[str, Any]]:
-    """Send a run that was made before to experiment trackers; what they have of it already is not sent twice.
+    """Send a run or study that was made before to experiment trackers; what they have already is not sent twice.
 
         shoal.track("runs/ppo-CartPole-v1", "mlflow")
 
@@ -237,13 +236,16 @@ def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, di
     not tracked and `to` is missing, FileNotFoundError if there is no run, and ConnectionError if a tracker did not get
     everything.
     """
-    folder = RunFolder(run)
+    heard, folder = Heard(say), RunFolder(run)
+    if folder.has(STUDY):
+        from shoal.studies.tracked_study import track_study
+
+        return track_study(folder, to, heard)
     spec = folder.read_spec()
     if folder.policy.is_dir():
         raise ValueError(f"{run} is an exported policy: track the run that it comes from.")
     if to is None and not folder.has(FILE):
         raise ValueError(f"{run} was not tracked so far: say where it is sent, as in `shoal track {run} --to mlflow`.")
-    heard = _Heard(say)
     steps = int(folder.read_curves(len(spec.settings()) * spec.seeds)[AXIS][-1])
     is_complete = folder.has("summary.json")
     before = stored(folder)
@@ -254,13 +256,18 @@ def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, di
         heard.take(sink.receive(Closed("complete" if is_complete else "stopped")))
         if isinstance(sink, RunSink) and not sink.is_sent:
             raise ConnectionError(heard.texts[-1])
+    return keep_trackers(folder, before)["sent"]
+
+
+def keep_trackers(folder: RunFolder, before: Tracking | None) -> dict[str, Any]:
+    """Add the trackers that a run or study had before to its `tracking.json`; return what the file held."""
     notes = folder.read_json(FILE)
     also = before.trackers if before is not None else ()
     folder.write_json(FILE, {**notes, "to": list(dict.fromkeys([*also, *notes["to"]]))})
-    return notes["sent"]
+    return notes
 
 
-class _Heard:
+class Heard:
     """Passes messages on, and keeps them."""
 
     def __init__(self, say: Any) -> None:
@@ -289,25 +296,32 @@ class _Notes(Sink):
     def receive(self, event: Event) -> None:
         """Write the file at the start, or where a finished run is resumed."""
         if isinstance(event, (Started, Finished)):
-            own = {
-                "to": list(self.tracking.trackers),
-                "uri": without_password(self.tracking.uri),
-                "experiment": self.tracking.experiment,
-                "children": self.tracking.children,
-                "tags": dict(self.tracking.tags),
-                "group": self.group,
-                "depth": self._depth,  # of the run folder in the folder of the default store
-            }
-            self._old = {"key": uuid.uuid4().hex, "sent": {}, **self._old, **own}
+            own = {"group": self.group, "depth": self._depth}  # of the run folder in the folder of the default store
+            self._old = {"key": uuid.uuid4().hex, "sent": {}, **self._old, **described(self.tracking), **own}
             self.folder.write_json(FILE, self._old)
 
 
+def described(tracking: Tracking) -> dict[str, Any]:
+    """Return a `Tracking` as data for `tracking.json`, without the password of its URI."""
+    return {
+        "to": list(tracking.trackers),
+        "uri": without_password(tracking.uri),
+        "experiment": tracking.experiment,
+        "children": tracking.children,
+        "tags": dict(tracking.tags),
+    }
+
+
 def stored(folder: RunFolder) -> Tracking | None:
-    """Return the `Tracking` of a run that was tracked before, without the password of its URI; otherwise None."""
+    """Return the `Tracking` of a run or study that was tracked before; otherwise None.
+
+    The file has no password: a URI has one if MLFLOW_TRACKING_URI is the same URI with a password.
+    """
     if not folder.has(FILE):
         return None
-    notes = folder.read_json(FILE)
-    return Tracking(notes["to"], notes["uri"], notes["experiment"], notes["children"], notes["tags"])
+    notes, known = folder.read_json(FILE), os.environ.get("MLFLOW_TRACKING_URI", "")
+    uri = known if notes["uri"] and without_password(known) == notes["uri"] else notes["uri"]
+    return Tracking(notes["to"], uri, notes["experiment"], notes["children"], notes["tags"])
 
 
 def completed(tracking: Tracking, old: Tracking | None) -> Tracking:
@@ -413,6 +427,12 @@ def began(folder: RunFolder) -> float:
 def short_name(name: str) -> str:
     """Return the name of an agent or environment, of `file.py:Class` only the class."""
     return name.rpartition(":")[2]
+
+
+def command_again(path: Path, name: str, uri: str) -> str:
+    """Return the command that sends a run or study to a tracker, with the URI if it has a password, which is hidden."""
+    needed = f" --tracking-uri {redacted(uri)}" if redacted(uri) != uri else ""  # `tracking.json` has no password
+    return f"shoal track {path} --to {name}{needed}"
 
 
 def in_words(seconds: float) -> str:

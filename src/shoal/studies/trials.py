@@ -170,6 +170,10 @@ class TrialStore:
             return False
         return True
 
+    def trial(self, number: int) -> FrozenTrial:
+        """Return what the storage has of a trial."""
+        return self._storage.get_trial(self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number))
+
     def own_running(self) -> dict[int, dict[str, Any]]:
         """Return number -> params of this worker's running trials, such as those of an earlier process of its name."""
         own = [t for t in self._trials(RUNNING) if t.user_attrs.get(WORKER) == self.worker]

@@ -30,9 +30,12 @@ from shoal.studies.samplers import check_names, enqueue, grid_size, make_pruner,
 from shoal.studies.search import MOST_SHAPES, Space, read_space
 from shoal.studies.storage import open_study, password_variables
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudyResult, StudySpec, summary_of
+from shoal.studies.tracked_study import closing, study_sinks, study_tracking, variables_for_workers
+from shoal.studies.trial_events import TrialEvents
 from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
 from shoal.studies.worker_processes import run_workers, worker_names
-from shoal.tracking.events import Closed, Searched, Sink, Sinks
+from shoal.tracking.events import Closed, Finished, Searched, Sink, Sinks
+from shoal.tracking.request import NOTHING, Track
 from shoal.tracking.study_display import study_sink
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
@@ -92,6 +95,7 @@ def tune(
     grace: float = 120.0,
     fresh_seeds: int = FRESH_SEEDS,
     figures: bool = True,
+    track: Track = None,
 ) -> StudyResult:
     """Search for hyperparameters with Optuna: `trials` (100) trials, `parallel` (16) at a time in one compiled program.
 
@@ -122,6 +126,9 @@ def tune(
 
     With `workers` above 1 as many processes on this machine share the trials. They run `shoal tune --resume`; a worker
     that dies is reported, and the others take over its trials.
+
+    `track` is as in `shoal.train`: the study is a run of the tracker, and every trial a child of it. A study that goes
+    on is sent to the trackers that it had.
 
     Other arguments are those of `shoal.train`. Raises ValueError or TypeError, before anything compiles, for a search
     that names no field or is empty, and for sizes that do not fit.
@@ -168,6 +175,7 @@ def tune(
         [space.params(each) for each in queue]  # raises for values outside of the search
     if cache:
         keep_programs()
+    tracking = study_tracking(track, folder.path, is_new=resume is None)
     limit = round(memory_limit_gb * 1024**3)
     at = folder.worker(worker)
     groups = plan_groups(spec, space, *values, at, devices=devices, memory_limit=limit)
@@ -175,7 +183,8 @@ def tune(
         check_spaces(spec.objectives, group.plan.env)
     if resume is None:
         folder.create()
-    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks])
+    trackers = study_sinks(tracking, folder.path, spec, worker, is_new=resume is None)
+    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if workers > 1 else trackers)])
     study = Study(spec, folder, space, groups, all_sinks, worker=worker, grace=grace)
     if workers > 1:
         options = [
@@ -183,12 +192,14 @@ def tune(
             str(fresh_seeds),
             *["--no-figures"] * (not figures),
             *["--trust-source"] * trust_source,
+            *["--track", NOTHING] * (tracking is None),
         ]
-        study.run_workers(queue, worker_names(workers), options)
+        study.run_workers(queue, worker_names(workers), options, variables_for_workers(tracking))
         return StudyResult(folder.path)
-    study.run(queue)
-    if study.is_complete:
-        study.conclude(*values, fresh_seeds=fresh_seeds, figures=figures)
+    with closing(trackers, all_sinks, lambda: study.study):
+        study.run(queue)
+        if study.is_complete:
+            study.conclude(*values, fresh_seeds=fresh_seeds, figures=figures)
     return StudyResult(folder.path)
 
 
@@ -215,6 +226,7 @@ class Study:
         several = len(spec.objectives) > 1
         self.front = Front() if several else None  # then there is no best trial
         self.measures = {group.name: Measures(spec.objectives, spec.score, group) for group in groups if several}
+        self.events = TrialEvents(folder.path, spec)
         self._stack = ExitStack()
 
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
@@ -268,9 +280,16 @@ class Study:
         finally:
             self.sinks.receive(Closed())
 
-    def run_workers(self, queue: Sequence[Mapping[str, Any]], names: Sequence[str], options: Sequence[str]) -> None:
-        """Begin the study, and train its trials in several processes until all have ended. `options`: their flags.
+    def run_workers(
+        self,
+        queue: Sequence[Mapping[str, Any]],
+        names: Sequence[str],
+        options: Sequence[str],
+        variables: Mapping[str, str],
+    ) -> None:
+        """Begin the study, and train its trials in several processes until all have ended.
 
+        `options` and `variables`: flags and environment variables of the processes.
         Raises Stopped if they were stopped, RuntimeError if the study is not over because workers failed.
         """
         study = self.prepare(queue)
@@ -278,7 +297,9 @@ class Study:
         command = [sys.executable, "-m", "shoal", "tune", "--resume", str(self.folder.path)]
         commands = {name: [*command, "--worker", name, *options] for name in names}
         try:
-            ended = run_workers(commands, self.folder.path / "workers", self.sinks.say, password_variables(url))
+            ended = run_workers(
+                commands, self.folder.path / "workers", self.sinks.say, {**variables, **password_variables(url)}
+            )
         finally:
             self.sinks.receive(Closed())
         stops = [status - 128 for status in ended.values() if status in REQUESTED]
@@ -328,9 +349,11 @@ class Study:
                 raise Stopped(text, stopped.signal) from None
             summary = summary_of(self.folder, self.study, self.space)
             best = {**(summary["best"] or {}), **found.get("best", {})}
-            self.folder.write(SUMMARY, {**summary, "best": best or None, "notes": found["notes"]})
+            summary = {**summary, "best": best or None, "notes": found["notes"]}
+            self.folder.write(SUMMARY, summary)
         for text in (*found["notes"], *([best["words"]] if "words" in best else [])):
             self.sinks.say(text)
+        self.sinks.receive(Finished(summary))
 
     def _say_plan(self, url: str) -> None:
         spec, run, shapes = self.spec, self.spec.run, len(self.groups)
@@ -432,12 +455,11 @@ class Study:
     def _ended(self, number: int, values: tuple[float, ...] | None, reason: str) -> None:
         del reason
         self.ended += 1
-        if values is None:
-            return
-        if self.front is not None:
+        if values is not None and self.front is not None:
             self.front.add(values)
-        elif self.best is None or values[0] > self.best[0]:
+        elif values is not None and (self.best is None or values[0] > self.best[0]):
             self.best = (values[0], number)
+        self.sinks.receive(self.events.of(self.store.trial(number)))
 
     def _write_summaries(self, study: optuna.Study) -> None:
         for group in self.groups:

@@ -64,7 +64,7 @@ class TrialSink(TrackerSink):
         """Send the waiting trials; at the end also those that were missed, files, and the end of the study."""
         if self._sent is None:
             known = self.tracker.open(self.study)
-            self._had = self.tracker.children(self.study.key) if known.steps and self.with_children else set()
+            self._had = self.tracker.children(self.study.key) if self.with_children else set()
             self._sent = set(known.steps)
         while self._waiting:
             some = list(islice(self._waiting, BATCH))

@@ -47,7 +47,9 @@ class Wandb(Tracker):
 
     def open(self, entry: Entry) -> Known:
         """Begin a run, or continue it on the server."""
-        identity = entry.key.replace("/", "-")
+        identity, name = entry.key.replace("/", "-"), entry.name
+        if entry.worker:  # one process writes a run of W&B, so that every worker has one, in the same group
+            identity, name = f"{identity}-{entry.worker}", f"{name} ({entry.worker})"
         if not entry.parent:
             self._main = entry.key
         if self.is_offline:
@@ -64,7 +66,7 @@ class Wandb(Tracker):
         run = self._wandb.init(
             project=self.project,
             id=identity,
-            name=entry.name,
+            name=name,
             group=entry.tags.get("shoal.group", self._main),
             job_type="child" if entry.parent else None,
             config={**entry.parameters, "started": entry.started},

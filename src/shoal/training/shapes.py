@@ -166,6 +166,7 @@ FILES: dict[str, Any] = {
         "tags": Each(str),
         "group": str,
         "depth": int,
+        "started": Maybe(NUMBER),  # only of a study
         "sent": Each(dict),
     },
     "bsuite.json": {

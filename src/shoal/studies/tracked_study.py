@@ -1,0 +1,233 @@
+"""Studies in experiment trackers: sinks that send the trials of a worker, and `track_study` for studies made before.
+
+All workers write to the same run of a tracker, whose key is in `tracking.json` in the folder of the study. Each sends
+the trials that it trained, and the one that writes the results sends these. A study that goes on has the same key.
+"""
+
+import json
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from shoal.core.secrets import password_of
+from shoal.studies.results import FIGURES, PRESET, TABLE, open_trials
+from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec
+from shoal.studies.tracked import (
+    FILE,
+    Heard,
+    command_again,
+    completed,
+    described,
+    keep_trackers,
+    parameters_of,
+    short_name,
+    stored,
+)
+from shoal.studies.trial_events import TrialEvents
+from shoal.studies.trials import WORKER, trials_of
+from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded
+from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
+from shoal.tracking.tracker import Entry
+from shoal.tracking.trackers import tracker_for
+from shoal.tracking.trials import TRIAL, TrialSink
+from shoal.training.claim import claimed
+from shoal.training.folder import RunFolder
+from shoal.training.stopping import Stopped
+
+ATTACHED = (TABLE, FIGURES, PRESET, SPEC, SUMMARY)
+IN_SUMMARY = ("score", "fresh_score", "fresh_low", "fresh_high")  # of the best trial
+
+
+class StudySink(TrialSink):
+    """Sends the trials of one worker to one tracker, and the results of the study if this worker writes them."""
+
+    def __init__(self, name: str, tracking: Tracking, folder: RunFolder, spec: StudySpec, worker: str) -> None:
+        """`name` is that of the tracker. `folder` is that of the study; it has a `tracking.json`."""
+        self.name, self.folder, self.worker = name, folder, worker
+        self.source: optuna.Study | None = None  # the study in its storage, before `close`
+        self._events = TrialEvents(folder.path, spec)
+        agent, env = short_name(spec.run.agent), short_name(spec.run.env_name)
+        super().__init__(
+            tracker_for(name, tracking, folder.path, folder.path.absolute().parent, f"{agent}/{env}"),
+            _entry(folder, spec, tracking, worker),
+            children=tracking.children != NOTHING,
+            trials=self.ended_trials,
+            files=self._files,
+            again=command_again(folder.path, name, tracking.uri),
+        )
+
+    def ended_trials(self) -> Iterator[TrialEnded]:
+        """Yield the trials of this worker that have ended."""
+        return iter(()) if self.source is None else self._events.ended(self.source, self.worker)
+
+    def receive(self, event: Event) -> Iterator[Message]:
+        """Send what is new. The end of training is ignored: the results of the study follow it, and then `close`."""
+        if not isinstance(event, Closed):
+            yield from super().receive(event)
+
+    def close(self, how: str) -> Iterator[Message]:
+        """Send the rest, and the end of the study; yield what the user is told."""
+        yield from super().receive(Closed(how))
+
+    def note(self, event: Event) -> str:
+        """Keep a trial, or the numbers of the summary, until they are sent."""
+        return super().note(Finished(numbers_of(event.summary)) if isinstance(event, Finished) else event)
+
+    def ended(self) -> None:
+        """Note in `tracking.json` what the tracker has, if this worker writes the results: no other one does then."""
+        if self._summary is not None:
+            self.keep_state()
+
+    def keep_state(self) -> None:
+        """Write the ids of the tracker's run to `tracking.json`."""
+        notes = self.folder.read_json(FILE)
+        state = {**self.tracker.state(), "complete": self.is_sent and self.how == "complete"}
+        self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
+
+    def _files(self) -> Mapping[str, Path]:
+        paths = [self.folder.path / name for name in ATTACHED]
+        return {path.name: path for path in paths if path.exists()}
+
+
+def study_tracking(track: Track, path: Path, *, is_new: bool) -> Tracking | None:
+    """Return how a study is tracked: as `track` says, and if it is None, as before. Nothing is written.
+
+    Raises ValueError for children that a study does not have, and as `Tracking` does.
+    """
+    before = None if is_new else stored(RunFolder(path))
+    tracking = before if before is not None and track is None else tracking_of(track)
+    if tracking is None:
+        return None
+    if tracking.children in ("settings", "members"):
+        raise ValueError(f"children={tracking.children!r} is for a run: a study has 'trials' or 'none'.")
+    return completed(tracking, before)
+
+
+def study_sinks(
+    tracking: Tracking | None, path: Path, spec: StudySpec, worker: str, *, is_new: bool = False
+) -> list[StudySink]:
+    """Write `tracking.json`, and return the sinks of a worker. Use them in `closing`."""
+    if tracking is None:
+        return []
+    folder = RunFolder(path)
+    _note(folder, tracking, is_new)
+    return [StudySink(name, tracking, folder, spec, worker) for name in tracking.trackers]
+
+
+@contextmanager
+def closing(trackers: Sequence[StudySink], sinks: Sinks, opened: Callable[[], optuna.Study]) -> Iterator[None]:
+    """End the runs in the trackers after the block, however it ends; tell all sinks what was not sent.
+
+    `opened` returns the study in its storage, which the block opens before the first trial ends.
+    """
+    how = "failed"
+    try:
+        yield
+        how = "complete"
+    except (Stopped, KeyboardInterrupt):
+        how = "stopped"
+        raise
+    finally:
+        for tracker in trackers:
+            tracker.source = opened() if tracker.began else None
+            for message in tracker.close(how):
+                sinks.receive(message)
+
+
+def variables_for_workers(tracking: Tracking | None) -> dict[str, str]:
+    """Return the environment variable by which worker processes get the password of a tracking URI."""
+    return {"MLFLOW_TRACKING_URI": tracking.uri} if tracking is not None and password_of(tracking.uri) else {}
+
+
+def track_study(folder: RunFolder, to: Track, heard: Heard) -> dict[str, dict[str, Any]]:
+    """Send a study that was made before, as `shoal.track` does; the messages go to `heard`.
+
+    Raises ValueError if it was not tracked and `to` is missing, or if no trial has ended; FileExistsError if a worker
+    of the study is running; ConnectionError if a tracker did not get everything.
+    """
+    path, spec = folder.path, StudyFolder(folder.path).read_spec()
+    before, tracking = stored(folder), study_tracking(to, folder.path, is_new=False)
+    if tracking is None:
+        raise ValueError(
+            f"{path} was not tracked so far: say where it is sent, as in `shoal track {path} --to mlflow`."
+        )
+    study = open_trials(path)
+    workers = sorted(
+        {t.user_attrs[WORKER] for t in trials_of(study) if t.state.is_finished() and WORKER in t.user_attrs}
+    )
+    if not workers:
+        raise ValueError(f"no trial of the study {path} has ended: there is nothing to send.")
+    summary = json.loads((path / SUMMARY).read_text()) if (path / SUMMARY).exists() else {}
+    is_complete = "notes" in summary  # the results are written
+    with ExitStack() as stack:
+        for worker in workers:
+            if (path / "workers" / worker).is_dir():  # otherwise it is on another machine
+                stack.enter_context(claimed(path / "workers" / worker))
+        for worker in workers:
+            for sink in study_sinks(tracking, path, spec, worker):
+                sink.source = study
+                heard.take(sink.receive(next(sink.ended_trials())))
+                if is_complete and worker == workers[-1]:
+                    heard.take(sink.receive(Finished(summary)))
+                heard.take(sink.close("complete" if is_complete else "stopped"))
+                if not sink.is_sent:
+                    raise ConnectionError(heard.texts[-1])
+                sink.keep_state()
+    return keep_trackers(folder, before)["sent"]
+
+
+def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a study's summary by name: `best_score`, `fresh_score`, `trials/complete`."""
+    best = summary["best"] or {}
+    scores = {name if name.startswith("fresh") else f"best_{name}": best.get(name) for name in IN_SUMMARY}
+    numbers = {**scores, **{f"trials/{state}": count for state, count in summary["trials"].items()}}
+    return {name: float(x) for name, x in numbers.items() if x is not None and math.isfinite(x)}
+
+
+def _entry(folder: RunFolder, spec: StudySpec, tracking: Tracking, worker: str) -> Entry:
+    notes = folder.read_json(FILE)
+    own = {name: str(getattr(spec, name)) for name in ("trials", "parallel", "sampler", "pruner", "score")}
+    search = {f"search.{path}": json.dumps(span) for path, span in spec.search.items()}
+    tags = {
+        "agent": spec.run.agent,
+        "env": spec.run.env_name,
+        "shoal.folder": str(folder.path),
+        "mlflow.source.name": f"shoal tune {spec.run.agent} {spec.run.env_name}",
+        **tracking.tags,
+    }
+    parameters = {**parameters_of(spec.run), **own, **search}
+    return Entry(notes["key"], folder.path.name, parameters, tags, notes["started"], axis=TRIAL, worker=worker)
+
+
+def _note(folder: RunFolder, tracking: Tracking, is_new: bool) -> None:
+    """Write `tracking.json`, or change it where something else was asked for. The key and the time stay."""
+    path = folder.path / FILE
+    if is_new:
+        path.unlink(missing_ok=True)
+    if not folder.has(FILE):
+        notes = {"key": uuid.uuid4().hex, "started": time.time(), **described(tracking)}
+        _write_first(path, {**notes, "group": "", "depth": 1, "sent": {}})
+    notes = folder.read_json(FILE)
+    if (changed := {**notes, **described(tracking)}) != notes:
+        folder.write_json(FILE, changed)
+
+
+def _write_first(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON file unless there is one: of several workers that begin at once, the first one makes the key."""
+    own = path.with_name(f".{path.name}.{data['key']}")
+    own.write_text(json.dumps(data, indent=1) + "\n")
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        path.write_bytes(own.read_bytes())
+    finally:
+        own.unlink()
