@@ -19,6 +19,7 @@ from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.stopping import Stopped
+from stores import history, runs_in
 
 RATES = [0.05, 0.1, 0.4, 0.8]
 OPTIONS = {
@@ -84,15 +85,22 @@ def test_the_best_trial_is_trained_again_and_written_as_a_preset(whole):
     assert len((whole.folder / "trials.csv").read_text().splitlines()) == 1 + 16
 
 
-def test_two_workers_share_the_trials_of_a_study(tmp_path):
-    result = started(tmp_path, "shared", {"learning_rate": RATES, "discount": [0.5, 1.0]}, workers=2, fresh_seeds=2)
+@pytest.mark.filterwarnings("ignore:::mlflow", "ignore:::sqlalchemy", "ignore:::pydantic")
+def test_two_workers_share_the_trials_of_a_study_and_a_run_of_a_tracker(root):
+    search = {"learning_rate": RATES, "discount": [0.5, 1.0]}
+    result = started(root, "shared", search, workers=2, fresh_seeds=2, track="mlflow")
     trials = trials_of(result.study)
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 8
     assert result.summary["trials"] == {"complete": 8}
     assert len({tuple(trial.params.values()) for trial in trials}) == 8
     assert {trial.user_attrs["worker"] for trial in trials} <= {"w0", "w1"}
     assert {"w0", "w1"} == {path.name for path in (result.folder / "workers").iterdir()}
-    assert "fresh_score" in result.summary["best"]
+    runs = runs_in(root, "q-learning/Blackjack-v1")
+    main = runs.pop("shared")
+    scores = [(trial.number, trial.value) for trial in trials]
+    assert sorted(history(root, main, "score")) == scores and main.info.status == "FINISHED"
+    assert {(int(run.data.tags["trial"]), run.data.metrics["score"]) for run in runs.values()} == {*scores}
+    assert len(runs) == 8 and main.data.metrics["fresh_score"] == result.summary["best"]["fresh_score"]
 
 
 def test_workers_that_cannot_share_are_refused(tmp_path):

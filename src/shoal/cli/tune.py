@@ -14,7 +14,7 @@ from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all hyperparameters that declare a range
   shoal tune ppo CartPole-v1 --trials 200 --parallel 64 --sampler tpe --pruner hyperband --name mine
-  shoal tune dqn Doors-v1 --search "learning_rate=log(1e-4,1e-1)" --search env.max_steps=10..17
+  shoal tune dqn Doors-v0 --search "learning_rate=log(1e-4,1e-1)" --search env.max_steps=10..17
   shoal tune ppo CartPole-v1 --search learning_rate --search "hidden=64,64|128,128" --search "optimizer=adam|rmsprop"
   shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
   shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
