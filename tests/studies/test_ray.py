@@ -73,10 +73,10 @@ def test_output_statuses_and_gpus_of_workers_on_two_nodes(nodes, tmp_path):
     workers.close()
     assert {*statuses.values()} == {0} and failed == {"w0": 3}
     # The third begins when a node is free again, or not at all, because a worker has finished the study.
-    assert {"[w0] 0 word None", "[w1] 0 word None"} <= set(said)
-    assert (
-        len({line.split("node ")[1] for line in said if line[:9] in ("worker w0", "worker w1") and "node" in line}) == 2
-    )
+    shown = f"0 word {os.environ.get('JAX_PLATFORMS')}"
+    assert sum(line == f"[{name}] {shown}" for name in statuses for line in said) >= 2
+    first_two = [line for line in said if "node" in line][:2]
+    assert len({line.split("node ")[1] for line in first_two}) == 2
     assert "worker w0 ended with exit status 3; 0 workers go on" in said
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
@@ -84,14 +84,17 @@ def test_output_statuses_and_gpus_of_workers_on_two_nodes(nodes, tmp_path):
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_ctrl_c_reaches_workers_on_all_nodes(nodes, tmp_path):
-    files, said = [tmp_path / name / "output.txt" for name in ("w0", "w1")], []
+    files, said = [tmp_path / name / "output.txt" for name in ("w0", "w1", "w2")], []
     workers = RayWorkers(nodes[0].address)
-    thread = when(lambda: all(f.exists() and f.read_text() for f in files), lambda: os.kill(os.getpid(), signal.SIGINT))
+    thread = when(
+        lambda: sum(f.exists() and f.read_text() != "" for f in files) == 2, lambda: os.kill(os.getpid(), signal.SIGINT)
+    )
     statuses = workers.run({f"w{i}": command(STOPS) for i in range(3)}, tmp_path, said.append)
     thread.join()
     workers.close()
-    assert statuses == {"w0": 130, "w1": 130, "w2": 130}  # the third had no place
-    assert {"[w0] saved", "[w1] saved"} <= set(said) and not any("worker w2 is on" in line for line in said)
+    assert statuses == {"w0": 130, "w1": 130, "w2": 130}
+    # One of the three had no place.
+    assert [sum(word in line for line in said) for word in ("saved", "is on")] == [2, 2]
 
 
 @pytest.mark.ray
@@ -134,7 +137,6 @@ def test_a_study_ends_though_a_node_is_removed(nodes, tmp_path, capsys):
     assert "was lost, because its actor or node" in said
     trials = [trial for trial in trials_of(result.study) if trial.state.name == "COMPLETE"]
     assert len(trials) == 40 == len({trial.params["learning_rate"] for trial in trials})
-    assert {trial.user_attrs["worker"] for trial in trials} == {"w0", "w1"}
     assert any("retry_of" in trial.user_attrs for trial in trials)
 
 

@@ -30,10 +30,13 @@ SEEN_SECONDS = 10.0  # after which a file must be visible on all machines of a s
 WAITED = 15.0  # seconds without a place for a worker, after which a message says so
 REFUSED, LOST = 2, 128 + 9  # statuses of workers that could not begin, and of those whose actor or node died
 # The process of a worker gets SIGTERM if its actor dies (1 is PR_SET_PDEATHSIG, which exec keeps), as Ray does not end
-# the processes of an actor that was killed. Arguments: the actor's process, the cores, the command.
+# the processes of an actor that was killed. Ray blocks signals in its processes, which their children inherit.
+# Arguments: the actor's process, the cores, the command.
 PRELUDE = """
-import ctypes, os, sys
+import ctypes, os, signal, sys
 parent, cores, *command = sys.argv[1:]
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 15)
 if os.getppid() != int(parent):
