@@ -219,8 +219,10 @@ class Parser(argparse.ArgumentParser):
         value = text if equals else left.pop(0) if has_value else None
         if action is None:
             others[option] = value
-        elif value is None:
+        elif value is None and action.nargs != "?":
             raise ValueError(hints.bad_value(option, action, "a value is missing"))
+        elif value is None:
+            own.setdefault(option, []).append("")
         else:
             own.setdefault(option, []).append(f"={value}")
         return f"{option} {value or ''}"

@@ -73,7 +73,35 @@ def tune_parser() -> Parser:
         "--storage", metavar="URL", help="journal:PATH (default: in the folder), sqlite:PATH, postgresql://..., memory"
     )
     how.add_argument("--worker", default="w0", metavar="NAME", help="of this process, one of several (default w0)")
-    how.add_argument("--workers", type=whole_number, default=1, metavar="N", help="processes on this machine")
+    how.add_argument(
+        "--workers",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="processes on this machine, or with --ray on a cluster",
+    )
+    how.add_argument(
+        "--ray",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="run the workers as actors on a Ray cluster: HOST:PORT, by default the cluster of this machine",
+    )
+    how.add_argument("--worker-cpus", type=whole_number, default=1, metavar="N", help="with --ray: of each worker (1)")
+    how.add_argument(
+        "--worker-gpus",
+        type=real_number,
+        default=0.0,
+        metavar="X",
+        help="with --ray: of each worker (0); 0.5 shares one",
+    )
+    how.add_argument(
+        "--grace",
+        type=real_number,
+        default=120.0,
+        metavar="SECONDS",
+        help="without a heartbeat, after which a worker counts as dead (default 120)",
+    )
     how.add_argument("--yes", action="store_true", help="compile more than 8 programs if the search needs them")
     run = parser.add_argument_group("the runs")
     run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
@@ -110,6 +138,10 @@ def tune(line: Line) -> None:
     common: dict[str, Any] = {
         "worker": options.worker,
         "workers": options.workers,
+        "ray": options.ray,
+        "worker_cpus": options.worker_cpus,
+        "worker_gpus": options.worker_gpus,
+        "grace": options.grace,
         "fresh_seeds": options.fresh_seeds,
         "figures": not options.no_figures,
         "trust_source": options.trust_source,

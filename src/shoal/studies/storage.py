@@ -113,9 +113,13 @@ def resolved(url: str) -> str:
 
 
 def password_variables(url: str) -> dict[str, str]:
-    """Return the variables with which other processes open a URL that is written without its password."""
+    """Return the variables with which other processes, also on other machines, open a URL without its password.
+
+    Those of `$NAME` are NAME itself, and PGPASSWORD if its URL has a password.
+    """
     password = password_of(resolved(url))
-    return {"PGPASSWORD": password} if password else {}
+    named = {url[1:].strip("{}"): resolved(url)} if url.startswith("$") else {}
+    return {**named, **({"PGPASSWORD": password} if password else {})}
 
 
 def _parts(url: str) -> tuple[str, str]:

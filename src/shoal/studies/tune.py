@@ -25,6 +25,7 @@ from shoal.core.secrets import redacted
 from shoal.population.slots import Trial, check_score
 from shoal.studies.groups import Group, Messages, plan_groups
 from shoal.studies.objectives import Front, Measures, check_spaces, name_objectives, read_objectives
+from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
 from shoal.studies.results import FRESH, FRESH_SEEDS, best_trials, conclude
 from shoal.studies.samplers import check_names, enqueue, grid_size, make_pruner, make_sampler
 from shoal.studies.search import MOST_SHAPES, Space, read_space
@@ -84,6 +85,9 @@ def tune(
     resume: Path | str | None = None,
     worker: str = "w0",
     workers: int = 1,
+    ray: str | None = None,
+    worker_cpus: int = 1,
+    worker_gpus: float = 0.0,
     yes: bool = False,
     trust_source: bool = False,
     progress: bool = True,
@@ -125,7 +129,10 @@ def tune(
     then be given, to extend it. Ctrl-C, SIGTERM and SIGHUP finish the chunk, save it and raise `Stopped`.
 
     With `workers` above 1 as many processes on this machine share the trials. They run `shoal tune --resume`; a worker
-    that dies is reported, and the others take over its trials.
+    that dies is reported, and the others take over its trials, `grace` seconds after its last heartbeat.
+
+    With `ray` the `workers` are actors on a Ray cluster, each with `worker_cpus` CPUs and `worker_gpus` GPUs: "auto" is
+    the cluster of this machine, "HOST:PORT" another one. All nodes must see the folder of the study and its storage.
 
     `track` is as in `shoal.train`: the study is a run of the tracker, and every trial a child of it. A study that goes
     on is sent to the trackers that it had.
@@ -159,10 +166,11 @@ def tune(
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
     values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)
-    if workers > 1:
-        worker_names(workers)  # raises ValueError for too many
-        if storage == "memory":
-            raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
+    if ray is None and (worker_cpus != 1 or worker_gpus):
+        raise ValueError("worker_cpus and worker_gpus are for workers on a cluster: give ray (--ray) too.")
+    names = worker_names(workers) if ray is None else worker_names(workers, MOST_ON_A_CLUSTER, "a cluster")
+    if (workers > 1 or ray is not None) and storage == "memory":
+        raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
     if resume is not None:
         folder, spec = _to_resume(resume, asked, values, trials, trust_source)
         queue: Sequence[Mapping[str, Any]] = ()
@@ -181,20 +189,23 @@ def tune(
     groups = plan_groups(spec, space, *values, at, devices=devices, memory_limit=limit)
     for group in groups:
         check_spaces(spec.objectives, group.plan.env)
+    cluster = RayWorkers(ray, worker_cpus, worker_gpus) if ray is not None else None
     if resume is None:
         folder.create()
     trackers = study_sinks(tracking, folder.path, spec, worker, is_new=resume is None)
-    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if workers > 1 else trackers)])
+    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if workers > 1 or cluster is not None else trackers)])
     study = Study(spec, folder, space, groups, all_sinks, worker=worker, grace=grace)
-    if workers > 1:
+    if workers > 1 or cluster is not None:
         options = [
+            "--grace",
+            f"{grace:g}",
             "--fresh-seeds",
             str(fresh_seeds),
             *["--no-figures"] * (not figures),
             *["--trust-source"] * trust_source,
             *["--track", NOTHING] * (tracking is None),
         ]
-        study.run_workers(queue, worker_names(workers), options, variables_for_workers(tracking))
+        study.run_workers(queue, names, options, variables_for_workers(tracking), cluster)
         return StudyResult(folder.path)
     with closing(trackers, all_sinks, lambda: study.study):
         study.run(queue)
@@ -286,21 +297,24 @@ class Study:
         names: Sequence[str],
         options: Sequence[str],
         variables: Mapping[str, str],
+        cluster: RayWorkers | None = None,
     ) -> None:
         """Begin the study, and train its trials in several processes until all have ended.
 
-        `options` and `variables`: flags and environment variables of the processes.
+        `options` and `variables`: flags and environment variables of the processes. They run on this machine, or on a
+        cluster, which is disconnected at the end.
         Raises Stopped if they were stopped, RuntimeError if the study is not over because workers failed.
         """
         study = self.prepare(queue)
         url, again = self.folder.storage(self.spec), f"shoal tune --resume {self.folder.path}"
-        command = [sys.executable, "-m", "shoal", "tune", "--resume", str(self.folder.path)]
+        command = [sys.executable, "-m", "shoal", "tune", "--resume", str(self.folder.path.resolve())]
         commands = {name: [*command, "--worker", name, *options] for name in names}
         try:
-            ended = run_workers(
-                commands, self.folder.path / "workers", self.sinks.say, {**variables, **password_variables(url)}
-            )
+            run, secret = run_workers if cluster is None else cluster.run, password_variables(url)
+            ended = run(commands, self.folder.path / "workers", self.sinks.say, {**variables, **secret})
         finally:
+            if cluster is not None:
+                cluster.close()
             self.sinks.receive(Closed())
         stops = [status - 128 for status in ended.values() if status in REQUESTED]
         finished = sum(trial.state in (COMPLETE, PRUNED) for trial in study.get_trials(deepcopy=False))

@@ -17,10 +17,10 @@ MOST_WORKERS = 64
 OUTPUT = "output.txt"
 
 
-def worker_names(count: int) -> list[str]:
-    """Return `w0`, `w1`, ... Raises ValueError for fewer than 1 or more than 64 workers."""
-    if not 1 <= count <= MOST_WORKERS:
-        raise ValueError(f"--workers {count}: give 1 to {MOST_WORKERS} workers on one machine.")
+def worker_names(count: int, most: int = MOST_WORKERS, where: str = "one machine") -> list[str]:
+    """Return `w0`, `w1`, ... Raises ValueError for fewer than 1 or more than `most` workers."""
+    if not 1 <= count <= most:
+        raise ValueError(f"--workers {count}: give 1 to {most} workers on {where}.")
     return [f"w{number}" for number in range(count)]
 
 
@@ -97,7 +97,7 @@ def _watch(
         time.sleep(LOOK)
         for name, process in processes.items():
             status = process.poll()  # before its output is read, so that its last lines are
-            for line in _lines(outputs[name], has_ended=status is not None):
+            for line in lines_of(outputs[name], has_ended=status is not None):
                 say(f"[{name}] {line}")
             if status is not None and name not in statuses:
                 statuses[name] = status if status >= 0 else 128 - status
@@ -107,7 +107,7 @@ def _watch(
     return statuses
 
 
-def _lines(output: IO[bytes], has_ended: bool) -> Iterator[str]:
+def lines_of(output: IO[bytes], has_ended: bool) -> Iterator[str]:
     """The lines that were added to a file. A line without an end is left for the next look."""
     while line := output.readline():
         if not line.endswith(b"\n") and not has_ended:
