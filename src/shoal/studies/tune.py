@@ -193,9 +193,10 @@ def tune(
     if resume is None:
         folder.create()
     trackers = study_sinks(tracking, folder.path, spec, worker, is_new=resume is None)
-    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if workers > 1 or cluster is not None else trackers)])
+    starts_workers = workers > 1 or cluster is not None
+    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if starts_workers else trackers)])
     study = Study(spec, folder, space, groups, all_sinks, worker=worker, grace=grace)
-    if workers > 1 or cluster is not None:
+    if starts_workers:
         options = [
             "--grace",
             f"{grace:g}",
