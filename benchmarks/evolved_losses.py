@@ -14,7 +14,9 @@ Stopped runs in --root are resumed, and finished ones are not repeated.
 
 import argparse
 import json
+import shlex
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -90,8 +92,7 @@ for env in args.transfer:
     ]
     transfer.append(compared(*both))
 report = {
-    "command": "python benchmarks/evolved_losses.py"
-    + f" --experiment {args.experiment}" * (args.experiment != "value-loss"),
+    "command": shlex.join(["python", "benchmarks/evolved_losses.py", *sys.argv[1:]]),
     "jax": jax.__version__,
     "device": str(jax.devices()[0].device_kind),
     "evolved": about_evolved,
