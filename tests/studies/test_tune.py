@@ -137,8 +137,10 @@ class After(Sink):
 
 def interrupted(root, monkeypatch):
     sink = After(2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(Run, "_is_time_to_save", lambda run: False)  # only the end of the worker saves
     with pytest.raises(Stopped, match="shoal tune --resume "):
         started(root, "cut", {"learning_rate": RATES}, fields={"num_steps": 32, "discount": 1.0}, sinks=[sink])
+    assert len([*(root / "cut").glob("workers/w0/group-0/checkpoints/step-*")]) == 1
 
 
 def killed_before_the_checkpoint(root, monkeypatch):
@@ -152,18 +154,38 @@ def killed_before_the_checkpoint(root, monkeypatch):
         save(run)
 
     monkeypatch.setattr(Run, "_save", fail_at_last)
+    monkeypatch.setattr(Run, "_is_time_to_save", lambda run: True)
     with pytest.raises(RuntimeError, match="killed"):
         started(root, "cut", {"learning_rate": RATES}, fields={"num_steps": 32, "discount": 1.0})
     monkeypatch.setattr(Run, "_save", save)
 
 
-@pytest.mark.parametrize("cut", [interrupted, killed_before_the_checkpoint])
+def killed_long_after_the_checkpoint(root, monkeypatch):
+    """Fail after the fifth chunk, when two trials were told and two had begun; only the first has a checkpoint."""
+    step, chunks = Run.step, []
+
+    def fail_at_last(run):
+        if len(chunks) == 5:
+            raise RuntimeError("killed")
+        chunks.append(run)
+        return step(run)
+
+    monkeypatch.setattr(Run, "step", fail_at_last)
+    monkeypatch.setattr(Run, "_is_time_to_save", lambda run: len(run.records) == 1)
+    with pytest.raises(RuntimeError, match="killed"):
+        started(root, "cut", {"learning_rate": RATES}, fields={"num_steps": 32, "discount": 1.0})
+    monkeypatch.setattr(Run, "step", step)
+    assert len([*(root / "cut").glob("workers/w0/group-0/checkpoints/step-*")]) == 1
+
+
+@pytest.mark.parametrize("cut", [interrupted, killed_before_the_checkpoint, killed_long_after_the_checkpoint])
 def test_a_study_that_was_cut_loses_no_trial_and_tells_none_twice(cut, whole, tmp_path, monkeypatch):
     expected = {values[2]: found for values, found in complete(whole).items() if values[:2] == (False, 1.0)}
     cut(tmp_path, monkeypatch)
     before = StudyResult(tmp_path / "cut").study.get_trials()
     told = [trial.number for trial in before if trial.state.is_finished()]
-    assert len(before) == 2 and len(told) == (2 if cut is killed_before_the_checkpoint else 0)
+    sizes = {interrupted: (2, 0), killed_before_the_checkpoint: (2, 2), killed_long_after_the_checkpoint: (4, 2)}
+    assert (len(before), len(told)) == sizes[cut]
     with jax.numpy_dtype_promotion("standard"):
         result = tune(resume=tmp_path / "cut", progress=False, fresh_seeds=0, figures=False)
     assert {values[0]: found for values, found in complete(result).items()} == expected

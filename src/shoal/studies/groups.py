@@ -27,8 +27,10 @@ from shoal.training.loop import Run
 from shoal.training.plan import Plan, available_bytes, make_plan
 from shoal.training.settings import Setting, apply, split
 from shoal.training.spec import RunSpec, built, template
+from shoal.training.stopping import Stopped
 
 Values = tuple[float, ...]  # of a trial, one for each objective
+SAVE_SHARE = 0.05  # of the time at most, for checkpoints: those of many replay buffers have hundreds of MB
 Ended = Callable[[int, Values | None, str], object]  # called with number, values (None: pruned) and reason of a trial
 
 
@@ -121,15 +123,24 @@ class Group:
 
     @contextmanager
     def opened(self, folder: RunFolder, sinks: Sequence[Sink]) -> Iterator[Run]:
-        """Compile, and begin the run in its folder, or go on from its newest checkpoint."""
+        """Compile, and begin the run in its folder, or go on from its newest checkpoint.
+
+        The run is saved at the end of the block, also if a request stopped it, and rarely within it: what a worker has
+        trained since then is trained again if it is killed.
+        """
         is_new = not folder.has("spec.json")
         if is_new:
             folder.create()
         with claimed(folder.path):
-            run = Run(self.plan, folder, sinks)
+            run = Run(self.plan, folder, sinks, save_share=SAVE_SHARE)
             run.open(resume=not is_new)
             self.run = run
-            yield run
+            try:
+                yield run
+            except Stopped:
+                run.save()
+                raise
+            run.save()
 
 
 class Messages(Sink):

@@ -4,6 +4,7 @@ A chunk is one call of the compiled program. Files, messages and decisions happe
 that was stopped can be resumed from its newest checkpoint, and then ends with the same bits as a run without a stop.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,10 +44,18 @@ from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_
 class Run:
     """One run: its plan, population, records and state in memory, and the folder where they are written."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, sinks: Sequence[Sink] = (), group: Group = ALONE) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        sinks: Sequence[Sink] = (),
+        group: Group = ALONE,
+        save_share: float | None = None,
+    ) -> None:
         """Set up the run in memory. Nothing is compiled or written. `sinks` receive the events of the run.
 
-        The members are shared with the other processes of `group`, in which this one is number 0.
+        The members are shared with the other processes of `group`, in which this one is number 0. A checkpoint is saved
+        after every chunk, or with `save_share` so rarely that saving takes at most this share of the time.
         """
         self.plan = plan
         self.folder = folder
@@ -60,6 +69,8 @@ class Run:
         self.last_policy: Any = None  # [M], the policies that were evaluated last
         self._reported_stopped: set[int] = set()  # occupants that are no longer trained, and were reported
         self._warned_of_reuse = False
+        self._save_share, self._is_saved = save_share, True
+        self._saved_at, self._save_seconds = -math.inf, 0.0  # of the newest checkpoint of this process
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
@@ -161,7 +172,9 @@ class Run:
         self._report_reuse(metrics, last - first)
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
         turned = self._select(record, alive)
-        self._save()
+        self._is_saved = False
+        if self._is_time_to_save():
+            self.save()
         rate = (last - first) * self.plan.agent.steps_per_update * busy / seconds
         self.sinks.receive(Recorded(last, line, rate, self._seconds_left(), self._newest_of_settings()))
         if turned is not None:
@@ -320,6 +333,19 @@ class Run:
             self.last_policy = None  # it holds policies of members that were replaced
         new = self.state.roster
         return Turned(self.state.updates, new.occupant.tolist(), new.parent.tolist(), turnover.notes)
+
+    def save(self) -> None:
+        """Save a checkpoint, unless the newest chunk has one. Only between chunks."""
+        if not self._is_saved:
+            started = time.perf_counter()
+            self._save()
+            self._is_saved, self._saved_at = True, time.perf_counter()
+            self._save_seconds = self._saved_at - started
+
+    def _is_time_to_save(self) -> bool:
+        if self._save_share is None or self.is_over:
+            return True
+        return time.perf_counter() - self._saved_at >= self._save_seconds / self._save_share
 
     def _save(self) -> None:
         members = self.population.to_host()
