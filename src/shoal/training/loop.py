@@ -345,7 +345,7 @@ class Run:
     def _is_time_to_save(self) -> bool:
         if self._save_share is None or self.is_over:
             return True
-        return time.perf_counter() - self._saved_at >= self._save_seconds / self._save_share
+        return bool(time.perf_counter() - self._saved_at >= self._save_seconds / self._save_share)
 
     def _save(self) -> None:
         members = self.population.to_host()
