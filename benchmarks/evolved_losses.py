@@ -14,9 +14,7 @@ Stopped runs in --root are resumed, and finished ones are not repeated.
 
 import argparse
 import json
-import shlex
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -39,7 +37,7 @@ shoal.prepare()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
-from resumable import difference, evolution, finished  # noqa: E402
+from resumable import difference, evolution, finished, own_command  # noqa: E402
 
 from shoal import PPO  # noqa: E402
 from shoal.population.experiments import experiments  # noqa: E402
@@ -92,7 +90,7 @@ for env in args.transfer:
     ]
     transfer.append(compared(*both))
 report = {
-    "command": shlex.join(["python", "benchmarks/evolved_losses.py", *sys.argv[1:]]),
+    "command": own_command(),
     "jax": jax.__version__,
     "device": str(jax.devices()[0].device_kind),
     "evolved": about_evolved,

@@ -1,5 +1,7 @@
 """Runs of the benchmarks that are resumed if they were stopped, and not repeated if they are finished."""
 
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,18 @@ from typing import Any
 import shoal
 from shoal.core.struct import Struct
 from shoal.training.generations import fitness_of_generations
+
+
+PLACES = ("--root", "--out", "--figures")  # options that change no result
+
+
+def own_command() -> str:
+    """The command line of this process, without the options that name places."""
+    words = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
+    for before, word in zip([""] + sys.argv[1:-1], sys.argv[1:], strict=True):
+        if before not in PLACES and word.partition("=")[0] not in PLACES:
+            words.append(word)
+    return shlex.join(words)
 
 
 def finished(folder: Path, start: Callable[[Path], Any], **resumed: Any) -> Any:

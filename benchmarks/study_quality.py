@@ -11,8 +11,6 @@ minutes on two CPU cores.
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from pathlib import Path
 
@@ -34,6 +32,7 @@ shoal.prepare()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from resumable import own_command  # noqa: E402
 
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval  # noqa: E402
 from shoal.studies.study import StudyResult  # noqa: E402
@@ -71,7 +70,7 @@ for repetition in range(args.repetitions):
         print(f"repetition {repetition}, {parallel} at a time: {scores[parallel][-1]:.4g}", flush=True)
 together, alone = np.asarray(scores[args.parallel]), np.asarray(scores[1])
 report = {
-    "command": shlex.join(["python", "benchmarks/study_quality.py", *sys.argv[1:]]),
+    "command": own_command(),
     "jax": jax.__version__,
     "optuna": __import__("optuna").__version__,
     "device": str(jax.devices()[0].device_kind),
