@@ -10,7 +10,6 @@ import shoal
 from shoal.core.struct import Struct
 from shoal.training.generations import fitness_of_generations
 
-
 PLACES = ("--root", "--out", "--figures")  # options that change no result
 
 
