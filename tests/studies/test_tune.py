@@ -103,6 +103,21 @@ def test_two_workers_share_the_trials_of_a_study_and_a_run_of_a_tracker(root):
     assert len(runs) == 8 and main.data.metrics["fresh_score"] == result.summary["best"]["fresh_score"]
 
 
+def test_worker_processes_have_the_options_of_the_command(tmp_path, monkeypatch):
+    def started_with(commands, *rest):
+        seen.update(commands)
+        return dict.fromkeys(commands, 0)
+
+    seen: dict[str, list[str]] = {}
+    monkeypatch.setattr("shoal.studies.tune.run_workers", started_with)
+    with pytest.raises(RuntimeError, match="0 of 4 trials have ended"):
+        started(tmp_path, "s", {"learning_rate": RATES}, workers=2, devices=1, memory_limit_gb=1.5, grace=9)
+    for name in ("w0", "w1"):
+        pairs = [*zip(seen[name], seen[name][1:], strict=False)]
+        for pair in (("--worker", name), ("--devices", "1"), ("--memory-limit-gb", "1.5"), ("--grace", "9")):
+            assert pair in pairs
+
+
 def test_workers_that_cannot_share_are_refused(tmp_path):
     with pytest.raises(ValueError, match="storage that all of them see"):
         started(tmp_path, "none", {"learning_rate": RATES}, workers=2, storage="memory")

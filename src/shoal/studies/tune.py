@@ -205,6 +205,8 @@ def tune(
             *["--no-figures"] * (not figures),
             *["--trust-source"] * trust_source,
             *["--track", NOTHING] * (tracking is None),
+            *["--devices", str(devices)] * bool(devices),
+            *["--memory-limit-gb", str(memory_limit_gb)] * bool(memory_limit_gb),
         ]
         study.run_workers(queue, names, options, variables_for_workers(tracking), cluster)
         return StudyResult(folder.path)
