@@ -18,15 +18,15 @@ class Listener(Sink):
 
 
 class Interrupt(Listener):
-    """Raises SIGINT, as Ctrl-C does, after a record was written."""
+    """Raises SIGINT, as Ctrl-C does, after some events of a kind: by default, after records were written."""
 
-    def __init__(self, after):
+    def __init__(self, after, kind=Recorded):
         super().__init__()
-        self.left = after
+        self.left, self.kind = after, kind
 
     def receive(self, event):
         super().receive(event)
-        if isinstance(event, Recorded):
+        if isinstance(event, self.kind):
             self.left -= 1
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGINT)

@@ -4,14 +4,13 @@ import json
 import math
 import os
 import shutil
-import signal
 
 import jax
 import pytest
 
 import shoal
 from commands import refused, say
-from listeners import Listener
+from listeners import Interrupt, Listener
 from shoal.studies.tracked_study import closing, numbers_of, study_sinks, study_tracking, variables_for_workers
 from shoal.studies.tune import tune
 from shoal.tracking import background
@@ -42,21 +41,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-class Interrupt(Listener):
-    """Asks the study to stop after some chunks."""
-
-    def __init__(self, after):
-        super().__init__()
-        self.left = after
-
-    def receive(self, event):
-        super().receive(event)
-        if isinstance(event, Searched):
-            self.left -= 1
-            if self.left == 0:
-                os.kill(os.getpid(), signal.SIGINT)
-
-
 @pytest.fixture(scope="module")
 def made(made_store, tmp_path_factory):
     """(a study that was stopped after its first two trials and then went on, the MLflow runs at the stop, messages)."""
@@ -66,7 +50,15 @@ def made(made_store, tmp_path_factory):
     track = Tracking("mlflow,tensorboard", tags={"idea": "first"})
     with jax.numpy_dtype_promotion("standard"):
         with pytest.raises(Stopped):
-            tune("q-learning", "Blackjack-v1", root=root, name="cut", sinks=[Interrupt(4)], track=track, **OPTIONS)
+            tune(
+                "q-learning",
+                "Blackjack-v1",
+                root=root,
+                name="cut",
+                sinks=[Interrupt(4, Searched)],
+                track=track,
+                **OPTIONS,
+            )
         stopped, listener = runs_in(root, EXPERIMENT), Listener()
         return tune(resume=root / "cut", progress=False, sinks=[listener], **RESULTS), stopped, listener.heard
 
