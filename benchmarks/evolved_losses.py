@@ -1,12 +1,14 @@
 """Evolve a loss of PPO, and compare it with the loss that people wrote, on seeds and environments it has never seen.
 
-    python benchmarks/evolved_losses.py [--experiment value-loss] [--generations N] [--seeds 64] [--root DIR]
-        [--figures DIR]
+    python benchmarks/evolved_losses.py [--experiment value-loss|lpo] [--generations N] [--seeds 64] [--root DIR]
+        [--figures DIR] [--out FILE]
 
-1. Evolve the loss (the experiment), and with the same budget the hyperparameters of the squared loss (the experiment
-   `value-loss-baseline`).
-2. Train both on held-out seeds and compare the mean return of the whole training, paired by seed. Compare them also
-   with the squared loss without tuning: with the default coefficient, and with all defaults.
+1. Evolve the loss (the experiment). With value-loss, evolve also the hyperparameters of the squared loss with the same
+   budget (the experiment `value-loss-baseline`).
+2. Train with both losses on held-out seeds and compare the mean returns, of the whole training and at its end, paired
+   by seed. Compare also with other losses: with value-loss the squared loss without tuning (with the default
+   coefficient, and with all defaults), with lpo the losses `dpo` and `unclipped`. The hyperparameters of lpo do not
+   evolve: they are the same for all losses.
 3. Compare the losses on other environments, each with the preset of PPO there: only the loss is exchanged.
 
 Stopped runs in --root are resumed, and finished ones are not repeated.
@@ -43,6 +45,7 @@ from shoal import PPO  # noqa: E402
 from shoal.population.experiments import experiments  # noqa: E402
 from shoal.viz.curves import plot_runs  # noqa: E402
 
+BY_HAND = {"value_loss": "squared", "surrogate": "clipped"}  # by path: the loss that PPO has
 HELD_OUT = 1_000_000  # the seed of the runs on held-out seeds; the evolution's is 0
 SIZES = {name: getattr(args, name) for name in ("generations", "candidates", "steps")}
 
@@ -64,56 +67,60 @@ def compared(first, second, names=("evolved", "baseline")):
 
 
 evolved, about_evolved = evolution(args.experiment, args.root / args.experiment, **SIZES)
-baseline, about_baseline = evolution("value-loss-baseline", args.root / "value-loss-baseline", **SIZES)
-loss = evolved.found["value_loss"]
 experiment = experiments()[args.experiment]
+(path,) = (path for path, start in experiment.vary.items() if isinstance(start, str))  # of the loss
+loss, by_hand = evolved.found[path], BY_HAND[path]
 own = {path: value for path, value in experiment.fields.items() if path not in evolved.found}
+about, tuned = {"evolved": about_evolved}, {}
+if f"{args.experiment}-baseline" in experiments():
+    baseline, about["baseline"] = evolution(f"{args.experiment}-baseline", args.root / "value-loss-baseline", **SIZES)
+    tuned = baseline.found
 started = time.perf_counter()
-squared = {**own, **baseline.found, "value_loss": "squared"}
-fields = {
-    "evolved": {**own, **evolved.found},
-    "baseline": squared,
-    "default-coefficient": {**squared, "value_coef": PPO().value_coef},
-    "defaults": {"value_loss": "squared"},
-}
+hand_made = {**own, **tuned, path: by_hand}
+fields = {"evolved": {**own, **evolved.found}, "baseline": hand_made}
+if path == "value_loss":
+    fields["default-coefficient"] = {**hand_made, "value_coef": PPO().value_coef}
+    fields["defaults"] = {path: by_hand}
+else:
+    fields |= {name: {**own, path: name} for name in ("dpo", "unclipped")}
 runs = {
     name: trained(f"held-out-{name}", experiment.env, each, evolved.spec.steps, preset=None)
     for name, each in fields.items()
 }
 held_out = compared(runs["evolved"], runs["baseline"])
-untuned = {name: compared(runs["evolved"], runs[name], ("evolved", name)) for name in list(runs)[2:]}
+others = {name: compared(runs["evolved"], runs[name], ("evolved", name)) for name in list(runs)[2:]}
 transfer = []
 for env in args.transfer:
     both = [
-        trained(f"transfer-{env}-{label}", env, {"value_loss": each}, args.transfer_steps)
-        for label, each in (("evolved", loss), ("baseline", "squared"))
+        trained(f"transfer-{env}-{label}", env, {path: each}, args.transfer_steps)
+        for label, each in (("evolved", loss), ("baseline", by_hand))
     ]
     transfer.append(compared(*both))
 report = {
     "command": own_command(),
     "jax": jax.__version__,
     "device": str(jax.devices()[0].device_kind),
-    "evolved": about_evolved,
-    "baseline": about_baseline,
+    **about,
     "held_out": held_out,
-    "untuned": untuned,
+    "others": others,
     "transfer": transfer,
     "held_out_and_transfer_seconds": round(time.perf_counter() - started, 1),
     "weights": int(sum(np.size(x) for x in jax.tree.leaves(loss))),
 }
 args.out.parent.mkdir(parents=True, exist_ok=True)
 args.out.write_text(json.dumps(report, indent=1) + "\n")
-for answer in (held_out, *untuned.values(), *transfer):
-    whole = answer["whole"]
-    low, high = whole["interval"]
-    other = next(name for name in list(whole) if name not in ("evolved", "difference", "interval", "pairs"))
-    print(
-        f"{answer['env']}: whole-run return {whole['evolved']:.4g} evolved, {whole[other]:.4g} {other}, "
-        f"difference {whole['difference']:.4g} [{low:.4g}, {high:.4g}] over {whole['pairs']} seeds"
-    )
-if args.figures:
-    for name in ("fitness", "value_loss"):
-        shutil.copyfile(
-            evolved.folder / "figures" / f"{name}.png", args.figures / f"evolved-{name.replace('_', '-')}.png"
+for answer in (held_out, *others.values(), *transfer):
+    for metric, text in (("whole", "return of the whole training"), ("last", "return at its end")):
+        found = answer[metric]
+        low, high = found["interval"]
+        other = next(name for name in found if name not in ("evolved", "difference", "interval", "pairs"))
+        print(
+            f"{answer['env']}: {text} {found['evolved']:.4g} evolved, {found[other]:.4g} {other}, "
+            f"difference {found['difference']:.4g} [{low:.4g}, {high:.4g}] over {found['pairs']} seeds"
         )
-    plot_runs([run.folder for run in runs.values()], args.figures / "evolved-curves.png")
+if args.figures:
+    prefix = "evolved" if path == "value_loss" else args.experiment
+    for name in ("fitness", path):
+        target = args.figures / f"{prefix}-{name.replace('_', '-')}.png"
+        shutil.copyfile(evolved.folder / "figures" / f"{name}.png", target)
+    plot_runs([run.folder for run in runs.values()], args.figures / f"{prefix}-curves.png")

@@ -56,6 +56,15 @@ def test_a_residual_begins_as_the_squared_loss():
     np.testing.assert_array_equal(loss(error, error, jnp.zeros(5), 0.2), error**2 / 2)
 
 
+def test_a_clipped_drift_begins_as_the_loss_of_ppo():
+    ratio, advantage = (x.ravel() for x in np.meshgrid(np.float32([0.3, 0.75, 0.9, 1, 1.1, 1.5, 4]), [-2.0, 0.5]))
+    drift = np.maximum((ratio - np.clip(ratio, 0.8, 1.2)) * advantage, 0)
+    loss = LearnedDrift.init(make_key(0), base="clipped")
+    got = loss(jnp.asarray(ratio), jnp.asarray(advantage), 0.2)
+    np.testing.assert_allclose(got, -ratio * advantage + np.maximum(drift - 1e-4, 0), rtol=1e-5, atol=1e-6)
+    assert np.abs(loss.hidden).min() > 0  # a step of the output weights changes the loss
+
+
 def test_losses_have_as_many_weights_as_the_published_ones():
     value_loss, drift = LearnedValueLoss.init(make_key(0)), LearnedDrift.init(make_key(0))
     assert ravel_pytree(value_loss.layers)[0].size == 4353

@@ -88,12 +88,14 @@ class LearnedDrift(Struct):
 
     @classmethod
     def init(cls, key: Key, hidden: int = 128, base: str = "none") -> "LearnedDrift":
-        """Return a drift with random weights (LeCun et al. 1998). `key` is consumed. The default has 1,152 weights."""
+        """Return a drift with random weights (LeCun et al. 1998). `key` is consumed. The default has 1,152 weights.
+
+        With `base="clipped"` the output weights are 0, so that the drift begins as PPO's less the threshold.
+        """
         k_hidden, k_output = jax.random.split(key)
         normal = INITIALIZERS["lecun_normal"]
-        return cls(
-            normal(k_hidden, (8, hidden), jnp.float32), normal(k_output, (hidden, 1), jnp.float32)[:, 0], base=base
-        )
+        output = jnp.zeros(hidden) if base == "clipped" else normal(k_output, (hidden, 1), jnp.float32)[:, 0]
+        return cls(normal(k_hidden, (8, hidden), jnp.float32), output, base=base)
 
     def __call__(self, ratio: Sample, advantage: Sample, clip: Any) -> Sample:
         """The loss of each sample. `clip` is used with `base="clipped"` only."""
