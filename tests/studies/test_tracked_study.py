@@ -14,7 +14,7 @@ from listeners import Interrupt, Listener
 from shoal.studies.tracked_study import closing, numbers_of, study_sinks, study_tracking, variables_for_workers
 from shoal.studies.tune import tune
 from shoal.tracking import background
-from shoal.tracking.events import Searched, Sinks
+from shoal.tracking.events import Finished, Searched, Sinks
 from shoal.tracking.mlflow import Mlflow
 from shoal.tracking.request import Tracking
 from shoal.training.folder import RunFolder
@@ -166,8 +166,8 @@ def test_a_study_of_a_running_worker_is_not_sent(copy, root):
         shoal.track(copy, "mlflow")
 
 
-def replayed(folder, made, monkeypatch, patience):
-    """Send the trials of a study as its worker does, to MLflow. Returns the messages."""
+def replayed(folder, made, monkeypatch, patience, *, concludes=True):
+    """Send the trials of a study as its worker does, to MLflow, and the results if it concludes. Returns messages."""
     monkeypatch.setattr(background, "PATIENCE", patience)
     monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
     study, listener = made[0].study, Listener()
@@ -176,7 +176,18 @@ def replayed(folder, made, monkeypatch, patience):
     with closing(trackers, sinks, lambda: study):
         for trial in study.get_trials():
             sinks.receive(trackers[0]._events.of(trial))
+        if concludes:
+            sinks.receive(Finished(made[0].summary))
     return listener.heard
+
+
+def test_only_the_worker_that_writes_the_results_ends_the_run_of_the_study(copy, root, made, monkeypatch):
+    replayed(copy, made, monkeypatch, 60.0, concludes=False)
+    runs = runs_in(root, EXPERIMENT)
+    assert runs["copy"].info.status == "RUNNING" and runs["copy"].info.end_time is None
+    assert {runs[f"trial {number:04d}"].info.status for number in range(4)} == {"FINISHED"}
+    replayed(copy, made, monkeypatch, 60.0)
+    assert_complete(root, "copy", made[0].study.get_trials())
 
 
 def test_a_store_that_stays_away_is_said_with_the_command_that_sends_the_rest(copy, root, made, monkeypatch):

@@ -34,7 +34,7 @@ from shoal.studies.trial_events import TrialEvents
 from shoal.studies.trials import WORKER, trials_of
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
-from shoal.tracking.tracker import Entry
+from shoal.tracking.tracker import SHARED, Entry
 from shoal.tracking.trackers import tracker_for
 from shoal.tracking.trials import TRIAL, TrialSink
 from shoal.training.claim import claimed
@@ -73,8 +73,11 @@ class StudySink(TrialSink):
             yield from super().receive(event)
 
     def close(self, how: str) -> Iterator[Message]:
-        """Send the rest, and the end of the study; yield what the user is told."""
-        yield from super().receive(Closed(how))
+        """Send the rest, and the end of the study; yield what the user is told.
+
+        A worker that has no more trials and does not write the results leaves the run open for the one that does.
+        """
+        yield from super().receive(Closed(SHARED if how == "complete" and self._summary is None else how))
 
     def note(self, event: Event) -> str:
         """Keep a trial, or the numbers of the summary, until they are sent."""

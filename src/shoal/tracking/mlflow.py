@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shoal.core.secrets import redacted
-from shoal.tracking.tracker import Entry, Known, Point, Tracker
+from shoal.tracking.tracker import SHARED, Entry, Known, Point, Tracker
 
 Item = TypeVar("Item")
 
@@ -133,10 +133,11 @@ class Mlflow(Tracker):
                 raise ValueError(f"MLflow keeps the names of files: {path} cannot become {name}.")
 
     def end(self, key: str, how: str) -> None:
-        """Set the status of a run."""
+        """Set the status of a run, unless another process will."""
         if self._parameters.get(key):
             self.write(key, [])
-        self._client.set_terminated(self._runs[key], STATUS[how])
+        if how != SHARED:
+            self._client.set_terminated(self._runs[key], STATUS[how])
         for known in (self._runs, self._parameters, self._axes):
             known.pop(key, None)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 AXIS = "env_steps"  # the metric of every point of a training run that is its step
+SHARED = "shared"  # how a process ends its part of a run that another process ends
 
 
 class Entry(NamedTuple):
@@ -66,7 +67,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def end(self, key: str, how: str) -> None:
-        """End a run: "complete", "stopped" (it can be continued), "pruned" or "failed"."""
+        """End a run: "complete", "stopped" (it can be continued), "pruned" or "failed".
+
+        SHARED ends only the part of this process: another process ends the run.
+        """
 
     @abc.abstractmethod
     def children(self, key: str) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.tracking.tracker import Entry, Known, Point, Tracker
+from shoal.tracking.tracker import SHARED, Entry, Known, Point, Tracker
 
 LONGEST_PROJECT = 128  # characters
 LONGEST_TAG = 64
@@ -107,7 +107,7 @@ class Wandb(Tracker):
 
     def end(self, key: str, how: str) -> None:
         """End a run."""
-        self._runs.pop(key).finish(exit_code=0 if how in ("complete", "pruned") else 1)
+        self._runs.pop(key).finish(exit_code=0 if how in ("complete", "pruned", SHARED) else 1)
         del self._axes[key]
 
     def children(self, key: str) -> set[str]:
