@@ -109,7 +109,7 @@ def test_worker_processes_have_the_options_of_the_command(tmp_path, monkeypatch)
         return dict.fromkeys(commands, 0)
 
     seen: dict[str, list[str]] = {}
-    monkeypatch.setattr("shoal.studies.tune.run_workers", started_with)
+    monkeypatch.setattr("shoal.studies.worker.run_workers", started_with)
     with pytest.raises(RuntimeError, match="0 of 4 trials have ended"):
         started(tmp_path, "s", {"learning_rate": RATES}, workers=2, devices=1, memory_limit_gb=1.5, grace=9)
     for name in ("w0", "w1"):
