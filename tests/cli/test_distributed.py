@@ -103,8 +103,9 @@ EVOLVE = (
     "evolve q-learning CliffWalking-v1 --vary learning_rate,env.step_reward=-2..-0.5 --num-steps 250 "
     "--env.max-steps 50 --generations 8 --candidates 2 --steps 2000 --records 2 --no-figures --no-progress"
 )
+PBT = " ".join(TRAIN).replace("--seeds 3", "--seeds 4").replace("--evaluations 2", "--evaluations 20")
 OF_SELECTORS = {
-    "pbt": [*TRAIN, "--seeds", "4", "--evaluations", "20", "--selector", "pbt", "--selector.vary", "learning_rate"],
+    "pbt": f"{PBT} --selector pbt --selector.vary learning_rate".split(),
     "evolve": EVOLVE.split(),
 }
 

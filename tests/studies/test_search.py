@@ -1,5 +1,6 @@
 """Search spaces of studies: from fields to Optuna's distributions, and from a trial's parameters to fields."""
 
+import itertools
 import json
 import warnings
 
@@ -9,7 +10,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.registry import AGENTS, make
-from shoal.studies.samplers import PRUNERS, SAMPLERS, check_names, grid_size, make_pruner, make_sampler
+from shoal.studies.samplers import PRUNERS, SAMPLERS, check_names, enqueue_grid, grid_size, make_pruner, make_sampler
 from shoal.studies.search import read_space
 from shoal.training.settings import Setting
 
@@ -110,14 +111,33 @@ def test_samplers_suggest_batches_without_warnings_and_never_the_same_again(name
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        first = suggested(make_sampler(name, space, 0, "w0", 0), space, 6)
-        again = suggested(make_sampler(name, space, 0, "w0", 6), space, 6)
-        other = suggested(make_sampler(name, space, 0, "w1", 0), space, 6)
+        first = suggested(make_sampler(name, 0, "w0", 0), space, 6)
+        again = suggested(make_sampler(name, 0, "w0", 6), space, 6)
+        other = suggested(make_sampler(name, 0, "w1", 0), space, 6)
     assert len(set(first)) == 6
-    if name == "grid":  # all workers share it
-        assert first == again == other
-    elif name != "qmc":
+    if name != "qmc":  # which all workers share
         assert not {*first} & {*again} and not {*first} & {*other}
+
+
+def test_every_point_of_a_grid_is_in_the_queue_once(dqn):
+    search = {"learning_rate": [1e-3, 0.25], "hidden": [(4,), (8, 8), (2,)], "exploration": (0.1, 0.5)}
+    space, order = read_space(dqn, search), {}
+    expected = [*itertools.product([1e-3, 0.25], [(4,), (8, 8), (2,)], [0.1, 0.2, 0.3, 0.4, 0.5])]
+    for seed in (0, 0, 1):
+        study = optuna.create_study()
+        for _ in range(2):  # the second time adds nothing
+            enqueue_grid(study, space, seed)
+        trials = study.get_trials()
+        assert {trial.state.name for trial in trials} == {"WAITING"}
+        values = [[each.value(trial.params[each.path]) for each in space.dimensions] for trial in trials]
+        found = [(rate, hidden, round(share, 6)) for rate, hidden, share in values]
+        assert len(found) == 30 and sorted(found) == sorted(expected) and found != expected
+        assert order.setdefault(seed, found) == found
+    assert order[0] != order[1]
+    study = optuna.create_study()
+    study.add_trial(trials[7])
+    enqueue_grid(study, space, 1)  # whose first process was killed in the middle
+    assert len(study.get_trials()) == 30
 
 
 def test_names_stand_for_pairs_of_sampler_and_pruner(space):

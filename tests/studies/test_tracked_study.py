@@ -147,9 +147,9 @@ def test_a_finished_study_can_be_sent_later_and_twice(copy, root, made, capsys):
 def test_the_trials_of_all_workers_are_sent_later(copy, root, made):
     log = copy / "study.log"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    begun = [line for line in lines if line.get("user_attrs") == {"worker": "w0"}]
+    begun = [line for line in lines if line.get("user_attr") == {"worker": "w0"}]
     assert len(begun) == 4
-    begun[-1]["user_attrs"] = {"worker": "w1"}
+    begun[-1]["user_attr"] = {"worker": "w1"}
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     for _ in range(2):
         shoal.track(copy, "mlflow,tensorboard")

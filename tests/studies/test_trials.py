@@ -140,15 +140,6 @@ def test_of_more_waiting_trials_than_asked_for_the_first_are_trained(study):
     assert states(study) == ["RUNNING", "RUNNING", "WAITING", "WAITING"]
 
 
-def test_all_points_of_a_grid_are_told():
-    grid = optuna.samplers.GridSampler({"width": [1, 2, 3]})
-    study = new_study(sampler=grid)
-    with TrialStore(study, {"width": SPACE["width"]}, trials=3) as store:
-        asked = store.ask(3)
-        assert all(store.tell(t.number, 1.0) for t in asked)  # Optuna's sampler raises at the last one
-    assert sorted(t.params["width"] for t in asked) == [1, 2, 3] and states(study) == ["COMPLETE"] * 3
-
-
 def test_a_sampler_sees_the_trials_of_its_batch():
     """Optuna's study keeps a list of trials from one `ask` to the next; TPE's constant liar needs the running ones."""
     seen = []

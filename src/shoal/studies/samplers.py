@@ -1,5 +1,6 @@
 """Optuna's samplers and pruners by name, with the settings that suit trials in slots."""
 
+import itertools
 import math
 import warnings
 import zlib
@@ -20,12 +21,12 @@ from optuna.samplers import (
     BaseSampler,
     CmaEsSampler,
     GPSampler,
-    GridSampler,
     NSGAIISampler,
     QMCSampler,
     RandomSampler,
     TPESampler,
 )
+from optuna.trial import TrialState
 
 from shoal.core.errors import need, unknown_name
 from shoal.studies.search import Space
@@ -95,17 +96,17 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
     return sampler, pruner
 
 
-def make_sampler(name: str, space: Space, seed: int, worker: str, begun: int) -> BaseSampler:
+def make_sampler(name: str, seed: int, worker: str, begun: int) -> BaseSampler:
     """Return a sampler. Its random numbers follow from the seed, the worker, and the trials that the study has had.
 
-    So neither two workers nor a worker that is started again suggest the same trials twice. A grid and a Sobol
-    sequence are shared by all workers: they depend on the seed only.
+    So neither two workers nor a worker that is started again suggest the same trials twice. A Sobol sequence is
+    shared by all workers: it depends on the seed only. A grid needs no sampler: `enqueue_grid` has made all its trials.
     """
     own = int(np.random.SeedSequence([seed, zlib.crc32(worker.encode()), begun]).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:
-            case "random":
+            case "random" | "grid":
                 return RandomSampler(seed=own)
             case "qmc":
                 rest = RandomSampler(seed=own)
@@ -118,8 +119,6 @@ def make_sampler(name: str, space: Space, seed: int, worker: str, begun: int) ->
                 return CmaEsSampler(seed=own, warn_independent_sampling=False)
             case "nsga2":
                 return NSGAIISampler(seed=own)
-            case "grid":
-                return GridSampler(space.grid(), seed=seed)
     raise unknown_name("sampler", name, SAMPLERS)
 
 
@@ -148,3 +147,18 @@ def enqueue(study: optuna.Study, space: Space, trials: Sequence[Mapping[str, Any
     """Put hand-picked trials, values by path, in the queue. A sampler chooses what they leave out."""
     for values in trials:
         study.enqueue_trial(space.params(values))
+
+
+def enqueue_grid(study: optuna.Study, space: Space, seed: int) -> None:
+    """Put all trials of a grid in the queue, in a random order that the seed determines, but none that exists.
+
+    Optuna's `GridSampler` may choose the same point for two workers, or again for a trial whose worker died.
+    """
+    paths, points = list(space.grid()), list(itertools.product(*space.grid().values()))
+    have = {tuple(trial.params.get(path) for path in paths) for trial in study.get_trials(deepcopy=False)}
+    for number in np.random.default_rng(seed).permutation(len(points)):
+        if points[number] not in have:
+            params = dict(zip(paths, points[number], strict=True))
+            study.add_trial(
+                optuna.trial.create_trial(state=TrialState.WAITING, params=params, distributions=space.distributions)
+            )

@@ -155,10 +155,6 @@ class TrialStore:
             if self._is_running(trial_id):
                 raise
             return False  # `Study.tell` saw that it was finished
-        except RuntimeError:
-            if self._is_running(trial_id):
-                raise
-            # else GridSampler has told its last point, and tried to stop the loop of `Study.optimize`
         return True
 
     def note(self, number: int, **attributes: Any) -> bool:

@@ -18,7 +18,7 @@ from shoal.studies.groups import Group, Messages
 from shoal.studies.objectives import Front, Measures, name_objectives
 from shoal.studies.ray_workers import RayWorkers
 from shoal.studies.results import FRESH, best_trials, conclude
-from shoal.studies.samplers import enqueue, make_pruner, make_sampler
+from shoal.studies.samplers import enqueue, enqueue_grid, make_pruner, make_sampler
 from shoal.studies.search import Space
 from shoal.studies.storage import open_study, password_variables
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec, summary_of
@@ -84,8 +84,10 @@ class Worker:
         else:
             name_objectives(study, spec.objectives)
             self.front = Front(trial.values for trial in best)
-        study.sampler = make_sampler(spec.sampler, space, spec.run.seed, self.name, begun)
+        study.sampler = make_sampler(spec.sampler, spec.run.seed, self.name, begun)
         enqueue(study, space, queue)
+        if spec.sampler == "grid":
+            enqueue_grid(study, space, spec.run.seed)
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.folder.path / SPEC).exists():
             keep(self.folder.path, spec.run)
