@@ -101,7 +101,7 @@ def draw(rows: list[dict[str, Any]], env_name: str, file: Path) -> None:
         bars.bar(np.arange(len(rows)) + 0.4 * i - 0.2, means, 0.38, yerr=errors, color=color, label=player, capsize=2)
         over_time = rows[0][f"{player}_reward"]["over_time"]
         curve.plot(np.arange(1, 1 + len(over_time)), over_time, color=color)
-    bars.set_xticks(range(len(rows)), [row["agent"] for row in rows], rotation=15)
+    bars.set_xticks(range(len(rows)), [row["agent"].replace(" ", "\n") for row in rows])
     bars.axhline(-1, color="#777777", linewidth=1, linestyle="--", label="both cooperate")
     bars.set_ylabel("mean reward per step")
     bars.legend(frameon=False, fontsize=9)
