@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.studies.errors import WorkerError
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
 from shoal.studies.trials import trials_of
@@ -95,6 +96,10 @@ def test_two_workers_share_the_trials_of_a_study_and_a_run_of_a_tracker(root):
     assert len({tuple(trial.params.values()) for trial in trials}) == 8
     assert {trial.user_attrs["worker"] for trial in trials} <= {"w0", "w1"}
     assert {"w0", "w1"} == {path.name for path in (result.folder / "workers").iterdir()}
+    printed = [(result.folder / "workers" / name / "output.txt").read_text() for name in ("w0", "w1")]
+    assert (
+        "8/8 trials" in printed[0] + printed[1] and "best: trial" not in printed[0] + printed[1]
+    )  # the parent says it
     runs = runs_in(root, "q-learning/Blackjack-v1")
     main = runs.pop("shared")
     scores = [(trial.number, trial.value) for trial in trials]
@@ -110,7 +115,7 @@ def test_worker_processes_have_the_options_of_the_command(tmp_path, monkeypatch)
 
     seen: dict[str, list[str]] = {}
     monkeypatch.setattr("shoal.studies.worker.run_workers", started_with)
-    with pytest.raises(RuntimeError, match="0 of 4 trials have ended"):
+    with pytest.raises(WorkerError, match="0 of 4 trials have ended"):
         started(tmp_path, "s", {"learning_rate": RATES}, workers=2, devices=1, memory_limit_gb=1.5, grace=9)
     for name in ("w0", "w1"):
         pairs = [*zip(seen[name], seen[name][1:], strict=False)]

@@ -126,6 +126,7 @@ def tune_parser() -> Parser:
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-check", action="store_true", help="do not check an environment of your own")
     run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    run.add_argument("--no-report", action="store_true", help="print no results at the end")
     add_tracking(parser)
     return parser
 
@@ -181,7 +182,8 @@ def tune(line: Line) -> None:
         check=not options.no_check,
         **common,
     )
-    print(report(result))
+    if not options.no_report:
+        print(report(result))
 
 
 def _named(options: argparse.Namespace) -> Named:

@@ -10,4 +10,4 @@ class OtherStudyError(ValueError):
 
 
 class WorkerError(ValueError):
-    """Raised where another running process of the study has the name of this worker."""
+    """Raised where another running process of the study has the name of this worker, and if all workers have failed."""

@@ -165,6 +165,7 @@ def tune(
     own = Worker(spec, folder, space, groups, all_sinks, name=worker, grace=grace)
     if starts_workers:
         options = [
+            "--no-report",  # this process prints the results
             "--grace",
             f"{grace:g}",
             "--fresh-seeds",

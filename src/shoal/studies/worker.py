@@ -14,6 +14,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial
+from shoal.studies.errors import WorkerError
 from shoal.studies.groups import Group, Messages
 from shoal.studies.objectives import Front, Measures, name_objectives
 from shoal.studies.ray_workers import RayWorkers
@@ -132,7 +133,7 @@ class Worker:
 
         `options` and `variables`: flags and environment variables of the processes. They run on this machine, or on a
         cluster, which is disconnected at the end.
-        Raises Stopped if they were stopped, RuntimeError if the study is not over because workers failed.
+        Raises Stopped if they were stopped, WorkerError if the study is not over because workers failed.
         """
         study = self.prepare(queue)
         url, again = self.folder.storage(self.spec), f"shoal tune --resume {self.folder.path}"
@@ -152,7 +153,7 @@ class Worker:
         if stops:
             raise Stopped(f"stopped. Continue with: {again}", stops[0])
         statuses = ", ".join(f"{name} with {status}" for name, status in ended.items())
-        raise RuntimeError(
+        raise WorkerError(
             f"{finished} of {self.spec.trials} trials have ended, and no worker is left ({statuses}). Their output "
             f"is in {self.folder.path / 'workers'}. Continue with: {again}"
         )
