@@ -70,14 +70,18 @@ class Worker:
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
         """Open the study in its storage, or begin it there with the trials in `queue`; write `study.json`."""
         spec, space = self.spec, self.space
-        study = open_study(
-            self.folder.storage(spec),
-            spec.name,
-            spec.identity,
-            spec.directions,
-            pruner=make_pruner(spec.pruner, spec.run.records),
-            say=self.sinks.say,
-        )
+        try:
+            study = open_study(
+                self.folder.storage(spec),
+                spec.name,
+                spec.identity,
+                spec.directions,
+                pruner=make_pruner(spec.pruner, spec.run.records),
+                say=self.sinks.say,
+            )
+        except Exception:
+            self.folder.remove_if_empty()
+            raise
         begun, best = len(study.get_trials(deepcopy=False)), best_trials(study)
         if self.front is None:
             self.best = (best[0].values[0], best[0].number) if best else None
@@ -206,7 +210,7 @@ class Worker:
         )
         programs = f"{shapes} program shapes; each compiles once" if shapes > 1 else "one program shape"
         self.sinks.say(
-            f"{run.agent} on {run.env_name}: {spec.trials} trials of {run.seeds} seeds x "
+            f"{run.agent} on {run.env_name}: {spec.trials} trials of {run.seeds} seed{'s' * (run.seeds > 1)} x "
             f"{' or '.join(f'{each:,}' for each in steps)} steps{rounded}, {spec.parallel} at a time\n"
             f"this search has {programs}; sampler {spec.sampler}, pruner {spec.pruner}, storage {redacted(url)}"
         )
