@@ -3,11 +3,13 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
 
 from commands import MY_ENV, refused, say
+from shoal.cli.train import report
 from shoal.core.registry import ENVS
 from tiny import FLAGS
 
@@ -31,6 +33,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     (tmp_path / "file").touch()
     words = ["train", "ppo", "CartPole-v1", *FLAGS, "--root", tmp_path / "file"]
     assert "cannot be written" in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("evaluations, end", [(0, "(--evaluations 0)"), (2, "over 100 evaluation episodes")])
+def test_a_run_without_evaluations_has_no_empty_table(evaluations, end):
+    summary = dict.fromkeys(("steps_per_second", "total_seconds", "compile_seconds", "train_seconds"), 1.0)
+    summary |= {"eval_seconds": 0.0, "other_seconds": 0.0, "evaluation_episodes_cut_off": 0, "per_member": []}
+    summary |= {"last": {"members": 0}, "settings": [{"setting": {}, "members": 0}], "episodes_per_evaluation": 100}
+    result = SimpleNamespace(summary=summary, folder="runs/x", spec=SimpleNamespace(evaluations=evaluations))
+    lines = report(result).splitlines()
+    assert lines[0].endswith(end) and ("none evaluated" in lines[-3]) == (evaluations > 0)
+    assert ("`shoal eval runs/x` makes one" in lines) == (evaluations == 0)
 
 
 def test_resuming_with_changed_flags_names_the_changes(run, capsys):

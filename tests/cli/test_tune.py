@@ -1,12 +1,13 @@
 """`shoal tune`: what its options become, its mistakes before anything compiles, and a study from start to resume."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from commands import refused, say
 from shoal.cli.parser import Line
-from shoal.cli.tune import _reader, _search, read_space_file, tune_parser
+from shoal.cli.tune import _reader, _search, read_space_file, report, tune_parser
 
 
 def line_of(*words):
@@ -82,14 +83,24 @@ MISTAKES = {
 def test_mistakes_end_in_one_sentence(words, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert MISTAKES[words] in refused(capsys, *words.split())
-    assert not [*(tmp_path / "runs").glob("*/study.json")]
+    assert not [*(tmp_path / "runs").glob("*")]
+
+
+@pytest.mark.parametrize(
+    "share, words", [(0.875, "slots busy 88% of the time until the last trial began, "), (None, "")]
+)
+def test_the_share_of_busy_slots_is_left_out_if_all_trials_begin_at_once(share, words):
+    worker = {"seconds": 22.0, "busy_until_last": share, "training": 0.12}
+    summary = {"trials": {"complete": 4}, "best": None, "workers": {"w0": worker}}
+    lines = report(SimpleNamespace(summary=summary, folder="runs/x")).splitlines()
+    assert lines == ["trials: 4 complete", f"w0: 22 s, {words}12% of the time training", "runs/x"]
 
 
 def test_trials_to_enqueue_must_be_in_the_search(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     command = ["tune", "ppo", "CartPole-v1", "--search", "clip", "--steps", "4608", "--enqueue", "first.json"]
     for trial, message in (
-        ([{"clip": 0.9}], "clip=0.9 is not a number from 0.05 to 0.5"),
+        ([{"clip": 0.1}, {"clip": 0.9}], "trial 2 of the queue (--enqueue): clip=0.9 is not a number from 0.05 to 0.5"),
         ([{"clp": 0.2}], "the study does not search 'clp'. Did you mean clip?"),
         (3, "must hold a list of trials"),
     ):
@@ -106,7 +117,7 @@ def test_a_study_from_start_to_resume(capsys, monkeypatch, tmp_path):
     words = f"tune q-learning CliffWalking-v1 --trials 3 --parallel 2 --search learning_rate {tiny}"
     status, out, err = say(capsys, *words.split())
     assert status == 0 and "trials: 3 complete" in out and "best: trial " in out and "learning_rate=" in out
-    assert "3 trials of 1 seeds x 288 steps, 2 at a time" in err and "3/3 trials" in err
+    assert "3 trials of 1 seed x 288 steps, 2 at a time" in err and "3/3 trials" in err
     assert "already holds a study. Continue it with `shoal tune --resume runs/small`" in refused(capsys, *words.split())
     message = refused(capsys, "tune", "--resume", "runs/small", "--seeds", "3")
     assert "seeds=3 is for a new study; resume continues runs/small as it is" in message

@@ -1,12 +1,13 @@
 """Reports of populations, evolutions, comparisons and studies."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 
 import shoal
-from folders import HEAD, SEARCH, TRIALS, write_evolution, write_population, write_run, write_study
+from folders import HEAD, RUN, SEARCH, TRIALS, write_evolution, write_population, write_run, write_study
 from pages import Page
 from shoal.core.errors import DamagedError
 from shoal.training.comparison import compare
@@ -97,6 +98,18 @@ def test_a_study_reports_the_best_trial_on_fresh_seeds(tmp_path):
     assert f"--preset {folder / 'best.toml'}" in page.text and "95.0 %" in page.text
 
 
+def test_a_study_without_evaluations_reports_the_score_on_fresh_seeds_of_its_summary(tmp_path):
+    folder = write_study(tmp_path / "cart", fresh=[400, 420, 440, 500], run={**RUN, "evaluations": 0})
+    words = "Trial 3 scored 480 in the study, the best of 7 trials, on 4 seeds, and 431.5 on 16 fresh seeds. Report it."
+    fresh = {"trial": 3, "fresh_score": 431.5, "fresh_low": 402, "fresh_high": 467, "fresh_seeds": 16, "words": words}
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, "best": {**summary["best"], **fresh}}))
+    page = Page(shoal.report(folder))
+    assert "On fresh seeds the best trial reaches 431.5. Trial 3 is the best of 7 trials" in page.text
+    assert "and 431.5 on 16 fresh seeds. Scores are returns of training episodes." in page.text
+    assert "402 to 467, 16 seeds" in page.text and "on fresh seeds it will be lower" not in page.text
+
+
 def test_a_study_without_fresh_seeds_says_that_its_score_is_too_high(tmp_path):
     page = Page(shoal.report(write_study(tmp_path / "cart")))
     assert "The best score is 480." in page.text and "so its score is too high on average" in page.text
@@ -112,7 +125,7 @@ def test_several_objectives_show_the_trials_that_none_exceeds(tmp_path):
     scores = [(1, 9), (5, 5), (9, 1), (4, 4), (5, 4)]  # the last two are exceeded by (5, 5)
     trials = [[i, "COMPLETE", *pair, *TRIALS[0][3:]] for i, pair in enumerate(scores)]
     page = Page(shoal.report(write_study(tmp_path / "two", trials, head)))
-    assert "3 of 5 complete trials are not exceeded in all objectives" in page.text and "Trade-off" in page.text
+    assert "3 of 5 complete trials are on the Pareto front" in page.text and "Trade-off" in page.text
 
 
 def test_a_study_of_many_trials_gives_a_small_page(tmp_path):

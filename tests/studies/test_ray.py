@@ -77,7 +77,7 @@ def test_output_statuses_and_gpus_of_workers_on_two_nodes(nodes, tmp_path):
     assert sum(line == f"[{name}] {shown}" for name in statuses for line in said) >= 2
     first_two = [line for line in said if "node" in line][:2]
     assert len({line.split("node ")[1] for line in first_two}) == 2
-    assert "worker w0 ended with exit status 3; 0 workers go on" in said
+    assert "worker w0 ended with exit status 3; no other worker is left" in said
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 

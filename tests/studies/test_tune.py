@@ -231,6 +231,10 @@ def test_a_folder_of_another_study_and_other_arguments_are_refused(whole, tmp_pa
     storage = f"journal:{whole.folder / 'study.log'}"
     with pytest.raises(ValueError, match="another"):  # a storage with a study of this name that searches something else
         started(tmp_path / "copy", "grid", {"learning_rate": RATES}, storage=storage)
+    same = whole.spec.search  # the trials of a study that searches the same have their runs in its own folder
+    with pytest.raises(ValueError, match="already has 16 trials of a study 'grid', which has another folder"):
+        started(tmp_path / "copy", "grid", same, storage=storage)
+    assert not [*(tmp_path / "copy").iterdir()]
     with pytest.raises(ValueError, match="continues with `shoal tune --resume STUDY`"):
         make_plan(RunFolder(group).read_spec())
 

@@ -35,6 +35,7 @@ def test_output_and_exit_statuses_are_reported(tmp_path):
     assert statuses == {"w0": 0, "w1": 1, "w2": 137}
     assert [line for line in said if line.startswith("[w0]")] == ["[w0] one", "[w0] two"]
     assert {"[w1] pass word", "[w1] no storage", "[w2] begun"} <= set(said)
+    assert any(line.startswith("worker w") and line.endswith("; no other worker is left") for line in said)
     ends = [line.rpartition(";")[0] for line in said if line.startswith("worker")]
     assert sorted(ends) == ["worker w1 ended with exit status 1", "worker w2 ended with signal SIGKILL"]
     assert (tmp_path / "w0" / "output.txt").read_text() == "one\ntwo\n"
@@ -53,7 +54,7 @@ def test_ctrl_c_reaches_every_worker(tmp_path):
     threading.Thread(target=interrupt).start()
     statuses, said = run(tmp_path, STOPS, STOPS)
     assert statuses == {"w0": 130, "w1": 130}
-    assert {"[w0] saved", "[w1] saved"} <= set(said)
+    assert {*said} == {f"[{name}] {word}" for name in ("w0", "w1") for word in ("ready", "saved")}  # none was lost
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -30,6 +30,11 @@ def test_a_terminal_shows_trials_and_time_left_in_its_width(width):
     assert ("━━" in lines[0]) == (width >= 40) and ("best 195.2 (trial 17)" in lines[1]) == (width >= 80)
 
 
+def test_with_several_objectives_the_size_of_the_pareto_front_is_shown():
+    front = STATE._replace(best=None, best_trial=None, front=3)
+    assert "63/64 slots busy  3 trials on the Pareto front  " in study_lines(front, 200)[1]
+
+
 def test_what_is_not_known_yet_is_left_out():
     lines = study_lines(Searched(0, 200, 4, 64, None, None, 0.0, None), 60)
     assert lines == ["─" * 40 + "    0%  0/200 trials", "  4/64 slots busy"] and LiveStudy().lines(80) == []

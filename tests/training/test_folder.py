@@ -118,3 +118,9 @@ def test_provenance_changes_since_the_first_start_are_named(tmp_path):
 def test_run_names_are_made_of_agent_and_environment():
     assert run_name("/home/u/my_agent.py:MyAgent", "classic") == "MyAgent-classic"
     assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"
+
+
+def test_the_folder_of_a_study_is_no_run_folder(tmp_path):
+    (tmp_path / "study.json").touch()
+    with pytest.raises(FileNotFoundError, match="it is the folder of a study. `shoal trials "):
+        RunFolder(tmp_path).read_spec()

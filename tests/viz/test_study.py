@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import optuna
 import pytest
+from matplotlib.figure import Figure
 from optuna.distributions import FloatDistribution
 from optuna.trial import create_trial
 from PIL import Image
@@ -55,6 +56,48 @@ def test_all_figures_are_drawn_and_the_page_needs_no_network(tmp_path):
     from matplotlib import pyplot
 
     assert not pyplot.get_fignums()
+
+
+@pytest.mark.parametrize("low, high", [(0.0123, 0.9), (1.3e-6, 0.2), (2.1, 3.7), (0.03, 0.031), (0.9, 1e5)])
+def test_logarithmic_axes_have_few_ticks(low, high):
+    ticks = module._log_ticks(low, high)
+    assert 2 <= len(ticks) <= 4 and low <= min(ticks) and max(ticks) <= high
+
+
+def test_labels_of_a_logarithmic_axis_do_not_overlap():
+    figure = Figure(figsize=(2.6, 2), dpi=120)  # the size of a panel
+    axes = figure.subplots()
+    axes.set(xscale="log", xlim=(0.0123, 0.9))  # where matplotlib alone labels ten ticks
+
+    def overlaps():
+        figure.draw_without_rendering()
+        boxes = [each.get_window_extent() for each in axes.get_xticklabels(which="both") if each.get_text()]
+        boxes = sorted(boxes, key=lambda box: box.x0)
+        return [left.x1 > right.x0 for left, right in zip(boxes[:-1], boxes[1:], strict=True)]
+
+    assert any(overlaps())
+    module._label_log(axes.xaxis)
+    assert not any(overlaps())
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["0.03", "0.1", "0.3"]
+
+
+def test_contours_are_of_the_most_important_hyperparameters():
+    study = optuna.create_study(direction="maximize")
+    for trial in study_of([*"fabcde"], trials=40).trials:  # the score depends on f, which is the last one here
+        params = dict(sorted(trial.params.items()))
+        study.add_trial(create_trial(params=params, distributions=trial.distributions, value=trial.value))
+    (contour,) = [figure for figure in module._figures(study, ()) if figure.name == "contour"]
+    shown = contour.draw(ProbeOfContours)
+    ranked = optuna.importance.get_param_importances(study, evaluator=optuna.importance.PedAnovaImportanceEvaluator())
+    assert shown == list(ranked)[:4] and shown[0] == "f"
+
+
+class ProbeOfContours:
+    """In the place of `optuna.visualization`: returns the hyperparameters of the contours."""
+
+    @staticmethod
+    def plot_contour(study, *, params, **_):
+        return params
 
 
 def test_figures_that_cannot_be_drawn_are_left_out_with_a_reason(tmp_path):

@@ -360,10 +360,14 @@ def report(result: Any) -> str:
             f"best of {summary['members']} members, return of greedy actions with the last weights",
             _table_of_members(best),
         )
+    if not summary["last"]["members"] and not result.spec.evaluations:
+        what, scores = "no evaluation was asked for (--evaluations 0)", f"`shoal eval {result.folder}` makes one"
+    else:
+        what += f" over {summary['episodes_per_evaluation']} evaluation episodes"
     dead = sum(not member["alive"] for member in summary["per_member"])
     episodes = summary["episodes_per_evaluation"]
     lines = [
-        f"{what} over {episodes} evaluation episodes",
+        what,
         scores,
         f"{summary['steps_per_second']:,.0f} steps/s; {summary['total_seconds']:.1f} s in total: "
         f"{summary['compile_seconds']:.1f} compiling, {summary['train_seconds']:.1f} training, "

@@ -294,8 +294,7 @@ def report(result: Any) -> str:
         if len(front) > MOST_OF_FRONT:
             lines.append(f"(the first {MOST_OF_FRONT}; summary.json has all)")
     for name, worker in summary["workers"].items():
-        lines.append(
-            f"{name}: {worker['seconds']:.0f} s, slots busy {worker['busy_until_last'] or 0:.0%} of the time until the "
-            f"last trial began, {worker['training']:.0%} of the time training"
-        )
+        until_last = worker["busy_until_last"]  # None if all trials began at once
+        busy = "" if until_last is None else f"slots busy {until_last:.0%} of the time until the last trial began, "
+        lines.append(f"{name}: {worker['seconds']:.0f} s, {busy}{worker['training']:.0%} of the time training")
     return "\n".join([*lines, f"{result.folder}"])

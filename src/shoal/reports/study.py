@@ -73,11 +73,24 @@ def _in_words(study: Study, fresh: Facts | None) -> list[Html]:
         return [tag("p", "No trial has been trained to the end yet.", class_="lead")]
     if len(study.objectives) > 1:
         best, all_ = len(study.best), int(study.complete.sum())
-        words = f"{best:,} of {counted(all_, 'complete trial')} are not exceeded in all objectives by another one."
+        verb, them = ("is", "it") if best == 1 else ("are", "them")
+        words = (
+            f"{best:,} of {counted(all_, 'complete trial')} {verb} on the Pareto front: no other trial beats {them} in "
+            f"one objective without being worse in another."
+        )
         return [tag("p", words, class_="lead")]
     row = study.best[0]
     score, setting = float(study.scores[row, 0]), setting_in_words(study.parameters_of(row))
     in_study = f"Trial {study.numbers[row]} is the best of {counted(len(study), 'trial')}, with {setting}."
+    trained = _training_score(study)
+    if trained:
+        lead = ["On fresh seeds the best trial reaches ", tag("strong", number(trained["fresh_score"])), ". "]
+        words = str(trained.get("words", "")).partition(". ")[0]
+        curse = (
+            f"{words}. Scores are returns of training episodes. The best of many trials is partly the luckiest one, so "
+            f"only the score on fresh seeds may be reported."
+        )
+        return [tag("p", *lead, in_study, class_="lead"), tag("p", curse)]
     if fresh is None or not fresh.is_evaluated:
         lead = ["The best score is ", tag("strong", number(score)), ". "]
         caution = "It is the highest of many scores, so it is partly luck: on fresh seeds it will be lower on average."
@@ -94,9 +107,30 @@ def _in_words(study: Study, fresh: Facts | None) -> list[Html]:
     return [tag("p", *lead, in_study, class_="lead"), tag("p", curse)]
 
 
+def _training_score(study: Study) -> dict[str, Any]:
+    """What `summary.json` says about the best trial on fresh seeds, if its score is a return of training; else {}.
+
+    By default a study has no evaluations, and nor has the run of its best trial on fresh seeds.
+    """
+    best = study.summary.get("best")
+    if not isinstance(best, dict) or study.run is None or study.run.evaluations or not study.best:
+        return {}
+    is_this = best.get("trial") == study.numbers[study.best[0]] and _is_number(best.get("fresh_score"))
+    return best if is_this else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and bool(np.isfinite(value))
+
+
 def _figures(study: Study, fresh: Facts | None) -> list[tuple]:
     figures: list[tuple] = []
-    if fresh is not None and fresh.is_evaluated:
+    if trained := _training_score(study):
+        low, high = trained.get("fresh_low"), trained.get("fresh_high")
+        about = f"95\u00a0% interval {interval(low, high)}" if _is_number(low) and _is_number(high) else "mean"
+        seeds = counted(trained.get("fresh_seeds", 0), "seed")
+        figures.append(("on fresh seeds", number(trained["fresh_score"]), f"{about}, {seeds}"))
+    elif fresh is not None and fresh.is_evaluated:
         again = fresh.score_of_settings[0]
         middle = again["iqm"] if again["members"] >= FEWEST else again["mean"]
         span = f"95\u00a0% interval {interval(again.get('iqm_low'), again.get('iqm_high'))}"
@@ -174,7 +208,7 @@ def _front(study: Study) -> Html:
         Line(study.scores[front, 0], study.scores[front, 1], "c1"),
         Dots(study.scores[front, 0], study.scores[front, 1], "c1"),
     ]
-    legend = [("c0 dotted", "trial"), ("c1", "not exceeded in all objectives")]
+    legend = [("c0 dotted", "trial"), ("c1", "Pareto front")]
     logs = [is_logarithmic(study.scores[rows, i]) for i in (0, 1)]
     return chart(
         marks,

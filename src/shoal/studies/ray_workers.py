@@ -20,7 +20,7 @@ from types import FrameType
 from typing import IO, Any, NamedTuple
 
 from shoal.core.errors import need
-from shoal.studies.worker_processes import OUTPUT, lines_of
+from shoal.studies.worker_processes import OUTPUT, REQUESTED, lines_of, loss_in_words
 from shoal.training.stopping import REQUESTS
 
 MOST_ON_A_CLUSTER = 1000
@@ -316,13 +316,13 @@ class _Watch:
             return
         how = f"exit status {found.status}" if found.status > 0 else f"signal {-found.status}"
         status = found.status if found.status >= 0 else 128 - found.status
-        self._end(name, status, f"ended with {how}" if status else "")
+        self._end(name, status, f"ended with {how}" if status and found.status not in REQUESTED else "")
 
     def _end(self, name: str, status: int, how: str) -> None:
         self.statuses[name] = status
         self.ray.kill(self.workers[name].actor)  # frees its CPUs for a worker that waits
         if how:
-            self.say(f"worker {name} {how}; {len(self._running())} workers go on")
+            self.say(loss_in_words(name, how, len(self._running())))
 
     def _say_waiting(self) -> None:
         now = time.monotonic()

@@ -195,12 +195,14 @@ def trial_preset(study: optuna.Study, folder: Path, number: int) -> str:
         raise ValueError(
             f"trial {number} has parts that were given in Python, which no file holds: {', '.join(opaque)}."
         )
-    scores = zip(trial_columns(study)[2:], trial.values or [], strict=False)
+    evaluated = "" if spec.evaluations else " --evaluations 1"
+    names = ["score"] if len(study.directions) == 1 else objective_names(study)
+    scores = zip(names, trial.values or [], strict=False)
     words = ", ".join(f"{name} {value:.6g}" for name, value in scores) or "no score"
     origin = [
         f"Trial {number} of the study {study.study_name}: {setting_in_words(trial.params)}.",
         f"In the study it is {trial.state.name.lower()}, with {words}, on {spec.seeds} seed{'s' * (spec.seeds > 1)}.",
-        f"Report a score on fresh seeds: train it with --seed {spec.seed + 1}.",
+        f"Report a score on fresh seeds: train it with --seed {spec.seed + 1}{evaluated}.",
     ]
     return preset_text(spec, {}, origin, f"trial {number} of the study {study.study_name}: {words}")
 

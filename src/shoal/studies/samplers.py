@@ -143,6 +143,15 @@ def grid_size(space: Space) -> int:
     return math.prod(len(params) for params in space.grid().values())
 
 
+def check_queue(space: Space, trials: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError or TypeError for a hand-picked trial that names or has what the study does not search."""
+    for position, values in enumerate(trials, 1):
+        try:
+            space.params(values)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"trial {position} of the queue (--enqueue): {error}") from None
+
+
 def enqueue(study: optuna.Study, space: Space, trials: Sequence[Mapping[str, Any]]) -> None:
     """Put hand-picked trials, values by path, in the queue. A sampler chooses what they leave out."""
     for values in trials:

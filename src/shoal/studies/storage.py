@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
+from optuna.trial import TrialState
 
 from shoal.core.errors import need
 from shoal.core.secrets import password_of, redacted, scrubbed
@@ -100,6 +101,19 @@ def open_study(
         return study
     _refuse_another(name, found, wanted)
     return study
+
+
+def refuse_trials_of_another_folder(study: optuna.Study) -> None:
+    """Raise OtherStudyError if a new study, which has no folder yet, has trials that were trained already.
+
+    Their runs are in another folder, so the best of them could not be trained again.
+    """
+    begun = [trial for trial in study.get_trials(deepcopy=False) if trial.state != TrialState.WAITING]
+    if begun:
+        raise OtherStudyError(
+            f"this storage already has {len(begun)} trial{'s' * (len(begun) > 1)} of a study {study.study_name!r}, "
+            f"which has another folder. Continue that one with `shoal tune --resume FOLDER`, or choose another --name."
+        )
 
 
 def resolved(url: str) -> str:

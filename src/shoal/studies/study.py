@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,11 @@ class StudyFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder of a new study that could not begin, so that its name stays free."""
+        with suppress(OSError):
+            self.path.rmdir()
 
     def write(self, name: str, data: Any) -> None:
         """Write a JSON file."""

@@ -11,6 +11,7 @@ from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
 from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
 from shoal.studies.results import FRESH_SEEDS
+from shoal.studies.samplers import check_queue
 from shoal.studies.search import read_space
 from shoal.studies.study import StudyResult
 from shoal.studies.tracked_study import closing, study_sinks, study_tracking, variables_for_workers
@@ -146,8 +147,7 @@ def tune(
         folder, spec = new_study(asked, values, trials, preset, Path(root), yes, check)
         queue = enqueue
     space = read_space(apply(template(spec.run, *values), built({})), spec.search)
-    if queue:
-        [space.params(each) for each in queue]  # raises for values outside of the search
+    check_queue(space, queue)
     if cache:
         keep_programs()
     tracking = study_tracking(track, folder.path, is_new=resume is None)

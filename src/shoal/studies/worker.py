@@ -1,7 +1,6 @@
 """A worker of a study, in which trials of Optuna fill the slots of compiled programs."""
 
 import csv
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,18 +20,17 @@ from shoal.studies.ray_workers import RayWorkers
 from shoal.studies.results import FRESH, best_trials, conclude
 from shoal.studies.samplers import enqueue, enqueue_grid, make_pruner, make_sampler
 from shoal.studies.search import Space
-from shoal.studies.storage import open_study, password_variables
+from shoal.studies.storage import open_study, password_variables, refuse_trials_of_another_folder
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec, summary_of
 from shoal.studies.trial_events import TrialEvents
 from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
-from shoal.studies.worker_processes import run_workers
+from shoal.studies.worker_processes import REQUESTED, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
 from shoal.training.sources import keep
-from shoal.training.stopping import REQUESTS, Stopped, stop_requests
+from shoal.training.stopping import Stopped, stop_requests
 
-REQUESTED = [128 + getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]  # statuses of stopped processes
 WAIT = 1.0  # seconds between two looks at the storage while other workers train the last trials
 COLUMNS = ("time", "seconds", "group", "trials", "parallel", "train_seconds", "to_start")  # of slots.csv
 
@@ -71,14 +69,20 @@ class Worker:
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
         """Open the study in its storage, or begin it there with the trials in `queue`; write `study.json`."""
         spec, space = self.spec, self.space
-        study = open_study(
-            self.folder.storage(spec),
-            spec.name,
-            spec.identity,
-            spec.directions,
-            pruner=make_pruner(spec.pruner, spec.run.records),
-            say=self.sinks.say,
-        )
+        try:
+            study = open_study(
+                self.folder.storage(spec),
+                spec.name,
+                spec.identity,
+                spec.directions,
+                pruner=make_pruner(spec.pruner, spec.run.records),
+                say=self.sinks.say,
+            )
+            if not (self.folder.path / SPEC).exists():
+                refuse_trials_of_another_folder(study)
+        except Exception:
+            self.folder.remove_if_empty()
+            raise
         begun, best = len(study.get_trials(deepcopy=False)), best_trials(study)
         if self.front is None:
             self.best = (best[0].values[0], best[0].number) if best else None
@@ -207,7 +211,7 @@ class Worker:
         )
         programs = f"{shapes} program shapes; each compiles once" if shapes > 1 else "one program shape"
         self.sinks.say(
-            f"{run.agent} on {run.env_name}: {spec.trials} trials of {run.seeds} seeds x "
+            f"{run.agent} on {run.env_name}: {spec.trials} trials of {run.seeds} seed{'s' * (run.seeds > 1)} x "
             f"{' or '.join(f'{each:,}' for each in steps)} steps{rounded}, {spec.parallel} at a time\n"
             f"this search has {programs}; sampler {spec.sampler}, pruner {spec.pruner}, storage {redacted(url)}"
         )

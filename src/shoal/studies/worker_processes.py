@@ -15,6 +15,9 @@ from shoal.training.stopping import REQUESTS
 LOOK = 0.2  # seconds between two looks at the processes and their output
 MOST_WORKERS = 64
 OUTPUT = "output.txt"
+REQUESTED = [
+    128 + getattr(signal, name) for name in REQUESTS if hasattr(signal, name)
+]  # statuses of workers that stopped when asked
 
 
 def worker_names(count: int, most: int = MOST_WORKERS, where: str = "one machine") -> list[str]:
@@ -101,10 +104,16 @@ def _watch(
                 say(f"[{name}] {line}")
             if status is not None and name not in statuses:
                 statuses[name] = status if status >= 0 else 128 - status
-                if status:
+                if status and status not in REQUESTED:  # a worker that was asked to stop has said so itself
                     how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-                    say(f"worker {name} ended with {how}; {len(processes) - len(statuses)} workers go on")
+                    say(loss_in_words(name, f"ended with {how}", len(processes) - len(statuses)))
     return statuses
+
+
+def loss_in_words(name: str, how: str, left: int) -> str:
+    """Say that a worker has ended, and how many go on."""
+    others = {0: "no other worker is left", 1: "1 other worker goes on"}.get(left, f"{left} other workers go on")
+    return f"worker {name} {how}; {others}"
 
 
 def lines_of(output: IO[bytes], has_ended: bool) -> Iterator[str]:

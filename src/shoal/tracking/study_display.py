@@ -85,7 +85,7 @@ class LiveStudy(Sink):
 def parts_of(event: Searched) -> list[str]:
     """Return the state of a study: trials, slots, best score, speed, time left. What is not known is left out."""
     best = "" if event.best is None else f"best {event.best:.4g} (trial {event.best_trial})"
-    best = f"best {event.front} trial{'s' * (event.front > 1)}" if event.front else best
+    best = f"{event.front} trial{'s' * (event.front > 1)} on the Pareto front" if event.front else best
     speed = f"{short_number(event.trials_per_hour)} trials/hour" if event.trials_per_hour else ""
     left = "" if event.seconds_left is None else f"{duration(event.seconds_left)} left"
     trials = f"{event.finished}/{event.trials} trials"

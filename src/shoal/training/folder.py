@@ -157,6 +157,11 @@ class RunFolder:
         """Why the path is not a run folder: the file `name` in it cannot be found."""
         if self.path.is_file():
             return "it is a file."
+        if (self.path / "study.json").is_file():
+            return (
+                f"it is the folder of a study. `shoal trials {self.path}` lists its trials, with `--preset TRIAL` as a "
+                f"preset file; `shoal tune --resume {self.path}` continues it."
+            )
         if self.path.is_dir():
             runs = sorted(str(path.parent) for path in self.path.glob("*/spec.json"))
             return f"it has no {name}.{f' It holds runs: {few(runs)}.' if runs else ''}"

@@ -4,6 +4,7 @@ PNG needs nothing more than Optuna; the page needs plotly, which it contains onc
 """
 
 import html
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +22,14 @@ MOST_TRIALS = 1000  # drawn in figures that have a mark for each trial; others a
 MOST_PARAMS = 4  # in the figures of pairs
 FEWEST = 4  # complete trials, for the importance of parameters
 MOST_NAMED = 10  # trials that a legend names
+MOST_TICKS = 4  # on a logarithmic axis, whose labels would overlap otherwise
+PANEL = 150  # least width of a panel on the page, in pixels; a narrower window scrolls
 DPI = 120
 PAGE = "study.html"
 STYLE = (
     "body{font-family:sans-serif;max-width:1000px;margin:1.5em auto;padding:0 1em;color:#222}"
     "h1{font-size:1.4em}h2{font-size:1.1em;margin:2em 0 .2em}p{margin:.2em 0 .6em;color:#555}"
+    ".wide{overflow-x:auto}"
 )
 
 
@@ -120,7 +124,9 @@ def _figures(study: optuna.Study, objectives: tuple[str, ...]) -> Iterator[Figur
             f"contour{suffix}",
             f"Contours{of}",
             f"The {name} over pairs of hyperparameters, interpolated between the trials (dots).",
-            lambda module, targeted=targeted: module.plot_contour(few, params=varying[:MOST_PARAMS], **targeted),
+            lambda module, targeted=targeted, rank=rank: module.plot_contour(
+                few, params=_most_important(study, varying, rank.get("target")), **targeted
+            ),
             _reason(len(complete), 3, varying, 2),
         )
         yield Figure(
@@ -163,9 +169,22 @@ def _lower_is_better(index: int, direction: Any) -> Callable[[FrozenTrial], floa
 
 
 def _varying(trials: list[FrozenTrial]) -> list[str]:
-    """The hyperparameters that have several values, in the order of their importance as far as it is known."""
+    """The hyperparameters that have several values."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     return [name for name in names if len({str(trial.params.get(name)) for trial in trials}) > 1]
+
+
+def _most_important(
+    study: optuna.Study, varying: list[str], target: Callable[[FrozenTrial], float] | None
+) -> list[str]:
+    """`MOST_PARAMS` of the hyperparameters: the most important ones, or the first ones while there are few trials."""
+    complete = study.get_trials(deepcopy=False, states=(COMPLETE,))
+    if len(varying) <= MOST_PARAMS or len(complete) < FEWEST:
+        return varying[:MOST_PARAMS]
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    with _quiet():
+        importances = optuna.importance.get_param_importances(study, evaluator=evaluator, target=target)
+    return sorted(varying, key=lambda name: -importances.get(name, 0.0))[:MOST_PARAMS]
 
 
 def _thinned(study: optuna.Study) -> optuna.Study:
@@ -230,6 +249,9 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
         axes.tick_params(labelsize=8)
         axes.xaxis.label.set_size(9)
         axes.yaxis.label.set_size(9)
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                _label_log(axis)
     if figure.name == "intermediate":
         panels[0].set(xlabel="record", ylabel="score")
         if (legend := panels[0].get_legend()) is not None and len(panels[0].lines) > MOST_NAMED:
@@ -243,6 +265,30 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
         title.set_y(0.94)
 
 
+def _label_log(axis: Any) -> None:
+    """Give a logarithmic axis of matplotlib few ticks with short labels."""
+    from matplotlib.ticker import NullLocator
+
+    ticks = _log_ticks(*sorted(axis.get_view_interval()))
+    axis.set_ticks(ticks, labels=[f"{tick:.4g}" for tick in ticks])
+    axis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """2 to `MOST_TICKS` places for ticks between two numbers above 0: powers of 10, with multiples if these are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
+        places = (float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits)
+        ticks = [place for place in places if low <= place <= high]
+        if 2 <= len(ticks) <= MOST_TICKS:
+            return ticks
+    if len(ticks) > MOST_TICKS:  # many powers of 10
+        return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
+    from matplotlib.ticker import MaxNLocator
+
+    return [place for place in MaxNLocator(MOST_TICKS).tick_values(low, high) if low <= place <= high][:MOST_TICKS]
+
+
 def _write_page(study: optuna.Study, figures: list[Figure], left_out: Mapping[str, str], out: Path) -> Path:
     from plotly.offline import get_plotlyjs
 
@@ -250,13 +296,16 @@ def _write_page(study: optuna.Study, figures: list[Figure], left_out: Mapping[st
     for figure in figures:
         with _quiet():
             plot = figure.draw(optuna.visualization)
-        rows = sum(name.startswith("yaxis") for name in plot.to_dict()["layout"]) ** 0.5
-        height = max(420, 190 * rows) if figure.name.startswith("contour") else 420
+        panels = sum(name.startswith("yaxis") for name in plot.to_dict()["layout"])
+        is_square = figure.name.startswith("contour")
+        columns = panels**0.5 if is_square else panels
+        height = max(420, 190 * columns) if is_square else 420
         plot.update_layout(title=None, margin={"t": 30}, width=None, height=height)
         if figure.name == "intermediate":
             plot.update_layout(xaxis_title="record", yaxis_title="score")
         body = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
-        parts.append(f"<h2>{html.escape(figure.title)}</h2><p>{html.escape(figure.about)}</p>{body}")
+        wide = f'<div class="wide"><div style="min-width:{PANEL * columns:.0f}px">{body}</div></div>'
+        parts.append(f"<h2>{html.escape(figure.title)}</h2><p>{html.escape(figure.about)}</p>{wide}")
     if left_out:
         rows = "".join(f"<li>{html.escape(title)}: {html.escape(why)}.</li>" for title, why in left_out.items())
         parts.append(f"<h2>Left out</h2><ul>{rows}</ul>")
