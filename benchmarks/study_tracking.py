@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 import run
 
-CHUNK_RECORDS = 100
 STUDIES = {  # arguments of `shoal.tune`
-    "plain": {"trials": 1_000, "parallel": 25, "seeds": 1, "steps": 400_000, "records": CHUNK_RECORDS},
+    "plain": {"trials": 1_000, "parallel": 25, "seeds": 1, "steps": 2_000_000, "records": 100},
     "memory": {"trials": 10_000, "parallel": 200, "seeds": 1, "steps": 2_000, "records": 2},
 }
 STUDIES["mlflow"] = {**STUDIES["plain"], "track": "mlflow"}
