@@ -227,5 +227,5 @@ def test_trials_and_the_report_show_the_objectives(whole, capsys):
     assert status == 0 and str(chosen["num_steps"]) == str(result.study.get_trials()[0].params["num_steps"])
     assert "trial 9 does not exist" in refused(capsys, "trials", result.folder, "--preset", "9")
     page = shoal.report(result.folder).read_text()
-    assert "are not exceeded in all objectives by another one" in page and "score_steps_per_second" in page
+    assert "on the Pareto front: no other trial beats" in page and "score_steps_per_second" in page
     assert f"--preset {result.study.best_trials[0].number}" in page
