@@ -213,6 +213,29 @@ def test_a_trial_whose_worker_died_four_times_has_failed(study):
     assert said[3:] == ["worker dead4 died; its trial 3 has failed and is not tried again: its worker died 4 times"]
 
 
+def test_a_trial_whose_worker_died_four_times_and_came_back_has_failed(study):
+    """Two processes of one name die with a trial, and two with the copy that another worker takes over."""
+    said = []
+
+    def die(worker):
+        store = TrialStore(study, SPACE, trials=1, worker=worker, say=said.append)
+        store.__enter__()
+        own = [*store.own_running()] or [trial.number for trial in store.ask(1)]
+        stop_beating(store)
+        study.set_user_attr(f"worker:{worker}", {**study.user_attrs[f"worker:{worker}"], "process": 0, "began": -1})
+        return own
+
+    assert [die("one"), die("one")] == [[0], [0]]
+    with TrialStore(study, SPACE, trials=1, worker="other", say=said.append) as store:
+        store._interrupt(study.trials[0], "one")
+    assert [die("two"), die("two")] == [[1], [1]]
+    with TrialStore(study, SPACE, trials=1, worker="two", say=said.append) as store:
+        assert store.own_running() == {} and [trial.number for trial in store.ask(5)] == [2]
+    assert states(study) == ["FAIL", "FAIL", "RUNNING"]
+    assert [trial.user_attrs.get("failed") for trial in study.trials] == [None, "its worker died 4 times", None]
+    assert said[1:] == ["the trial 1 has failed and is not tried again: its worker died 4 times"]
+
+
 def test_a_worker_that_only_leaves_keeps_its_trials_for_the_grace_period(journal):
     with TrialStore(new_study(journal), SPACE, trials=1, worker="w0") as store:
         asked = store.ask(1)

@@ -13,7 +13,7 @@ import shoal
 from shoal.studies.errors import WorkerError
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
-from shoal.studies.trials import trials_of
+from shoal.studies.trials import FAIL, trials_of
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.training.folder import RunFolder
@@ -212,6 +212,17 @@ def test_a_study_that_was_cut_loses_no_trial_and_tells_none_twice(cut, whole, tm
     assert {values[0]: found for values, found in complete(result).items()} == expected
     after = result.study.get_trials()
     assert len(after) == 4 and [after[n].datetime_complete for n in told] == [before[n].datetime_complete for n in told]
+
+
+def test_a_trial_of_the_checkpoint_that_has_failed_is_not_trained_again(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch)
+    storage, trial = (study := StudyResult(tmp_path / "cut").study)._storage, study.get_trials()[0]
+    storage.set_trial_user_attr(trial._trial_id, "failed", "its worker died 4 times")
+    storage.set_trial_state_values(trial._trial_id, FAIL)
+    with jax.numpy_dtype_promotion("standard"):
+        tune(resume=tmp_path / "cut", progress=False, fresh_seeds=0, figures=False)
+    in_slots = RunFolder(tmp_path / "cut" / "workers" / "w0" / "group-0").read_curves(4)["trial"]
+    assert 0 in in_slots[:2] and 0 not in in_slots[2:]
 
 
 def test_a_folder_of_another_study_and_other_arguments_are_refused(whole, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
@@ -120,6 +121,13 @@ class Group:
     def numbers(self) -> set[int]:
         """The numbers of the trials that are in the slots or wait for one."""
         return {*self.held, *(trial.number for trial in self.feed.waiting)}
+
+    def release(self, number: int) -> None:
+        """Free the slot of a trial that has ended elsewhere. Its members rest from the next chunk on."""
+        assert self.run is not None
+        state = self.run.state.selector
+        left = np.where(state["trial"] == number, NO_TRIAL, state["trial"])
+        self.run.state = self.run.state.replace(selector={**state, "trial": left})
 
     @contextmanager
     def opened(self, folder: RunFolder, sinks: Sequence[Sink]) -> Iterator[Run]:

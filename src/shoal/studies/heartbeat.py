@@ -58,8 +58,11 @@ class Heartbeat:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"heartbeat of {worker}", daemon=True)
 
-    def start(self) -> None:
-        """Claim the name and begin. Raises WorkerError where it belongs to a running process."""
+    def start(self) -> bool:
+        """Claim the name and begin. Returns whether an earlier process of this name died, instead of leaving.
+
+        Raises WorkerError where the name belongs to a running process.
+        """
         record = self._records().get(self.worker)
         if record is not None and not record["left"] and self._runs(record):
             raise WorkerError(self._taken(record))
@@ -67,6 +70,7 @@ class Heartbeat:
         self._look()
         self.check()
         self._thread.start()
+        return record is not None and not record["left"]
 
     def stop(self) -> None:
         """End the heartbeat, and leave the name to the next process."""

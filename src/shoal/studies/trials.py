@@ -24,7 +24,8 @@ from shoal.studies.journal import JournalFile
 COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
 WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
-OF_A_WORKER = (WORKER, "group", "seconds")  # attributes that a copy of a trial does not take over
+DEATHS = "deaths"  # attribute of a trial: worker processes that died with it and came back under their name
+OF_A_WORKER = (WORKER, DEATHS, "group", "seconds")  # attributes that a copy of a trial does not take over
 ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
 RUNG = "completed_rung_"  # nor those of successive halving that begin with this
 GRACE = 120.0  # seconds
@@ -73,8 +74,9 @@ class TrialStore:
         self._outages = 0
 
     def __enter__(self) -> "TrialStore":
-        """Claim the worker's name, and start the heartbeat."""
-        self._heartbeat.start()
+        """Claim the worker's name, start the heartbeat, and count the death of an earlier process of this name."""
+        if self._heartbeat.start():
+            self._count_death()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -357,11 +359,25 @@ class TrialStore:
             self._copy(trial)
             self._say(f"{who}; its trial {trial.number} is tried again")
 
+    def _count_death(self) -> None:
+        """Note in this worker's running trials that a process died with them; fail those with which too many died."""
+        for trial in self._trials(RUNNING):
+            if trial.user_attrs.get(WORKER) != self.worker or FAILED in trial.user_attrs:
+                continue
+            deaths = self._deaths(trial)
+            if deaths <= RETRIES:
+                self._storage.set_trial_user_attr(trial._trial_id, DEATHS, trial.user_attrs.get(DEATHS, 0) + 1)
+                continue
+            reason = f"its worker died {deaths} times"
+            self._withdraw(trial._trial_id, reason)
+            self._say(f"the trial {trial.number} has failed and is not tried again: {reason}")
+
     def _deaths(self, trial: FrozenTrial) -> int:
-        """Return how many workers died with a trial, now and with the trials of which it is a copy."""
-        trials, count = self._trials(), 1  # by number
+        """Return how many processes died with a trial: now, earlier, and with the trials of which it is a copy."""
+        trials, count = self._trials(), 1 + trial.user_attrs.get(DEATHS, 0)  # by number
         while (original := trial.user_attrs.get(RETRY_OF)) is not None:
-            trial, count = trials[original], count + 1
+            trial = trials[original]
+            count += 1 + trial.user_attrs.get(DEATHS, 0)
         return count
 
     def _copy(self, trial: FrozenTrial) -> None:

@@ -223,7 +223,8 @@ class Worker:
                 self._open(group)
         for group in self.groups:
             for number in group.held:
-                self.store.note(number, group=group.name)  # so that the store knows that they are being trained
+                if not self.store.note(number, group=group.name):  # or it has ended: it may be what kills this worker
+                    group.release(number)
         for number, params in sorted(self.store.own_running().items()):
             self._route(number, params)
 
