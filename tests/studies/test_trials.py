@@ -208,32 +208,56 @@ def test_a_trial_whose_worker_died_four_times_has_failed(study):
         assert [t.number for t in store.ask(5)] == [4, 5], "two other trials: the failed one does not count"
     assert states(study) == ["FAIL"] * 4 + ["RUNNING"] * 2
     assert [t.user_attrs.get(RETRY_OF) for t in study.trials] == [None, 0, 1, 2, None, None]
-    assert [t.user_attrs.get("failed") for t in study.trials[:4]] == [None] * 3 + ["its worker died 4 times"]
+    assert [t.user_attrs.get("failed") for t in study.trials[:4]] == [None] * 3 + [
+        "its worker died 4 times without a new record"
+    ]
     assert said[:3] == [f"worker dead{i + 1} died; its trial {i} is tried again" for i in range(3)]
-    assert said[3:] == ["worker dead4 died; its trial 3 has failed and is not tried again: its worker died 4 times"]
+    assert said[3:] == [
+        "worker dead4 died; its trial 3 has failed and is not tried again: its worker died 4 times without a new record"
+    ]
+
+
+def die(study, worker, said, records=0):
+    """A process begins or goes on with the one trial of its name, adds scores of records, and dies. Its trials."""
+    store = TrialStore(study, SPACE, trials=1, worker=worker, say=said.append)
+    store.__enter__()
+    own = [*store.own_running()] or [trial.number for trial in store.ask(1)]
+    begun = len(study.trials[own[0]].intermediate_values)
+    for record in range(begun + 1, begun + 1 + records):
+        assert store.report(own[0], record, 0.5)
+    stop_beating(store)
+    study.set_user_attr(f"worker:{worker}", {**study.user_attrs[f"worker:{worker}"], "process": 0, "began": -1})
+    return own
 
 
 def test_a_trial_whose_worker_died_four_times_and_came_back_has_failed(study):
     """Two processes of one name die with a trial, and two with the copy that another worker takes over."""
     said = []
-
-    def die(worker):
-        store = TrialStore(study, SPACE, trials=1, worker=worker, say=said.append)
-        store.__enter__()
-        own = [*store.own_running()] or [trial.number for trial in store.ask(1)]
-        stop_beating(store)
-        study.set_user_attr(f"worker:{worker}", {**study.user_attrs[f"worker:{worker}"], "process": 0, "began": -1})
-        return own
-
-    assert [die("one"), die("one")] == [[0], [0]]
+    assert [die(study, "one", said), die(study, "one", said)] == [[0], [0]]
     with TrialStore(study, SPACE, trials=1, worker="other", say=said.append) as store:
         store._interrupt(study.trials[0], "one")
-    assert [die("two"), die("two")] == [[1], [1]]
+    assert [die(study, "two", said), die(study, "two", said)] == [[1], [1]]
     with TrialStore(study, SPACE, trials=1, worker="two", say=said.append) as store:
         assert store.own_running() == {} and [trial.number for trial in store.ask(5)] == [2]
     assert states(study) == ["FAIL", "FAIL", "RUNNING"]
-    assert [trial.user_attrs.get("failed") for trial in study.trials] == [None, "its worker died 4 times", None]
-    assert said[1:] == ["the trial 1 has failed and is not tried again: its worker died 4 times"]
+    assert [trial.user_attrs.get("failed") for trial in study.trials] == [
+        None,
+        "its worker died 4 times without a new record",
+        None,
+    ]
+    assert said[1:] == ["the trial 1 has failed and is not tried again: its worker died 4 times without a new record"]
+
+
+def test_a_trial_that_comes_further_between_the_deaths_of_its_worker_does_not_fail(study):
+    """As on machines that are taken away every hour. The copy begins again; it must come further than the first one."""
+    said = []
+    for _ in range(6):
+        assert die(study, "one", said, records=1) == [0]
+    with TrialStore(study, SPACE, trials=1, worker="other", say=said.append) as store:
+        store._interrupt(study.trials[0], "one")
+    assert [die(study, "two", said, records=number) for number in (5, 2)] == [[1], [1]]  # 6 records, then 5 and 7
+    assert [die(study, "two", said) for _ in range(3)] == [[1]] * 3 and states(study) == ["FAIL", "RUNNING"]
+    assert [die(study, "two", said)] == [[2]] and states(study) == ["FAIL", "FAIL", "RUNNING"]
 
 
 def test_a_worker_that_only_leaves_keeps_its_trials_for_the_grace_period(journal):

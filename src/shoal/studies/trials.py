@@ -1,8 +1,8 @@
 """The trials of a study as one worker process uses them: ask, report, tell, and take over from workers that died.
 
 The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
-and a copy of it with the attribute `retry_of` waits for a worker, `RETRIES` times. A trial that fails for another
-reason has the attribute `failed`, and is not tried again.
+and a copy of it with the attribute `retry_of` waits for a worker, until `RETRIES` deaths have followed one another
+without a new record. A trial that fails for another reason has the attribute `failed`, and is not tried again.
 
     WAITING ──ask──► RUNNING ──tell──► COMPLETE | PRUNED | FAIL with `failed`
        ▲                └───its worker died───► FAIL ──┐
@@ -24,12 +24,13 @@ from shoal.studies.journal import JournalFile
 COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
 WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
-DEATHS = "deaths"  # attribute of a trial: worker processes that died with it and came back under their name
+DEATHS = "deaths"  # attribute: records of a trial at each death of a process that came back under its name
 OF_A_WORKER = (WORKER, DEATHS, "group", "seconds")  # attributes that a copy of a trial does not take over
 ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
 RUNG = "completed_rung_"  # nor those of successive halving that begin with this
+DIED = "its worker died {} times without a new record"  # why a trial has failed
 GRACE = 120.0  # seconds
-RETRIES = 3  # copies of a trial, one after another, whose workers die: it may be the trial that kills them
+RETRIES = 3  # after more deaths without a new record a trial has failed: it may be the trial that kills its workers
 
 
 class Trial(NamedTuple):
@@ -345,7 +346,7 @@ class TrialStore:
         """Fail a trial whose worker died, and copy it, unless `RETRIES` copies have ended like this before."""
         deaths, is_told = self._deaths(trial), FAILED in trial.user_attrs
         is_last = deaths > RETRIES and not is_told
-        reason = f"its worker died {deaths} times"
+        reason = DIED.format(deaths)
         try:
             if is_last:  # before its end, after which a trial cannot be changed
                 self._storage.set_trial_user_attr(trial._trial_id, FAILED, reason)
@@ -366,18 +367,26 @@ class TrialStore:
                 continue
             deaths = self._deaths(trial)
             if deaths <= RETRIES:
-                self._storage.set_trial_user_attr(trial._trial_id, DEATHS, trial.user_attrs.get(DEATHS, 0) + 1)
+                self._storage.set_trial_user_attr(
+                    trial._trial_id, DEATHS, [*trial.user_attrs.get(DEATHS, []), records(trial)]
+                )
                 continue
-            reason = f"its worker died {deaths} times"
+            reason = DIED.format(deaths)
             self._withdraw(trial._trial_id, reason)
             self._say(f"the trial {trial.number} has failed and is not tried again: {reason}")
 
     def _deaths(self, trial: FrozenTrial) -> int:
-        """Return how many processes died with a trial: now, earlier, and with the trials of which it is a copy."""
-        trials, count = self._trials(), 1 + trial.user_attrs.get(DEATHS, 0)  # by number
-        while (original := trial.user_attrs.get(RETRY_OF)) is not None:
-            trial = trials[original]
-            count += 1 + trial.user_attrs.get(DEATHS, 0)
+        """Return how many processes died with a trial, the present one included, since it last had a new record.
+
+        The trials of which it is a copy count too. A worker that is only interrupted, by a cluster for example, comes
+        further from time to time; one that its trial kills does not.
+        """
+        trials, lives = self._trials(), [trial]  # by number
+        while (original := lives[0].user_attrs.get(RETRY_OF)) is not None:
+            lives.insert(0, trials[original])
+        count, most = 0, -1
+        for reached in [number for life in lives for number in (*life.user_attrs.get(DEATHS, []), records(life))]:
+            count, most = (1, reached) if reached > most else (count + 1, most)
         return count
 
     def _copy(self, trial: FrozenTrial) -> None:
@@ -397,6 +406,11 @@ def trials_of(study: optuna.Study) -> list[FrozenTrial]:
     """Return the trials of a study, without those that workers made at the same time and gave back unused."""
     trials = study.get_trials(deepcopy=False)
     return [trial for trial in trials if trial.user_attrs.get(FAILED) not in (ENOUGH, SECOND_COPY)]
+
+
+def records(trial: FrozenTrial) -> int:
+    """Return how many scores a trial has."""
+    return len(trial.intermediate_values)
 
 
 def _is_interrupted(trial: FrozenTrial) -> bool:
