@@ -3,12 +3,13 @@
     python benchmarks/study_speed.py [--trials 240] [--parallel 16] [--steps 500000] [--only study torch process]
 
 The search is that of Doors with DQN in the article "Speeding up Training of Model-Free RL" (Yousif 2025,
-`dqn_hopt.py`): six hyperparameters, 500,000 steps of 64 environments, one seed per trial, TPE and Hyperband.
+`dqn_hopt.py`): six hyperparameters, 500,000 steps of 64 environments, one seed per trial, TPE and Hyperband. All
+parts have the article's network, which reads the cells as 225 numbers.
 
 study    `shoal.tune`, in a fresh process with an empty cache of compiled programs. Its time is that of the process.
 torch    the article's loop (workers/study_torch.py) with the Python of --torch-python, which needs torch, gymnasium and
          optuna. It trains --torch-trials whole trials.
-process  `shoal train dqn Doors-v0` in a process for each of --processes whole trials, after one that fills the cache.
+process  `shoal.train` in a process for each of --processes whole trials, after one that fills the cache.
 
 Hyperband ends trials early, and how many differs from study to study. So the last two are extrapolated: of a whole
 trial of S seconds, of which T train, a trial of the study would have taken S - T + share x T seconds, where share is
@@ -41,7 +42,6 @@ SEARCH = {
 FIELDS = {
     "num_envs": ENVS,
     "num_steps": 4,
-    "hidden": (64, 32),
     "learning_starts": 100 * ENVS,
     "target_period": 200 * ENVS,
 }
@@ -61,10 +61,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--folder", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=("study", "process"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        study(options)
+        {"study": study, "process": process}[options.worker](options)
         return
     report = json.loads(options.out.read_text()) if options.out.exists() else {}
     for part in options.only:
@@ -76,10 +76,12 @@ def main() -> None:
 
 
 def study(options: argparse.Namespace) -> None:
-    """The worker: one study, without fresh seeds and figures, which the other two lack too."""
+    """The worker of `study`: one study, without fresh seeds and figures, which the other two lack too."""
     import shoal
 
     shoal.prepare()
+    from workers.doors_network import Cells
+
     result = shoal.tune(
         "dqn",
         "Doors-v0",
@@ -89,7 +91,7 @@ def study(options: argparse.Namespace) -> None:
         steps=options.steps,
         records=RECORDS,
         search=SEARCH,
-        fields=FIELDS,
+        fields={**FIELDS, "network": Cells()},
         sampler="tpe",
         pruner="hyperband",
         preset=None,
@@ -100,6 +102,30 @@ def study(options: argparse.Namespace) -> None:
     print(json.dumps({"folder": str(result.folder)}))
 
 
+def process(options: argparse.Namespace) -> None:
+    """The worker of `process`: one whole trial."""
+    import shoal
+
+    shoal.prepare()
+    from workers.doors_network import Cells
+
+    values = {path: value for path, value in MIDDLE.items() if not path.startswith("env.")}
+    result = shoal.train(
+        "dqn",
+        "Doors-v0",
+        seeds=1,
+        steps=options.steps,
+        records=RECORDS,
+        evaluations=0,
+        fields={**FIELDS, **values, "max_buffer_size": 1024 * ENVS, "max_batch_size": 128, "network": Cells()},
+        env_fields={"max_steps": MIDDLE["env.max_steps"]},
+        preset=None,
+        figures=False,
+        folder=options.folder,
+    )
+    print(json.dumps({"train_seconds": result.summary["train_seconds"]}))
+
+
 def measure_study(options: argparse.Namespace) -> dict[str, Any]:
     """Run the worker, read its slots, and draw them."""
     import shoal
@@ -107,7 +133,7 @@ def measure_study(options: argparse.Namespace) -> dict[str, Any]:
     sizes = {name: getattr(options, name) for name in ("trials", "parallel", "steps", "folder")}
     flags = [text for name, value in sizes.items() for text in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as cache:
-        seconds, done = timed([sys.executable, __file__, "--worker", *flags], JAX_COMPILATION_CACHE_DIR=cache)
+        seconds, done = timed([sys.executable, __file__, "--worker", "study", *flags], JAX_COMPILATION_CACHE_DIR=cache)
     folder = Path(json.loads(done.stdout.splitlines()[-1])["folder"])
     from shoal.studies.study import StudyResult
     from shoal.viz.slots import plot_slots, spans_in
@@ -138,18 +164,14 @@ def measure_torch(options: argparse.Namespace) -> dict[str, Any]:
 
 def measure_process(options: argparse.Namespace) -> dict[str, Any]:
     """One trial of shoal in a process of its own, with the cache of compiled programs that the first one filled."""
-    settings = {**FIELDS, **MIDDLE, "hidden": "64,32", "max_buffer_size": 1024 * ENVS, "max_batch_size": 128}
-    fields = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", str(value))]
-    sizes = {"steps": options.steps, "seeds": 1, "records": RECORDS, "evaluations": 0}
-    flags = [text for name, value in sizes.items() for text in (f"--{name}", str(value))]
     seconds, training = [], []
     with tempfile.TemporaryDirectory() as place:
         for number in range(options.processes + 1):
-            command = [sys.executable, "-m", "shoal", "train", "dqn", "Doors-v0", *flags, *fields, "--no-figures"]
-            command += ["--root", place, "--name", f"trial-{number}"]
-            wall, _ = timed(command, JAX_COMPILATION_CACHE_DIR=f"{place}/cache")
+            command = [sys.executable, __file__, "--worker", "process", "--steps", str(options.steps)]
+            command += ["--folder", f"{place}/trial-{number}"]
+            wall, done = timed(command, JAX_COMPILATION_CACHE_DIR=f"{place}/cache")
             seconds.append(wall)
-            training.append(json.loads((Path(place) / f"trial-{number}" / "summary.json").read_text())["train_seconds"])
+            training.append(json.loads(done.stdout.splitlines()[-1])["train_seconds"])
     mean, of_training = (sum(each[1:]) / options.processes for each in (seconds, training))
     return {"seconds_per_trial": mean, "training": of_training, "seconds": seconds, "steps": options.steps}
 
