@@ -18,7 +18,8 @@ import optuna
 from optuna.distributions import FloatDistribution, IntDistribution
 
 from shoal.studies.storage import open_study
-from shoal.studies.trials import PRUNED, TrialStore
+from shoal.studies.trial_states import PRUNED
+from shoal.studies.trials import TrialStore
 
 SPACE = {"rate": FloatDistribution(1e-4, 1e-1, log=True), "width": IntDistribution(1, 5)}
 STEPS = 3

@@ -9,7 +9,7 @@ import pytest
 
 from postgres_server import PASSWORD
 from shoal.studies.study import StudyResult
-from shoal.studies.trials import trials_of
+from shoal.studies.trial_states import trials_of
 
 GRID = {"learning_rate": [0.02 * k for k in range(1, 16)], "discount": [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 0.6, 0.99]}
 SEARCH = [word for path, values in GRID.items() for word in ("--search", f"{path}={'|'.join(map(str, values))}")]

@@ -20,7 +20,8 @@ from shoal.studies.samplers import check_names, make_sampler
 from shoal.studies.search import read_space
 from shoal.studies.storage import open_study
 from shoal.studies.study import StudyResult
-from shoal.studies.trials import PRUNED, TrialStore
+from shoal.studies.trial_states import PRUNED
+from shoal.studies.trials import TrialStore
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.tracking.study_display import parts_of

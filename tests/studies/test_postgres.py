@@ -11,7 +11,8 @@ from fake_worker import SPACE
 from postgres_server import IN_URL, PASSWORD
 from shoal.studies.errors import OtherStudyError, StorageError
 from shoal.studies.storage import open_storage, open_study
-from shoal.studies.trials import FAIL, TrialStore
+from shoal.studies.trial_states import FAIL
+from shoal.studies.trials import TrialStore
 
 pytestmark = pytest.mark.postgres
 

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from shoal.studies.ray_workers import RayWorkers, WorkerProcess
-from shoal.studies.trials import trials_of
+from shoal.studies.trial_states import trials_of
 from shoal.studies.tune import tune
 
 PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")

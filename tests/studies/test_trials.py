@@ -14,7 +14,8 @@ from fake_worker import SPACE
 from shoal.studies.errors import WorkerError
 from shoal.studies.heartbeat import Stillness
 from shoal.studies.storage import open_study
-from shoal.studies.trials import FAIL, PRUNED, RETRY_OF, WAITING, TrialStore, trials_of
+from shoal.studies.trial_states import FAIL, PRUNED, RETRY_OF, WAITING, trials_of
+from shoal.studies.trials import TrialStore
 
 
 def new_study(storage="memory", pruner=None, directions=("maximize",), sampler=None):

@@ -13,7 +13,7 @@ import shoal
 from shoal.studies.errors import WorkerError
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
-from shoal.studies.trials import FAIL, trials_of
+from shoal.studies.trial_states import FAIL, trials_of
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.training.folder import RunFolder

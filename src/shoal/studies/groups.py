@@ -19,7 +19,8 @@ from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
 from shoal.studies.objectives import Measures
 from shoal.studies.search import Space
 from shoal.studies.study import StudySpec
-from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
+from shoal.studies.trial_states import COMPLETE, PRUNED
+from shoal.studies.trials import TrialStore
 from shoal.tracking.events import Compiled, Event, Message, Sink
 from shoal.training.claim import claimed
 from shoal.training.describe import build

@@ -29,7 +29,7 @@ from shoal.ops.statistics import FEWEST, bootstrap_interval
 from shoal.population.slots import statistic_of
 from shoal.studies.runs import run_job
 from shoal.studies.storage import open_storage
-from shoal.studies.trials import trials_of
+from shoal.studies.trial_states import trials_of
 from shoal.tracking.events import Sink
 from shoal.training.disk import replace
 from shoal.training.export_config import preset_text

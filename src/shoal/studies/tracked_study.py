@@ -31,7 +31,7 @@ from shoal.studies.tracked import (
     stored,
 )
 from shoal.studies.trial_events import TrialEvents
-from shoal.studies.trials import WORKER, trials_of
+from shoal.studies.trial_states import WORKER, trials_of
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.tracker import SHARED, Entry

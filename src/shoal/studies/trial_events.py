@@ -9,7 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from shoal.studies.study import StudySpec
-from shoal.studies.trials import COMPLETE, FAIL, PRUNED, WORKER, trials_of
+from shoal.studies.trial_states import COMPLETE, FAIL, PRUNED, WORKER, trials_of
 from shoal.tracking.events import TrialEnded
 from shoal.training.folder import RunFolder
 

@@ -1,12 +1,6 @@
 """The trials of a study as one worker process uses them: ask, report, tell, and take over from workers that died.
 
-The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
-and a copy of it with the attribute `retry_of` waits for a worker, until `RETRIES` deaths have followed one another
-without a new record. A trial that fails for another reason has the attribute `failed`, and is not tried again.
-
-    WAITING ──ask──► RUNNING ──tell──► COMPLETE | PRUNED | FAIL with `failed`
-       ▲                └───its worker died───► FAIL ──┐
-       └───────────── a copy with `retry_of` ◄─────────┘
+`trial_states.py` describes what can become of a trial.
 """
 
 import math
@@ -20,15 +14,27 @@ from optuna.trial import FrozenTrial, TrialState
 
 from shoal.studies.heartbeat import Heartbeat
 from shoal.studies.journal import JournalFile
+from shoal.studies.trial_states import (
+    COMPLETE,
+    DEATHS,
+    DIED,
+    ENOUGH,
+    FAIL,
+    FAILED,
+    PRUNED,
+    RETRY_OF,
+    RUNNING,
+    SECOND_COPY,
+    WAITING,
+    WORKER,
+    deaths_of,
+    is_interrupted,
+    places,
+    records,
+    roots,
+    waiting_copy,
+)
 
-COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
-RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
-WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
-DEATHS = "deaths"  # attribute: records of a trial at each death of a process that came back under its name
-OF_A_WORKER = (WORKER, DEATHS, "group", "seconds")  # attributes that a copy of a trial does not take over
-ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
-RUNG = "completed_rung_"  # nor those of successive halving that begin with this
-DIED = "its worker died {} times without a new record"  # why a trial has failed
 GRACE = 120.0  # seconds
 RETRIES = 3  # after more deaths without a new record a trial has failed: it may be the trial that kills its workers
 
@@ -282,7 +288,7 @@ class TrialStore:
     def _has_place(self) -> bool:
         """Whether the study may need one more trial, as far as this worker sees."""
         trials = self._trials()
-        return len(trials) < self.trials or len(_places(trials)) < self.trials
+        return len(trials) < self.trials or len(places(trials)) < self.trials
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
         self._storage.set_trial_user_attr(trial_id, FAILED, reason)
@@ -296,8 +302,8 @@ class TrialStore:
         if number < self.trials:
             return True
         trials = self._trials()
-        place = _roots(trials)[number]
-        return sum(each <= place for each in _places(trials)) <= self.trials
+        place = roots(trials)[number]
+        return sum(each <= place for each in places(trials)) <= self.trials
 
     def _is_second_copy(self, trial: FrozenTrial) -> bool:
         """Whether two workers made a copy of the same trial, and this is the later one."""
@@ -337,14 +343,14 @@ class TrialStore:
                 self._interrupt(trial, worker)
         trials = self._trials()
         copied = {t.user_attrs.get(RETRY_OF) for t in trials}
-        uncopied = {t.number: t for t in trials if _is_interrupted(t) and t.number not in copied}
+        uncopied = {t.number: t for t in trials if is_interrupted(t) and t.number not in copied}
         for number in uncopied.keys() & self._uncopied:
             self._copy(uncopied[number])
         self._uncopied = uncopied.keys() - self._uncopied
 
     def _interrupt(self, trial: FrozenTrial, worker: str | None) -> None:
         """Fail a trial whose worker died, and copy it, unless `RETRIES` copies have ended like this before."""
-        deaths, is_told = self._deaths(trial), FAILED in trial.user_attrs
+        deaths, is_told = deaths_of(trial, self._trials()), FAILED in trial.user_attrs
         is_last = deaths > RETRIES and not is_told
         reason = DIED.format(deaths)
         try:
@@ -365,7 +371,7 @@ class TrialStore:
         for trial in self._trials(RUNNING):
             if trial.user_attrs.get(WORKER) != self.worker or FAILED in trial.user_attrs:
                 continue
-            deaths = self._deaths(trial)
+            deaths = deaths_of(trial, self._trials())
             if deaths <= RETRIES:
                 self._storage.set_trial_user_attr(
                     trial._trial_id, DEATHS, [*trial.user_attrs.get(DEATHS, []), records(trial)]
@@ -375,61 +381,8 @@ class TrialStore:
             self._withdraw(trial._trial_id, reason)
             self._say(f"the trial {trial.number} has failed and is not tried again: {reason}")
 
-    def _deaths(self, trial: FrozenTrial) -> int:
-        """Return how many processes died with a trial, the present one included, since it last had a new record.
-
-        The trials of which it is a copy count too. A worker that is only interrupted, by a cluster for example, comes
-        further from time to time; one that its trial kills does not.
-        """
-        trials, lives = self._trials(), [trial]  # by number
-        while (original := lives[0].user_attrs.get(RETRY_OF)) is not None:
-            lives.insert(0, trials[original])
-        count, most = 0, -1
-        for reached in [number for life in lives for number in (*life.user_attrs.get(DEATHS, []), records(life))]:
-            count, most = (1, reached) if reached > most else (count + 1, most)
-        return count
-
     def _copy(self, trial: FrozenTrial) -> None:
-        kept = {key: value for key, value in trial.user_attrs.items() if key not in OF_A_WORKER}
-        self.study.add_trial(
-            optuna.trial.create_trial(
-                state=WAITING,
-                params=trial.params,
-                distributions=trial.distributions,
-                user_attrs={**kept, RETRY_OF: trial.number},
-                system_attrs={key: value for key, value in trial.system_attrs.items() if not key.startswith(RUNG)},
-            )
-        )
-
-
-def trials_of(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials of a study, without those that workers made at the same time and gave back unused."""
-    trials = study.get_trials(deepcopy=False)
-    return [trial for trial in trials if trial.user_attrs.get(FAILED) not in (ENOUGH, SECOND_COPY)]
-
-
-def records(trial: FrozenTrial) -> int:
-    """Return how many scores a trial has."""
-    return len(trial.intermediate_values)
-
-
-def _is_interrupted(trial: FrozenTrial) -> bool:
-    return trial.state is FAIL and FAILED not in trial.user_attrs
-
-
-def _roots(trials: Sequence[FrozenTrial]) -> dict[int, int]:
-    """Number of each trial -> number of the first trial of which it is a copy, or a copy of a copy; itself if none."""
-    roots: dict[int, int] = {}
-    for trial in trials:  # by number: an original has a smaller one than its copy
-        roots[trial.number] = roots.get(trial.user_attrs.get(RETRY_OF, -1), trial.number)
-    return roots
-
-
-def _places(trials: Sequence[FrozenTrial]) -> set[int]:
-    """The first trials (`_roots`) of all that count or may still count: not of those that failed for good."""
-    roots = _roots(trials)
-    copied = {t.user_attrs.get(RETRY_OF) for t in trials}
-    return {roots[t.number] for t in trials if t.state is not FAIL or (_is_interrupted(t) and t.number not in copied)}
+        self.study.add_trial(waiting_copy(trial))
 
 
 def _suggest(trial: optuna.trial.Trial, name: str, distribution: BaseDistribution) -> Any:

@@ -23,7 +23,8 @@ from shoal.studies.search import Space
 from shoal.studies.storage import open_study, password_variables, refuse_trials_of_another_folder
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec, summary_of
 from shoal.studies.trial_events import TrialEvents
-from shoal.studies.trials import COMPLETE, PRUNED, TrialStore
+from shoal.studies.trial_states import COMPLETE, PRUNED
+from shoal.studies.trials import TrialStore
 from shoal.studies.worker_processes import REQUESTED, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
 from shoal.training.claim import claimed

@@ -1,0 +1,81 @@
+"""What can become of a trial of a study, as its state, its attributes, and its copies in the storage say.
+
+The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
+and a copy of it with the attribute `retry_of` waits for a worker, until four deaths have followed one another without
+a new record. A trial that fails for another reason has the attribute `failed`, and is not tried again.
+
+    WAITING ──ask──► RUNNING ──tell──► COMPLETE | PRUNED | FAIL with `failed`
+       ▲                └───its worker died───► FAIL ──┐
+       └───────────── a copy with `retry_of` ◄─────────┘
+"""
+
+from collections.abc import Sequence
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
+RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
+WORKER, RETRY_OF, FAILED = "worker", "retry_of", "failed"  # attributes of trials
+DEATHS = "deaths"  # attribute: records of a trial at each death of a process that came back under its name
+OF_A_WORKER = (WORKER, DEATHS, "group", "seconds")  # attributes that a copy of a trial does not take over
+ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
+RUNG = "completed_rung_"  # nor those of successive halving that begin with this
+DIED = "its worker died {} times without a new record"  # why a trial has failed
+
+
+def trials_of(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials of a study, without those that workers made at the same time and gave back unused."""
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.user_attrs.get(FAILED) not in (ENOUGH, SECOND_COPY)]
+
+
+def records(trial: FrozenTrial) -> int:
+    """Return how many scores a trial has."""
+    return len(trial.intermediate_values)
+
+
+def deaths_of(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
+    """Return how many processes died with a trial, the present one included, since it last had a new record.
+
+    The trials of which it is a copy count too; `trials` are all trials of the study, by number. A worker that is only
+    interrupted, by a cluster for example, comes further from time to time; one that its trial kills does not.
+    """
+    lives = [trial]
+    while (original := lives[0].user_attrs.get(RETRY_OF)) is not None:
+        lives.insert(0, trials[original])
+    count, most = 0, -1
+    for reached in [number for life in lives for number in (*life.user_attrs.get(DEATHS, []), records(life))]:
+        count, most = (1, reached) if reached > most else (count + 1, most)
+    return count
+
+
+def waiting_copy(trial: FrozenTrial) -> FrozenTrial:
+    """Return a copy of an interrupted trial that waits for a worker."""
+    kept = {key: value for key, value in trial.user_attrs.items() if key not in OF_A_WORKER}
+    return optuna.trial.create_trial(
+        state=WAITING,
+        params=trial.params,
+        distributions=trial.distributions,
+        user_attrs={**kept, RETRY_OF: trial.number},
+        system_attrs={key: value for key, value in trial.system_attrs.items() if not key.startswith(RUNG)},
+    )
+
+
+def is_interrupted(trial: FrozenTrial) -> bool:
+    """Return whether the worker of a trial died, so that it is tried again."""
+    return trial.state is FAIL and FAILED not in trial.user_attrs
+
+
+def roots(trials: Sequence[FrozenTrial]) -> dict[int, int]:
+    """Return the number of the first trial by that of its copies and copies of copies; an original is its own."""
+    found: dict[int, int] = {}
+    for trial in trials:  # by number: an original has a smaller one than its copy
+        found[trial.number] = found.get(trial.user_attrs.get(RETRY_OF, -1), trial.number)
+    return found
+
+
+def places(trials: Sequence[FrozenTrial]) -> set[int]:
+    """Return the first trials (`roots`) of all that count or may still count: not of those that failed for good."""
+    root_of, copied = roots(trials), {t.user_attrs.get(RETRY_OF) for t in trials}
+    return {root_of[t.number] for t in trials if t.state is not FAIL or (is_interrupted(t) and t.number not in copied)}
