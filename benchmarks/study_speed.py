@@ -47,6 +47,7 @@ FIELDS = {
 }
 RECORDS = 27  # rungs of Hyperband after 1, 3, 9 and 27 of them; the article's first rung is a 33rd of a trial
 MIDDLE = {"env.max_steps": 14, "learning_rate": 3e-3, "buffer_size": 32768, "batch_size": 64, "train_frequency": 640}
+SIZES = ("trials", "parallel", "steps", "torch-trials", "processes")
 OUT = run.HERE / "results" / "study-speed.json"
 
 
@@ -68,7 +69,9 @@ def main() -> None:
         return
     report = json.loads(options.out.read_text()) if options.out.exists() else {}
     for part in options.only:
-        report[part] = {**PARTS[part](options), "machine": run.machine()}
+        sizes = [f"--{name} {getattr(options, name.replace('-', '_'))}" for name in SIZES]
+        command = " ".join(["python benchmarks/study_speed.py --only", part, *sizes])
+        report[part] = {"command": command, **PARTS[part](options), "machine": machine()}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report | summary(report), indent=1) + "\n")
         print(part, json.dumps({k: v for k, v in report[part].items() if k != "machine"}), flush=True)
@@ -144,7 +147,7 @@ def measure_study(options: argparse.Namespace) -> dict[str, Any]:
     (slots,) = result.summary["workers"].values()
     trained = float((trial >= 0).sum() / RECORDS)  # in whole trials
     return {
-        **{name: str(value) if name == "folder" else value for name, value in sizes.items()},
+        **{name: value for name, value in sizes.items() if name != "folder"},
         "seconds": seconds,
         "trials_per_hour": 3600 * options.trials / seconds,
         "share": trained / options.trials,
@@ -200,6 +203,11 @@ def summary(report: dict[str, Any]) -> dict[str, Any]:
             rates[part] = 3600 / (whole - training + share * training)
     ratios = {part: rates["study"] / rate for part, rate in rates.items() if part != "study"}
     return {"trials_per_hour": rates, "ratios": ratios, "busy": found["slots"]["busy"]}
+
+
+def machine() -> dict[str, Any]:
+    """The description of the machine, without the command line of this process, which may hold paths."""
+    return {name: value for name, value in run.machine().items() if name != "argv"}
 
 
 PARTS = {"study": measure_study, "torch": measure_torch, "process": measure_process}
