@@ -5,6 +5,7 @@ import json
 import math
 import tomllib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import shoal
 from commands import refused, say
 from shoal.core.registry import AGENTS, make
-from shoal.studies.objectives import Front, check_spaces, computed_members, median_speed, read_objectives
+from shoal.studies.objectives import Front, Measures, check_spaces, computed_members, median_speed, read_objectives
 from shoal.studies.results import trial_preset
 from shoal.studies.samplers import check_names, make_sampler
 from shoal.studies.search import read_space
@@ -115,6 +116,30 @@ def test_the_speed_counts_the_slots_of_calls_that_ran():
     assert median_speed([1234.0, 9999.0, 1111.0]) == 1200.0 and median_speed([5.0, 8.14]) == 6.6
 
 
+def test_the_speed_of_a_trial_is_the_median_over_its_own_records(monkeypatch):
+    """Three trials in slots after record 4: they began with records 1, 3 and 4."""
+    selector = {"trial": np.asarray([7, 9, 8]), "age": np.asarray([3, 1, 0])}
+    run = SimpleNamespace(records=[None] * 4, state=SimpleNamespace(selector=selector))
+    measures = Measures(["return", "steps_per_second"], "mean", SimpleNamespace(run=run))
+    monkeypatch.setattr(measures, "end_chunk", lambda: None)
+    measures._speeds = {1: 100.0, 2: 200.0, 3: 400.0, 4: 800.0}
+    assert [measures.values(number, 5.0) for number in (7, 8, 9)] == [(5.0, 300.0), (5.0, 800.0), (5.0, 600.0)]
+
+
+def test_policies_are_fetched_once_for_all_trials_that_end_with_a_record():
+    fetched, records = [], [None]
+    both = AGENTS["q-learning"].cls(), make("CliffWalking-v1")
+    plan = SimpleNamespace(batched=lambda roster: both, names=lambda roster: ["a"])
+    state = SimpleNamespace(roster=None)
+    run = SimpleNamespace(records=records, plan=plan, state=state, policies=lambda: fetched.append(len(records)))
+    measures = Measures(["return", ELSEWHERE], "mean", SimpleNamespace(run=run))
+    for _ in range(2):
+        measures._all_policies()
+        measures._all_policies()
+        records.append(None)
+    assert fetched == [1, 2]
+
+
 def test_the_front_has_the_trials_that_no_other_one_beats():
     front = Front([(1, 5), (2, 4), (2, 3), (2, 4)])
     assert len(front) == 3  # (2, 3) is beaten; of equals both stay
@@ -160,9 +185,14 @@ def test_every_trial_has_a_value_for_each_objective(whole):
 
 
 def test_the_return_elsewhere_is_that_of_the_trained_policies(whole, tmp_path):
-    """Train one trial alone from its preset, and evaluate its policies in the other environment."""
+    """Train a late trial that was not in the first slot alone, and evaluate its policies in the other environment."""
     result, _ = whole
-    trial = max(result.study.get_trials(), key=lambda each: each.values[2])
+    in_slots = [
+        shoal.load_result(path).curves["trial"] for path in sorted((result.folder / "workers" / "w0").glob("group-*"))
+    ]
+    others = {number for group in in_slots for number in group[:, 2:].ravel().tolist()} - {-1}  # 2 members each
+    trials = result.study.get_trials()
+    trial = next(trials[n] for n in sorted(others, reverse=True) if trials[n].values[2] != trials[n - 1].values[2])
     preset = tmp_path / "chosen.toml"
     preset.write_text(trial_preset(result.study, result.folder, trial.number))
     with jax.numpy_dtype_promotion("standard"):
