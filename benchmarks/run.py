@@ -387,6 +387,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def machine_without_command() -> dict[str, Any]:
+    """The description of the machine without the command line of this process, which may hold paths."""
+    return {name: value for name, value in machine().items() if name != "argv"}
+
+
 def git(*arguments: str) -> str:
     """The output of a git command in this checkout; empty if it is not a git repository."""
     done = subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=False)

@@ -71,7 +71,7 @@ def main() -> None:
     for part in options.only:
         sizes = [f"--{name} {getattr(options, name.replace('-', '_'))}" for name in SIZES]
         command = " ".join(["python benchmarks/study_speed.py --only", part, *sizes])
-        report[part] = {"command": command, **PARTS[part](options), "machine": machine()}
+        report[part] = {"command": command, **PARTS[part](options), "machine": run.machine_without_command()}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report | summary(report), indent=1) + "\n")
         print(part, json.dumps({k: v for k, v in report[part].items() if k != "machine"}), flush=True)
@@ -203,11 +203,6 @@ def summary(report: dict[str, Any]) -> dict[str, Any]:
             rates[part] = 3600 / (whole - training + share * training)
     ratios = {part: rates["study"] / rate for part, rate in rates.items() if part != "study"}
     return {"trials_per_hour": rates, "ratios": ratios, "busy": found["slots"]["busy"]}
-
-
-def machine() -> dict[str, Any]:
-    """The description of the machine, without the command line of this process, which may hold paths."""
-    return {name: value for name, value in run.machine().items() if name != "argv"}
 
 
 PARTS = {"study": measure_study, "torch": measure_torch, "process": measure_process}

@@ -49,7 +49,7 @@ def main() -> None:
     report = json.loads(options.out.read_text()) if options.out.exists() else {}
     for part in options.only:
         command = f"python benchmarks/study_tracking.py --only {part}"
-        report[part] = {"command": command, **measure(part, options), "machine": machine()}
+        report[part] = {"command": command, **measure(part, options), "machine": run.machine_without_command()}
         print(part, json.dumps({k: v for k, v in report[part].items() if k != "machine"}), flush=True)
         options.out.write_text(json.dumps(report | summary(report), indent=1) + "\n")
     print(json.dumps(summary(report), indent=1))
@@ -148,11 +148,6 @@ def summary(report: dict[str, Any]) -> dict[str, Any]:
         first, *_, last = report["memory"]["memory"].values()
         found["memory_mb"] = {"first_tenth": first, "whole": last, "added": round(last - first, 1)}
     return found
-
-
-def machine() -> dict[str, Any]:
-    """The description of the machine, without the command line of this process, which may hold paths."""
-    return {name: value for name, value in run.machine().items() if name != "argv"}
 
 
 if __name__ == "__main__":
