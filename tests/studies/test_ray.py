@@ -10,7 +10,7 @@ import time
 import jax
 import pytest
 
-from shoal.studies.ray_workers import RayWorkers, WorkerProcess
+from shoal.studies.ray_workers import RayWorkers, WorkerProcess, _Watch
 from shoal.studies.trial_states import trials_of
 from shoal.studies.tune import tune
 
@@ -100,14 +100,26 @@ def test_ctrl_c_reaches_workers_on_all_nodes(nodes, tmp_path):
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(600)
-def test_a_study_ends_though_a_node_is_removed(nodes, tmp_path, capsys):
-    """Last, because it removes a node."""
-    cluster, (first, _) = nodes
-    rows = tmp_path / "shared" / "workers"
-    both = [rows / name / "slots.csv" for name in ("w0", "w1")]
-    removed = when(
-        lambda: all(path.exists() for path in both), lambda: cluster.remove_node(first, allow_graceful=False)
-    )
+def test_a_study_ends_though_a_node_is_removed(nodes, tmp_path, capsys, monkeypatch):
+    """Last, because it removes a node: that of the first worker that has run trials, long before the study ends."""
+    cluster, _ = nodes
+    placed = {}
+    begin = _Watch._start
+
+    def note(watch, name, host, node):
+        placed[tmp_path / "shared" / "workers" / name / "slots.csv"] = node
+        begin(watch, name, host, node)
+
+    monkeypatch.setattr(_Watch, "_start", note)
+
+    def has_run():
+        return [node for path, node in [*placed.items()] if path.exists()]
+
+    def remove():
+        [node] = [node for node in cluster.list_all_nodes() if node.node_id == has_run()[0]]
+        cluster.remove_node(node, allow_graceful=False)
+
+    removed = when(has_run, remove)
     options = {
         "parallel": 2,
         "seeds": 1,

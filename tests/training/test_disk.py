@@ -14,6 +14,7 @@ from shoal.core.agent import Metrics
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.training import checkpoint
+from shoal.training.disk import replace
 from shoal.training.folder import RunFolder
 from shoal.training.recording import save_demonstrations
 from shoal.training.records import Records
@@ -130,3 +131,16 @@ def test_figures_and_recordings_on_a_full_disk_keep_existing_files(name, write, 
         write(there, full)
     assert error.value.filename == str(there) and error.value.errno == errno.ENOSPC
     assert [path.name for path in tmp_path.iterdir()] == [name] and there.read_bytes() == b"before"
+
+
+def test_two_processes_that_write_one_file_at_once_do_not_take_each_others_temporary_file(tmp_path):
+    """Two workers that begin a study together both write its `study.json`."""
+    target = tmp_path / "study.json"
+
+    def write_while_another_does(path):
+        path.write_text("first")
+        replace(target, lambda other: other.write_text("second"))
+
+    replace(target, write_while_another_does)
+    assert target.read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,9 +31,10 @@ def named_errors(target: Path) -> Iterator[None]:
 def replace(target: Path, write: Callable[[Path], object]) -> None:
     """Write a temporary file with `write(path)`, then rename it to `target`: readers see the old file or the new one.
 
-    If it cannot be written, the temporary file is removed.
+    If it cannot be written, the temporary file is removed. Several processes may write the same target at once, also
+    from different machines: each has a temporary file of its own.
     """
-    temporary = target.with_name(f".{target.name}.partial")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.partial")
     try:
         with named_errors(target):
             write(temporary)
