@@ -3,6 +3,9 @@
 All modules of `shoal.envs`, `shoal.population.meta_envs`, `shoal.agents` or `shoal.population` are imported when a name
 is first looked up. Other packages add names through the entry-point groups `shoal.envs`, `shoal.agents` and
 `shoal.selectors`: each entry point is a module that registers on import.
+
+`PREFIX/NAME` is an environment of another library, such as `brax/ant`: the module `PREFIX` of `shoal.interop.sources`
+has a function `entry(NAME)` that returns its `Entry`. It is imported when such a name is first looked up.
 """
 
 import ast
@@ -64,9 +67,13 @@ class Entry(NamedTuple):
 class Registry(Mapping[str, Entry]):
     """The registered names of one kind ("env", "agent" or "selector"), a mapping from name to entry."""
 
-    def __init__(self, kind: str, package: str, *more_packages: str) -> None:
-        """Set up an empty registry. The packages are imported, with all modules, when a name is first looked up."""
+    def __init__(self, kind: str, package: str, *more_packages: str, sources: str = "") -> None:
+        """Set up an empty registry. The packages are imported, with all modules, when a name is first looked up.
+
+        `sources` is a package with a module for each other library whose names are `MODULE/NAME`.
+        """
         self.kind = kind
+        self.sources = sources
         self.packages = (package, *more_packages)
         self.group = f"shoal.{kind}s"  # of entry points
         self._entries: dict[str, Entry] = {}
@@ -114,6 +121,8 @@ class Registry(Mapping[str, Entry]):
         self._discover()
         registered = self._aliases.get(name, name)
         if registered not in self._entries:
+            if source := self._source(name):
+                return source.entry(name.partition("/")[2])
             if name.endswith(".py"):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
             if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv
@@ -161,6 +170,14 @@ class Registry(Mapping[str, Entry]):
                     f"{error!r}. Repair or uninstall it."
                 ) from error
         self._discovered = True
+
+    def _source(self, name: str) -> Any:
+        """Return the module of the other library that a name such as `brax/ant` belongs to; None if there is none."""
+        prefix, slash, rest = name.partition("/")
+        if not (self.sources and slash and rest and prefix.isidentifier()):
+            return None
+        module = f"{self.sources}.{prefix}"
+        return importlib.import_module(module) if importlib.util.find_spec(module) else None
 
     def _from_path(self, path: str) -> Entry:
         source, _, attribute = path.rpartition(":")
@@ -264,7 +281,7 @@ def import_file(path: Path) -> Any:
     return module
 
 
-ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs")
+ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs", sources="shoal.interop.sources")
 AGENTS = Registry("agent", "shoal.agents")
 SELECTORS = Registry("selector", "shoal.population")
 REGISTRIES = (ENVS, AGENTS, SELECTORS)

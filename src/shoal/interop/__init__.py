@@ -1,0 +1,1 @@
+"""Other people's environments in shoal, and shoal's environments in other people's programs."""
