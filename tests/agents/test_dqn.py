@@ -378,7 +378,7 @@ def test_exactly_the_valid_samples_have_a_positive_priority():
 
     @jax.jit
     def store(state, clock):  # the first half of an update
-        behavior, noise = agent._behavior(state), agent._noise(state, make_key(1))
+        behavior, noise = agent.behavior(state), agent.policy_noise(state, make_key(1))
         env_states, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(

@@ -65,7 +65,7 @@ update = jax.jit(lambda agent, env, state: agent.update(state, env, jnp.int32(0)
 @jax.jit
 def collect(agent, env, state):
     """A rollout of the policy, and the batch for its update, without normalization of rewards."""
-    behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+    behavior, noise = agent.behavior(state), agent.policy_noise(state, make_key(1))
     _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
     return trajectory, agent._batch(state, trajectory, trajectory.reward)[0]
 
@@ -136,7 +136,7 @@ def test_successor_values_equal_those_of_single_observations():
     @jax.jit
     def both(key, obs):
         state = agent.init(key, env)
-        noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
+        noise, behavior = agent.policy_noise(state, make_key(1)), agent.behavior(state)
         _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         return *agent._values(state, trajectory)[:2], agent.value(state, obs)
 
@@ -183,7 +183,7 @@ def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
     @jax.jit
     def scale(key):
         state = agent.init(key, env)
-        behavior, noise = agent._behavior(state), agent._noise(make_key(1))
+        behavior, noise = agent.behavior(state), agent.policy_noise(state, make_key(1))
         _, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         return agent._scaled_reward(state, trajectory)
 

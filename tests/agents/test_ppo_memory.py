@@ -162,7 +162,7 @@ def walker(memory, shared):
 
     @jax.jit
     def walk(state):
-        noise, behavior = agent._noise(make_key(1)), agent._behavior(state)
+        noise, behavior = agent.policy_noise(state, make_key(1)), agent.behavior(state)
         first = agent._nets.initial_carry((agent.num_envs,)).actor
         env_states, trajectory, actor = agent.rollout.collect(
             env, state.env_states, behavior, noise, make_key(2), state.carry.actor, first

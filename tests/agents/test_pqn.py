@@ -43,7 +43,7 @@ def collected(agent, env):
     state = agent.init(make_key(0), env)
     dice = jax.random.uniform(make_key(1), (agent.num_steps, agent.num_envs, 1 + agent.action_space.n))
     noise = dice, jnp.ones(agent.num_steps)
-    story = agent.rollout.collect(env, state.env_states, agent._behavior(state), noise, make_key(2))[1]
+    story = agent.rollout.collect(env, state.env_states, agent.behavior(state), noise, make_key(2))[1]
     return state, story, agent._batch(state, story)
 
 

@@ -31,7 +31,7 @@ from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, passed, progress
-from shoal.rollouts.rollout import EnvStates
+from shoal.rollouts.rollout import EnvStates, Trajectory
 
 Weights = Any
 HEADS = ("expected", "categorical", "quantile")
@@ -173,22 +173,45 @@ class DQN(ReplayAgent):
             obs_stats=stats,
         )
 
-    def update(self, state: DQNState, env: Env, clock: Int[Array, ""]) -> tuple[DQNState, Metrics]:
-        """Roll out, store the steps, make the gradient steps that are due, and update the target network if due."""
-        key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
-        env_states, trajectory, _ = self.rollout.collect(
-            env, state.env_states, self._behavior(state), self._noise(state, k_noise), k_envs
-        )
+    def policy_noise(self, state: DQNState, key: Key) -> Any:
+        """The noise of noisy weights, or (uniforms [T, E, ...] that decide the actions, epsilon [T]).
+
+        `key` is consumed.
+        """
+        k_uniforms, k_weights = jax.random.split(key)
+        shape = (self.num_steps, self.num_envs)
+        if self.noisy:
+            return self._net.sample_noise(k_weights, state.weights, shape)
+        epsilon = self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+        return sample_uniforms(k_uniforms, shape, self.action_space.n), epsilon
+
+    def behavior(self, state: DQNState) -> Any:
+        """The policy of a rollout: greedy with noisy weights, or epsilon-greedy."""
+
+        def behave(obs, mask, noise, carry):
+            obs = normalized(state.obs_stats, obs)
+            if self.noisy:
+                action = greedy(self.q_values(state.weights, obs, noise), mask)
+            else:
+                uniforms, epsilon = noise
+                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, uniforms, mask)
+            return action.astype(self.action_space.dtype), None, carry
+
+        return behave
+
+    def learn_from(
+        self, state: DQNState, trajectory: Trajectory, carry: Any, key: Key, clock: Int[Array, ""]
+    ) -> tuple[DQNState, Metrics]:
+        """Store the steps, make the gradient steps that are due, and update the target network if due."""
+        del carry
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
-            key=key,
-            env_states=env_states,
             replay=replay,
             priorities=self._add_priorities(state, replay, clock),
             obs_stats=updated(state.obs_stats, trajectory.obs),
         )
         due = self.gradient_steps_due(state.age, self.n_step)
-        state, losses = self._train(state, due, clock, k_train)
+        state, losses = self._train(state, due, clock, key)
         state = state.replace(target=self._updated_target(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
@@ -220,26 +243,6 @@ class DQN(ReplayAgent):
         return DQNPolicy(state.age, state.weights, state.obs_stats)
 
     # The parts of an update, in order.
-
-    def _noise(self, state: DQNState, key: Key) -> Any:
-        k_uniforms, k_weights = jax.random.split(key)
-        shape = (self.num_steps, self.num_envs)
-        if self.noisy:
-            return self._net.sample_noise(k_weights, state.weights, shape)
-        epsilon = self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
-        return sample_uniforms(k_uniforms, shape, self.action_space.n), epsilon
-
-    def _behavior(self, state: DQNState) -> Any:
-        def behave(obs, mask, noise, carry):
-            obs = normalized(state.obs_stats, obs)
-            if self.noisy:
-                action = greedy(self.q_values(state.weights, obs, noise), mask)
-            else:
-                uniforms, epsilon = noise
-                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, uniforms, mask)
-            return action.astype(self.action_space.dtype), None, carry
-
-        return behave
 
     def _add_priorities(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
         # New samples get the largest priority once their successors are stored. Samples that `buffer_size` excludes get

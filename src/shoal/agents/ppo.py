@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Int
 from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
 from shoal.agents.losses import chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse_ignored
+from shoal.agents.rollout_agent import RolloutAgent
+from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
@@ -84,7 +85,7 @@ class Batch(Struct):
 
 @agent("ppo")
 @struct
-class PPO(Agent):
+class PPO(RolloutAgent):
     """Proximal policy optimization for discrete, multi-discrete and continuous actions, optionally recurrent.
 
     Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
@@ -223,32 +224,43 @@ class PPO(Agent):
             carry=self._nets.initial_carry((self.rollout.num_envs,)),
         )
 
-    def update(self, state: PPOState, env: Env, clock: Int[Array, ""]) -> tuple[PPOState, Metrics]:
-        """Roll out, estimate advantages, and take gradient steps on shuffled minibatches."""
+    def policy_noise(self, state: PPOState, key: Key) -> Array:
+        """Noise [T, E] from which actions are sampled. `key` is consumed."""
+        del state
+        of_all_envs = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
+        noise = own_part(of_all_envs, self.rollout.devices, axis=1)
+        return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
+
+    def behavior(self, state: PPOState) -> Any:
+        """The policy of a rollout. It also records the action before clipping and its distribution."""
+
+        def behave(obs, mask, noise, carry):
+            policy, carry = self._policy(state, obs, mask, carry)
+            action = policy.sample(noise)
+            return self._within_space(action), (action, policy), carry
+
+        return behave
+
+    def actor_carries(self, state: PPOState) -> tuple[Any, Any]:
+        """The actor's carries [E] at the start of the next rollout, and at the start of an episode."""
+        return state.carry.actor, self._nets.initial_carry((self.rollout.num_envs,)).actor
+
+    def learn_from(
+        self, state: PPOState, trajectory: Trajectory, carry: Any, key: Key, clock: Int[Array, ""]
+    ) -> tuple[PPOState, Metrics]:
+        """Estimate advantages, and take gradient steps on shuffled minibatches."""
         del clock
-        key, k_noise, k_envs, k_shuffle = jax.random.split(state.key, 4)
-        env_states, trajectory, actor_carry = self.rollout.collect(
-            env,
-            state.env_states,
-            self._behavior(state),
-            self._noise(k_noise),
-            k_envs,
-            carry=state.carry.actor,
-            first_carry=self._nets.initial_carry((self.rollout.num_envs,)).actor,
-        )
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
-        weights, optimizer, losses = self._gradient_steps(state, batch, k_shuffle)
+        weights, optimizer, losses = self._gradient_steps(state, batch, key)
         state = state.replace(
             age=state.age + 1,
-            key=key,
             weights=weights,
             optimizer=optimizer,
-            env_states=env_states,
             obs_stats=updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices),
             return_stats=return_stats,
             discounted_return=discounted_return,
-            carry=Carry(actor_carry, critic_carry),
+            carry=Carry(carry, critic_carry),
         )
         return state, Metrics(trajectory.episodes(), losses)
 
@@ -284,20 +296,6 @@ class PPO(Agent):
         return PPOPolicy(state.weights, state.obs_stats)
 
     # The parts of an update, in order.
-
-    def _behavior(self, state: PPOState) -> Any:
-        # The policy that a rollout follows. It also records the action before clipping and its distribution.
-        def behave(obs, mask, noise, carry):
-            policy, carry = self._policy(state, obs, mask, carry)
-            action = policy.sample(noise)
-            return self._within_space(action), (action, policy), carry
-
-        return behave
-
-    def _noise(self, key: Key) -> Array:
-        of_all_envs = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        noise = own_part(of_all_envs, self.rollout.devices, axis=1)
-        return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def _scaled_reward(self, state: PPOState, trajectory: Trajectory) -> tuple[Array, Any, Any]:
         # (rewards, return statistics, discounted returns so far). Rewards are divided by the standard deviation of the

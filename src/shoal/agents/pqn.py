@@ -15,7 +15,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.agents.rollout_agent import RolloutAgent
+from shoal.core.agent import Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
@@ -67,7 +68,7 @@ class Batch(Struct):
 
 @agent("pqn")
 @struct
-class PQN(Agent):
+class PQN(RolloutAgent):
     """Parallel Q-learning for discrete actions.
 
     An update takes `num_steps` steps of `num_envs` environments with an epsilon-greedy policy. Then it fits the
@@ -151,22 +152,35 @@ class PQN(Agent):
         """The state at the start of new episodes."""
         return state.replace(env_states=self.rollout.init(env, key))
 
-    def update(self, state: PQNState, env: Env, clock: Int[Array, ""]) -> tuple[PQNState, Metrics]:
-        """Roll out, compute returns, and take gradient steps on shuffled minibatches.
+    def policy_noise(self, state: PQNState, key: Key) -> Any:
+        """(uniforms [T, E, ...] that decide the actions, epsilon [T]). `key` is consumed."""
+        of_all_envs = sample_uniforms(key, (self.num_steps, self.num_envs), self.action_space.n)
+        uniforms = own_part(of_all_envs, self.rollout.devices, axis=1)
+        return uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+
+    def behavior(self, state: PQNState) -> Any:
+        """The epsilon-greedy policy of a rollout. It also records the largest Q-value of each observation."""
+
+        def behave(obs, mask, noise, carry):
+            uniforms, epsilon = noise
+            q_values = self.q_values(state.weights, normalized(state.obs_stats, obs))
+            action = epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype)
+            return action, jnp.max(allowed(q_values, mask), axis=-1), carry
+
+        return behave
+
+    def learn_from(
+        self, state: PQNState, trajectory: Trajectory, carry: Any, key: Key, clock: Int[Array, ""]
+    ) -> tuple[PQNState, Metrics]:
+        """Compute returns, and take gradient steps on shuffled minibatches.
 
         Observations are normalized with the statistics from before the rollout.
         """
-        del clock
-        key, k_uniforms, k_envs, k_shuffle = jax.random.split(state.key, 4)
-        of_all_envs = sample_uniforms(k_uniforms, (self.num_steps, self.num_envs), self.action_space.n)
-        uniforms = own_part(of_all_envs, self.rollout.devices, axis=1)
-        noise = uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
-        env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
-        weights, optimizer, losses = self._gradient_steps(state, self._batch(state, trajectory), k_shuffle)
+        del carry, clock
+        weights, optimizer, losses = self._gradient_steps(state, self._batch(state, trajectory), key)
         stats = updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices)
-        return PQNState(state.age + 1, key, weights, optimizer, env_states, stats), Metrics(
-            trajectory.episodes(), losses
-        )
+        state = state.replace(age=state.age + 1, weights=weights, optimizer=optimizer, obs_stats=stats)
+        return state, Metrics(trajectory.episodes(), losses)
 
     def act(
         self, state: PQNState | PQNPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None
@@ -190,15 +204,6 @@ class PQN(Agent):
         return PQNPolicy(state.age, state.weights, state.obs_stats)
 
     # The parts of an update, in order.
-
-    def _behavior(self, state: PQNState) -> Any:
-        def behave(obs, mask, noise, carry):
-            uniforms, epsilon = noise
-            q_values = self.q_values(state.weights, normalized(state.obs_stats, obs))
-            action = epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype)
-            return action, jnp.max(allowed(q_values, mask), axis=-1), carry
-
-        return behave
 
     def _batch(self, state: PQNState, trajectory: Trajectory) -> Batch:
         value = trajectory.policy_output

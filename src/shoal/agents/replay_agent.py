@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
-from shoal.core.agent import Agent, Metrics
+from shoal.agents.rollout_agent import RolloutAgent
+from shoal.core.agent import Metrics
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
@@ -42,7 +43,7 @@ class Observed(Struct):
 
 
 @struct
-class ReplayAgent(Agent):
+class ReplayAgent(RolloutAgent):
     """An agent that stores its steps and learns from random samples of them. Abstract.
 
     An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
@@ -206,24 +207,15 @@ class ReplayActorCritic(ReplayAgent):
         learner = self.init_learner(k_learner, normalized(stats, observed.obs), action)
         return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats)
 
-    def update(self, state: ReplayState, env: Env, clock: Int[Array, ""]) -> tuple[ReplayState, Metrics]:
-        """Roll out, store the steps, and make the gradient steps that are due."""
-        key, k_noise, k_envs, k_train = jax.random.split(state.key, 4)
-        noise = self._action_noise(state.age, k_noise)
-        env_states, trajectory, _ = self.rollout.collect(env, state.env_states, self._behavior(state), noise, k_envs)
-        replay = state.replay.add(steps_of(trajectory), clock)
-        stats = updated(state.obs_stats, trajectory.obs)
-        learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, k_train, stats)
-        state = ReplayState(state.age + 1, key, learner, env_states, replay, stats)
-        return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
-
-    def _action_noise(self, age: Int[Array, ""], key: Key) -> tuple[Array, Bool[Array, "T"]]:
-        """(noise of the actions [T, E], whether actions are still uniform [T]) for the rollout at this age."""
+    def policy_noise(self, state: ReplayState, key: Key) -> tuple[Array, Bool[Array, "T"]]:
+        """(noise of the actions [T, E], whether actions are still uniform [T]). `key` is consumed."""
         noise = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
         within = jnp.arange(self.num_steps, dtype=jnp.int32) * self.num_envs
-        return noise, steps_taken(age, self.steps_per_update, within) < self.learning_starts
+        return noise, steps_taken(state.age, self.steps_per_update, within) < self.learning_starts
 
-    def _behavior(self, state: ReplayState) -> Any:
+    def behavior(self, state: ReplayState) -> Any:
+        """The exploratory policy of a rollout."""
+
         def behave(obs, mask, noise, carry):
             noise, is_uniform = noise
             explored = self.explore(state.learner, Observed(normalized(state.obs_stats, obs), mask), noise)
@@ -231,6 +223,17 @@ class ReplayActorCritic(ReplayAgent):
             return action.astype(self.action_space.dtype), None, carry
 
         return behave
+
+    def learn_from(
+        self, state: ReplayState, trajectory: Trajectory, carry: Any, key: Key, clock: Int[Array, ""]
+    ) -> tuple[ReplayState, Metrics]:
+        """Store the steps, and make the gradient steps that are due."""
+        del carry
+        replay = state.replay.add(steps_of(trajectory), clock)
+        stats = updated(state.obs_stats, trajectory.obs)
+        learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, key, stats)
+        state = state.replace(age=state.age + 1, learner=learner, replay=replay, obs_stats=stats)
+        return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
 
 def steps_of(trajectory: Trajectory) -> Steps:
