@@ -32,6 +32,7 @@ def eval_parser() -> Parser:
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of the episodes (default 0)")
     limit = "cut episodes off after N steps (default: the environment's time limit, or 1,000 where it has none)"
     parser.add_argument("--max-steps", type=whole_number, default=0, metavar="N", help=limit)
+    parser.add_argument("--gymnasium", metavar="ID", help="play in this environment of Gymnasium instead")
     return parser
 
 
@@ -53,6 +54,10 @@ def evaluate_run(line: Line) -> None:
     result = load_result(arguments.run)
     if static := [name for name in env_values.sweep if is_static_part(policies.env, name)]:
         raise ValueError(f"{static[0]} is a static field, which cannot be swept: give one value at a time.")
+    if arguments.gymnasium and (env_values.fixed or env_values.sweep):
+        raise ValueError(
+            "--env.* changes the environment of the run, and --gymnasium replaces it: leave out one of them."
+        )
     chosen = _chosen(result, policies, arguments.member, arguments.which)
     settings = [setting_words(s) for s in result.settings] if arguments.member == "all" else ["all"]
     swept = len(settings) > 1
@@ -61,7 +66,8 @@ def evaluate_run(line: Line) -> None:
         fields = {**env_values.fixed, **dict(zip(env_values.sweep, values, strict=True))}
         for greedy in (False,) if arguments.sample else (True, False):
             how = {"episodes": arguments.episodes, "seed": arguments.seed, "max_steps": arguments.max_steps}
-            done = evaluate(chosen, greedy=greedy, env_fields=fields, **how)
+            env = f"gymnasium/{arguments.gymnasium}" if arguments.gymnasium else None
+            done = evaluate(chosen, env, greedy=greedy, env_fields=fields, **how)
             cut += int((~done.finished).sum())
             played += done.finished.size
             longest = max(longest, int(done.episode_length.max()))

@@ -26,6 +26,8 @@ from shoal.core.checking import (
 )
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckError
+from shoal.core.host_checks import check_host_env
+from shoal.core.host_env import HostEnv
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Discrete, Space, explain, misfit, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
@@ -42,7 +44,7 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
     flags, masks and infos have the right structure, shape and dtype; every observation is in the observation space;
     rewards are finite; `time` counts steps; hooks give equal results for equal arguments; eager calls, `jit` and `vmap`
     agree; changing a constant does not recompile; hooks use the keys that they get, each once; a picture is uint8
-    [H, W, 3].
+    [H, W, 3]. Those of an environment that Python steps are in `core/host_checks.py`.
 
     Raises CheckError (an AssertionError) for the first rule that is broken, or for an error inside a hook, which is its
     cause. The message begins with the file and line if the class is your own. `shoal check` calls this function.
@@ -50,6 +52,8 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
         check_env(shoal.make("CartPole-v1"))
     """
     key = make_key(0) if key is None else key
+    if isinstance(env, HostEnv):
+        return check_host_env(env, key, steps)
     _check_value(env)
     _check_hooks(env, key)
     _check_repeatable(env, key)

@@ -116,13 +116,13 @@ class Registry(Mapping[str, Entry]):
 
         Raises UnknownNameError (a ValueError) for an unknown name, and ValueError for a class of another kind.
         """
+        if source := self._source(name):
+            return source.entry(name.partition("/")[2])
         if ":" in name:
             return self._from_path(name)
         self._discover()
         registered = self._aliases.get(name, name)
         if registered not in self._entries:
-            if source := self._source(name):
-                return source.entry(name.partition("/")[2])
             if name.endswith(".py"):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
             if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv

@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.core.agent import Metrics
 from shoal.core.errors import CheckpointError, DamagedError
-from shoal.core.keys import make_key, stream
+from shoal.core.keys import Key, make_key, stream
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
@@ -26,6 +26,8 @@ from shoal.training.describe import describe, to_json
 from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
+from shoal.training.host_envs import needs_host
+from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in
 from shoal.training.plan import Plan
 from shoal.training.population import Population
@@ -62,7 +64,7 @@ class Run:
         self.sinks = Sinks([JsonLines(folder.path / "metrics.jsonl"), *sinks])
         self.key = make_key(plan.spec.seed, plan.spec.prng)
         self.processes = group.size
-        self.population = Population(plan, self.key) if group.size == 1 else SharedPopulation(plan, self.key, group)
+        self.population = population_of(plan, self.key, group)
         self.records = Records(plan.members)
         self.state = RunState.first(plan.roster)
         self.best_policy: Any = None  # [M], the policy of each occupant at its best evaluation
@@ -442,6 +444,8 @@ class Run:
         self.state = self.state.restored(about, arrays)
         self._was_over = about.get("over", False)  # older checkpoints lack it
         self.population.load(members, self.state.roster)
+        for note in getattr(self.population, "notes", ()):
+            self.sinks.say(note)
         self._restore_best(members)
 
     def _begin_state(self) -> None:
@@ -469,6 +473,21 @@ class Run:
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])
         return float(seconds[-1]) if seconds else 0.0
+
+
+def population_of(plan: Plan, key: Key, group: Group) -> Any:
+    """Return the population of a plan: on the devices, shared with other processes, or with environments on the host.
+
+    Raises ValueError if members with environments on the host are to be shared.
+    """
+    if needs_host(plan.env):
+        if group.size > 1:
+            raise ValueError(
+                f"{plan.spec.env_name} is stepped by Python, and such a run cannot be shared by {group.size} "
+                f"processes: start a run in each, with a seed of its own, or shoal tune with --workers."
+            )
+        return HostPopulation(plan, key)
+    return Population(plan, key) if group.size == 1 else SharedPopulation(plan, key, group)
 
 
 def _rows_where(flag: np.ndarray, new: Any, old: Any) -> Any:

@@ -23,6 +23,7 @@ from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.describe import build
 from shoal.training.host import host_bytes
+from shoal.training.host_envs import check_learns_on_host, needs_host
 from shoal.training.placement import Placement, accelerators, make_placement
 from shoal.training.program import Member, Split, begin, split_over
 from shoal.training.recording import load_demonstrations
@@ -309,6 +310,7 @@ def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> R
 
 def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
     try:
+        check_learns_on_host(agent, env)
         return agent.bind(env)
     except Unsuited as error:
         suited = [name for name in AGENTS if _is_suited(name, env)]
@@ -324,6 +326,8 @@ def _split(one: Setting, spec: RunSpec) -> Split | None:
     """Return how devices share the environments of each member; None if they do not."""
     if not spec.devices_per_member:
         return None
+    if needs_host(one.env):
+        raise ValueError(f"devices_per_member splits compiled environments, and Python steps {spec.env_name}.")
     try:
         return split_over(*one, spec.devices_per_member)
     except Unsuited as error:
@@ -336,7 +340,9 @@ def _split(one: Setting, spec: RunSpec) -> Split | None:
 
 def _is_suited(name: str, env: Env) -> bool:
     try:
-        AGENTS[name].build().bind(env)
+        agent = AGENTS[name].build()
+        check_learns_on_host(agent, env)
+        agent.bind(env)
     except Unsuited:
         return False
     except ValueError:

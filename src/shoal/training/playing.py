@@ -18,6 +18,8 @@ from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.evaluate import evaluate as evaluate_one
 from shoal.rollouts.rollout import Rollout
 from shoal.training.arguments import explaining_arguments
+from shoal.training.host_envs import needs_host
+from shoal.training.host_evaluation import evaluate_on_host
 from shoal.training.plan import default_horizon
 from shoal.training.policy import Function, Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load
@@ -70,6 +72,8 @@ def evaluate(
     played_env = _env_to_play(policy, env, env_fields or {})
     horizon = max_steps or default_horizon([played_env])
     key = stream(make_key(seed), "evaluate")
+    if needs_host(played_env):
+        return _evaluate_on_host(policy, played_env, key, episodes, horizon, greedy)
     run = _evaluate_many if is_population else _evaluate_one
     result = run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy)
     return jax.tree.map(np.asarray, result)
@@ -125,6 +129,18 @@ def record(
     parts = rollout(policy, key=seed, num_steps=-(-steps // num_envs), num_envs=num_envs, keep=keep, greedy=greedy)
     flat = [jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:steps], parts[name]) for name in keep]
     return Demonstrations(obs=flat[0], mask=flat[1], action=flat[2])
+
+
+def _evaluate_on_host(
+    policy: Policy | Policies, env: Any, key: Key, episodes: int, horizon: int, greedy: bool
+) -> Evaluation:
+    if isinstance(policy, Policy):
+        return evaluate_on_host(policy.actor, policy.weights, env, key, episodes, horizon, greedy)
+    results = []
+    for m in range(len(policy)):
+        actor, weights, of_member = jax.tree.map(lambda x, m=m: x[m], (policy.actor, policy.weights, env))
+        results.append(evaluate_on_host(actor, weights, of_member, key, episodes, horizon, greedy))
+    return jax.tree.map(lambda *xs: np.stack(xs), *results)
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6))

@@ -101,21 +101,37 @@ def train_chunk(
     length share one program.
     """
     update = jax.jit(type(agent).update)  # `jit`, so that it is traced once for both the shapes and the loop
-    shapes = jax.eval_shape(update, agent, member.state, env, clock)[1]
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    zero = zero.replace(episodes=type(zero.episodes).zero())
+    zero = no_metrics(jax.eval_shape(update, agent, member.state, env, clock)[1])
 
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
         state, metrics = update(agent, member.state, env, clock + i)
-        # The losses were computed before the last gradient step; only the policy shows whether that step was finite.
-        alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
-        losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
-        new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
-        return Member(where_alive(alive, state, member.state), alive), where_alive(alive, new_total, total)
+        return after_update(member, agent, state, metrics, total)
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, zero))
-    return member, total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
+    return member, averaged(total)
+
+
+def after_update(
+    member: Member, agent: Agent, state: AgentState, metrics: Metrics, total: Metrics
+) -> tuple[Member, Metrics]:
+    """Return (the member, the metrics of the chunk so far) after an update that ended with this state and metrics."""
+    # The losses were computed before the last gradient step; only the policy shows whether that step was finite.
+    alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
+    losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
+    new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
+    return Member(where_alive(alive, state, member.state), alive), where_alive(alive, new_total, total)
+
+
+def no_metrics(shapes: Metrics) -> Metrics:
+    """Return the metrics of no update; `shapes` are those of one."""
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return zero.replace(episodes=type(zero.episodes).zero())
+
+
+def averaged(total: Metrics) -> Metrics:
+    """Return the metrics of a chunk: losses are averages, NaN if there was no gradient step."""
+    return total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
 
 
 def where_alive(alive: Bool[Array, ""], new: Any, old: Any) -> Any:

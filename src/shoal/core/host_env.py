@@ -1,0 +1,86 @@
+"""Environments that Python steps, outside the compiled program: those of Gymnasium, for example.
+
+`HostEnv` is a value like every environment, so an agent can be bound to it. Its state holds the observation that the
+last step returned. The steps themselves are taken by a `Simulator`, which `open` starts. `shoal.train`,
+`shoal.evaluate` and the command line step simulators; other functions refuse such an environment.
+"""
+
+import abc
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from shoal.core.env import Env, Key, Observation, State
+from shoal.core.spaces import Discrete, MultiDiscrete, zeros
+from shoal.core.struct import static, struct
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """One environment that is running on the host. Observations and actions are NumPy arrays, or trees of them."""
+
+    def reset(self, seed: int) -> tuple[Any, Any]:
+        """Begin the episode of a seed. Returns (observation, action mask or None)."""
+        ...
+
+    def step(self, action: Any) -> tuple[Any, Any, float, bool, bool]:
+        """Take one step. Returns (observation, action mask or None, reward, terminated, truncated)."""
+        ...
+
+    def close(self) -> None:
+        """Free what the environment holds."""
+        ...
+
+
+@struct
+class HostState(State):
+    """What a compiled program knows of an environment on the host."""
+
+    obs: Any
+    mask: Any = None  # which actions are allowed; None if all actions always are
+
+
+@struct
+class HostEnv(Env):
+    """An environment that Python steps. Subclass it with `open` and the two spaces.
+
+    Episodes must follow from the seed of their reset and the actions: a resumed run repeats the actions of the episodes
+    that were not over, to bring new simulators to the same states.
+    """
+
+    has_mask: bool = static(False)  # whether simulators return action masks
+
+    @abc.abstractmethod
+    def open(self) -> Simulator:
+        """Start an environment on the host."""
+
+    def init(self, key: Key) -> HostState:
+        """A state without an episode: observation and mask are zero until the host puts in those of a simulator."""
+        del key
+        return HostState(jnp.int32(0), zeros(self.observation_space), self._no_mask())
+
+    def transition(self, state: HostState, action: Any, noise: Any) -> NoReturn:
+        """Raise TypeError: Python takes the steps."""
+        raise TypeError(
+            f"{type(self).__name__} is stepped by Python and cannot be part of a compiled program: shoal.train and "
+            f"shoal.evaluate can use it, and `open()` starts one to step by hand."
+        )
+
+    def observe(self, state: HostState) -> Observation:
+        """The observation that the last step returned."""
+        return state.obs
+
+    def action_mask(self, state: HostState) -> Bool[Array, "A"] | None:
+        """The action mask that the last step returned."""
+        return state.mask
+
+    def _no_mask(self) -> Any:
+        if not self.has_mask:
+            return None
+        space = self.action_space
+        if isinstance(space, Discrete):
+            return jnp.ones(space.n, bool)
+        assert isinstance(space, MultiDiscrete)
+        return jnp.ones(int(np.sum(space.nvec)), bool)

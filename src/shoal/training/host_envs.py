@@ -1,0 +1,227 @@
+"""The environments of one member that Python steps: they take T steps with a policy, and can be restored by repetition.
+
+An environment of another library cannot be copied or saved. But its episode follows from the seed of its reset and the
+actions since then, so these are kept, and a checkpoint has them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.agents.rollout_agent import RolloutAgent
+from shoal.core.agent import Agent
+from shoal.core.errors import Unsuited
+from shoal.core.host_env import HostEnv, HostState, Simulator
+from shoal.core.spaces import zeros
+from shoal.core.struct import Struct, struct
+from shoal.core.wrappers.base import Wrapper
+from shoal.rollouts.rollout import EnvStates, Trajectory
+
+LONGEST_KEPT = 30_000  # steps of an episode whose actions are kept; a longer one cannot be restored
+# (observations [E], masks [E], step t) -> (actions [E], further outputs to record [E])
+Act = Callable[[Any, Any, int], tuple[Any, Any]]
+
+
+def needs_host(env: Any) -> bool:
+    """Return whether Python steps an environment. Raises TypeError for a wrapper of shoal around such a one."""
+    if isinstance(env, HostEnv):
+        return True
+    inner = env
+    while isinstance(inner, Wrapper):
+        inner = inner.env
+    if isinstance(inner, HostEnv):
+        raise TypeError(
+            f"{type(env).__name__} cannot wrap {type(inner).__name__}, because Python steps that environment: use a "
+            f"wrapper of its own library, and register the wrapped environment there."
+        )
+    return False
+
+
+def check_learns_on_host(agent: Agent, env: Any) -> None:
+    """Raise Unsuited for an agent that cannot learn in an environment that Python steps; TypeError as `needs_host`."""
+    if needs_host(env) and not isinstance(agent, RolloutAgent):
+        raise Unsuited("Python steps this environment, and the agent does not learn from rollouts of several steps.")
+
+
+@struct
+class Episodes(Struct):
+    """What brings E environments to the states that they are in. All leaves are NumPy arrays."""
+
+    entropy: Any  # [3], the numbers from which the seeds of all episodes follow: of the run, the member, its occupant
+    begun: Any  # [E], the number of episodes that each environment has begun
+    time: Any  # [E], the steps of its current episode
+    actions: Any  # [E, L, ...], the actions of the current episodes
+
+    @classmethod
+    def none(cls, env: HostEnv, count: int, entropy: tuple[int, int, int]) -> "Episodes":
+        """Of `count` environments that have begun no episode."""
+        longest = LONGEST_KEPT if env.max_steps is None else min(int(np.max(np.asarray(env.max_steps))), LONGEST_KEPT)
+        action = jax.tree.map(lambda x: np.zeros((count, longest, *x.shape), x.dtype), zeros(env.action_space))
+        zero = np.zeros(count, np.int32)
+        return cls(np.asarray(entropy, np.int64), zero, zero.copy(), action)
+
+    def seed(self, e: int) -> int:
+        """The seed of the current episode of environment e."""
+        numbers = (*self.entropy.tolist(), e, int(self.begun[e]))
+        return int(np.random.SeedSequence(numbers).generate_state(1)[0] >> 1)  # 31 bits, which all environments take
+
+
+class HostEnvs:
+    """E running environments of one member. Arrays are NumPy's, and are changed in place."""
+
+    def __init__(self, env: HostEnv, count: int, entropy: tuple[int, int, int]) -> None:
+        """Start the environments. No episode begins."""
+        self.env, self.count = env, count
+        self.simulators: list[Simulator] = [env.open() for _ in range(count)]
+        self.episodes = Episodes.none(env, count, entropy)
+        empty = jax.tree.map(np.asarray, (zeros(env.observation_space), env._no_mask()))
+        self.obs, self.mask = jax.tree.map(lambda x: np.repeat(x[None], count, axis=0), empty)
+        self.episode_return = np.zeros(count, np.float32)
+
+    def begin(self) -> None:
+        """Begin the first episodes."""
+        for e in range(self.count):
+            self.restart(e)
+
+    def restore(self, episodes: Episodes, states: EnvStates) -> list[int]:
+        """Bring the environments to the states of a checkpoint. Returns those that did not come there.
+
+        The actions of their episodes are repeated. An environment that then returns another observation than the saved
+        one, because its episodes do not follow from their seeds, begins a new episode; so does one whose episode was
+        longer than what is kept.
+        """
+        self.episodes = jax.tree.map(np.array, episodes)
+        self.episode_return = np.array(states.episode_return)
+        return [e for e in range(self.count) if not self._repeat(e, states.state.obs)]
+
+    def env_states(self) -> EnvStates:
+        """The states of the environments, as a compiled program has them."""
+        time, obs, mask, episode_return = _on_device((self.episodes.time, self.obs, self.mask, self.episode_return))
+        return EnvStates(jax.vmap(HostState)(time, obs, mask), episode_return)
+
+    def close(self) -> None:
+        """Close all environments."""
+        for simulator in self.simulators:
+            simulator.close()
+
+    def collect(self, act: Act, num_steps: int, final_slots: int, ended: Callable[[np.ndarray], object]) -> Trajectory:
+        """Take T steps of all environments, with resets. Returns the trajectory.
+
+        `ended` is called with the flags [E] of the environments whose episodes ended, after each step with one.
+        Raises RuntimeError if more episodes are truncated than the time limit of the environment allows.
+        """
+        rows: list[dict[str, Any]] = []
+        final = jax.tree.map(lambda x: np.zeros((final_slots, *x.shape), x.dtype), (self.obs, self.mask))
+        slot = np.zeros(self.count, np.int32)
+        for t in range(num_steps):
+            row: dict[str, Any] = {"obs": _copy(self.obs), "mask": _copy(self.mask), "final_slot": slot.copy()}
+            row["is_first"] = self.episodes.time == 0
+            row["action"], row["policy_output"] = act(row["obs"], row["mask"], t)
+            row.update(self.step(row["action"], final, slot))
+            rows.append(row)
+            if (done := row["terminated"] | row["truncated"]).any():
+                ended(done)
+        stacked = {name: jax.tree.map(lambda *xs: np.stack(xs), *(row[name] for row in rows)) for name in rows[0]}
+        return Trajectory(
+            **_on_device(stacked),
+            info={},
+            last_obs=_on_device(self.obs),
+            last_mask=_on_device(self.mask),
+            final_obs=_on_device(final[0]),
+            final_mask=_on_device(final[1]),
+            num_first_states=num_steps,
+        )
+
+    def step(
+        self, action: Any, final: Any, slot: np.ndarray, running: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """Take one step of the `running` environments (default: all), and begin new episodes where one ended.
+
+        Returns the results [E], zero for an environment that does not run. Final observations and masks of truncated
+        episodes go into `final`, in the row that `slot` [E] counts.
+        """
+        results = {
+            "reward": np.zeros(self.count, np.float32),
+            "terminated": np.zeros(self.count, bool),
+            "truncated": np.zeros(self.count, bool),
+            "episode_return": np.zeros(self.count, np.float32),
+            "episode_length": np.zeros(self.count, np.int32),
+        }
+        for e in range(self.count) if running is None else np.flatnonzero(running).tolist():
+            of_env = jax.tree.map(lambda x, e=e: x[e], action)
+            self._keep_action(e, of_env)
+            obs, mask, reward, terminated, truncated = self.simulators[e].step(of_env)
+            self.episodes.time[e] += 1
+            self.episode_return[e] += reward
+            values = (reward, terminated, truncated, self.episode_return[e], self.episodes.time[e])
+            for column, value in zip(results.values(), values, strict=True):
+                column[e] = value
+            if truncated and not terminated:
+                self._keep_final(e, obs, mask, final, slot)
+            if terminated or truncated:
+                self.restart(e)
+            else:
+                self._observe(e, obs, mask)
+        return results
+
+    def _keep_action(self, e: int, action: Any) -> None:
+        time = self.episodes.time[e]
+        for kept, value in zip(jax.tree.leaves(self.episodes.actions), jax.tree.leaves(action), strict=True):
+            if time < kept.shape[1]:
+                kept[e, time] = value
+
+    def _keep_final(self, e: int, obs: Any, mask: Any, final: Any, slot: np.ndarray) -> None:
+        for rows, value in zip(jax.tree.leaves(final), jax.tree.leaves((obs, mask)), strict=True):
+            if slot[e] >= len(rows):
+                raise RuntimeError(
+                    f"an episode was truncated after {self.episodes.time[e]} steps, more often than its time limit "
+                    f"max_steps={self.env.max_steps} allows: give env.max_steps a number that no episode is shorter "
+                    f"than when it is truncated."
+                )
+            rows[slot[e], e] = value
+        slot[e] += 1
+
+    def restart(self, e: int) -> None:
+        """Begin the next episode of environment e."""
+        self.episodes.begun[e] += 1
+        self.episodes.time[e] = 0
+        self.episode_return[e] = 0
+        self._observe(e, *self.simulators[e].reset(self.episodes.seed(e)))
+
+    def _observe(self, e: int, obs: Any, mask: Any) -> None:
+        leaves = jax.tree.leaves((self.obs, self.mask))
+        for rows, value in zip(leaves, jax.tree.leaves((obs, mask)), strict=True):
+            rows[e] = value
+
+    def _repeat(self, e: int, saved_obs: Any) -> bool:
+        time, actions = int(self.episodes.time[e]), self.episodes.actions
+        if time <= jax.tree.leaves(actions)[0].shape[1]:
+            obs, mask = self.simulators[e].reset(self.episodes.seed(e))
+            is_over = False
+            for t in range(time):
+                if is_over:
+                    break
+                action = jax.tree.map(lambda x, t=t: x[e, t], actions)
+                obs, mask, _, terminated, truncated = self.simulators[e].step(action)
+                is_over = terminated or truncated
+            pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(saved_obs), strict=True)
+            if not is_over and all(np.array_equal(new, saved[e], equal_nan=_is_real(new)) for new, saved in pairs):
+                self._observe(e, obs, mask)
+                return True
+        self.restart(e)
+        return False
+
+
+def _copy(tree: Any) -> Any:
+    return jax.tree.map(np.copy, tree)
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(jnp.array, tree)  # a copy: arrays of a CPU may share the memory of NumPy's
+
+
+def _is_real(x: Any) -> bool:
+    return np.issubdtype(np.asarray(x).dtype, np.floating)

@@ -1,0 +1,77 @@
+"""Evaluate a policy in environments that Python steps, as `rollouts.evaluate` does in compiled ones."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.agent import Actor
+from shoal.core.env import Key
+from shoal.core.host_env import HostEnv
+from shoal.rollouts.evaluate import Evaluation
+from shoal.training.host_envs import HostEnvs
+
+MOST_AT_ONCE = 32  # environments that run at the same time
+
+
+def evaluate_on_host(
+    actor: Actor, policy: Any, env: HostEnv, key: Key, episodes: int, horizon: int, greedy: bool = True
+) -> Evaluation:
+    """Play N = `episodes` episodes of one policy, each for at most `horizon` steps. Returns NumPy arrays [N].
+
+    `key` is consumed. Episode n begins with a seed that follows from the key and n.
+    """
+    k_seeds, k_act = jax.random.split(key)
+    first, second = (int(word) for word in np.asarray(jax.random.bits(k_seeds, (2,))))
+    returns, lengths, finished = np.zeros(episodes, np.float32), np.zeros(episodes, np.int32), np.zeros(episodes, bool)
+    envs = HostEnvs(env, min(episodes, MOST_AT_ONCE), (first, second, 0))
+    # Environment e plays the episodes e, e + E, e + 2 E, and so on, one after the other.
+    playing = np.arange(envs.count)
+    try:
+        envs.begin()
+        carry = first_carry = jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (envs.count, *jnp.shape(x))), actor.initial_carry()
+        )
+        t = 0
+        while (playing < episodes).any():
+            keys = jax.random.split(jax.random.fold_in(k_act, t), envs.count)
+            action, carry = act_on_batch(actor, policy, envs.obs, envs.mask, carry, keys, greedy)
+            result = envs.step(jax.tree.map(np.asarray, action), *_no_finals(envs), playing < episodes)
+            ended = result["terminated"] | result["truncated"]
+            over = ended | (result["episode_length"] >= horizon)
+            for e in np.flatnonzero(over).tolist():
+                n = playing[e]
+                returns[n], lengths[n] = result["episode_return"][e], result["episode_length"][e]
+                finished[n] = ended[e]
+                playing[e] += envs.count
+                if not ended[e]:
+                    envs.restart(e)
+            if over.any():
+                carry = with_first_carries(carry, first_carry, over)
+            t += 1
+    finally:
+        envs.close()
+    result = Evaluation(jnp.asarray(returns), jnp.asarray(lengths), jnp.asarray(finished))
+    return jax.tree.map(np.asarray, result)
+
+
+def _no_finals(envs: HostEnvs) -> tuple[Any, np.ndarray]:
+    """Rows for the final observations of one step, which nobody reads."""
+    rows = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), (envs.obs, envs.mask))
+    return rows, np.zeros(envs.count, np.int32)
+
+
+@partial(jax.jit, static_argnums=6)
+def act_on_batch(actor: Actor, policy: Any, obs: Any, mask: Any, carry: Any, keys: Key, greedy: bool) -> Any:
+    """(actions [E], carries [E]) for observations [E]. `keys` [E] are consumed."""
+    return jax.vmap(lambda o, m, c, k: actor.act(policy, o, c, k, greedy, m))(obs, mask, carry, keys)
+
+
+@jax.jit
+def with_first_carries(carry: Any, first: Any, ended: Any) -> Any:
+    """The carries [E], and the `first` ones where an episode ended."""
+    return jax.tree.map(
+        lambda new, old: jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 1)), new, old), first, carry
+    )

@@ -1,0 +1,308 @@
+"""Members whose environments Python steps. It has the methods of `Population`, so a run is the same in all else.
+
+The compiled program chooses the actions of a step, and learns from a rollout; between them Python steps the
+environments. Members are trained one after the other, so a member does not depend on the others.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shoal.core.agent import Agent, AgentState, Metrics
+from shoal.core.env import Key
+from shoal.core.host_env import HostEnv
+from shoal.core.keys import stream
+from shoal.core.struct import Struct, struct
+from shoal.rollouts.evaluate import Evaluation
+from shoal.rollouts.rollout import EnvStates, Trajectory
+from shoal.training.host_envs import Episodes, HostEnvs
+from shoal.training.host_evaluation import evaluate_on_host, with_first_carries
+from shoal.training.plan import Plan
+from shoal.training.program import Member, after_update, averaged, begin, no_metrics, reseed
+from shoal.training.roster import Roster
+from shoal.training.selector import FRESH, REST
+
+
+@struct
+class HostMember(Struct):
+    """One member with its environments on the host, as a checkpoint keeps it."""
+
+    state: AgentState
+    alive: Any
+    episodes: Episodes
+
+
+class RolloutInputs(NamedTuple):
+    """What a rollout needs from the compiled program before its first step."""
+
+    noise: Any  # [T, ...], of the policy
+    carry: Any  # [E], of a recurrent policy
+    first_carry: Any  # [E], at the start of an episode
+
+
+class HostPopulation:
+    """The members of M slots, with environments on the host. Trees that its methods return have leaves [M, ...]."""
+
+    def __init__(self, plan: Plan, run_key: Key) -> None:
+        """Set up an empty population. Nothing is compiled, and no environment starts."""
+        self.plan, self.key = plan, run_key
+        self.stop_signal = 0  # as in `Population`; here there is no other process
+        self.members: list[Member] = []
+        self.envs: list[HostEnvs] = []
+        self.notes: list[str] = []  # sentences for the user about environments that could not be restored
+        self.seat(plan.roster)
+        options = plan.placement.compiler_options
+        self._begin = jax.jit(begin, compiler_options=options)
+        self._inputs = jax.jit(rollout_inputs, compiler_options=options)
+        self._act = jax.jit(act, compiler_options=options)
+        self._learn = jax.jit(learn, compiler_options=options)
+
+    def compile(self) -> float:
+        """Compile what a rollout needs, by a rollout of zeros. Returns the seconds that this took."""
+        started = time.perf_counter()
+        agent, env = self._agent(0), self._env(0)
+        member = self._begin(agent, env, np.int32(0), self.key)
+        obs = jax.tree.map(np.asarray, (member.state.env_states.state.obs, member.state.env_states.state.mask))
+        inputs = self._inputs(agent, member.state)
+        self._act(agent, member.state, inputs.noise, inputs.carry, *obs, np.int32(0))
+        return time.perf_counter() - started
+
+    def begin(self) -> None:
+        """Begin a new member in every slot."""
+        self._close()
+        slots = range(self.plan.members)
+        self.members, self.envs = [None] * len(slots), [None] * len(slots)  # type: ignore[list-item]  # filled below
+        for m in slots:
+            self._begin_member(m)
+
+    def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
+        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before.
+
+        Returns (the metrics of the members [M], whether their losses and weights are finite [M]).
+        """
+        rows = [self._train(m, clock, updates) for m in range(self.plan.members)]
+        metrics = jax.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *rows)
+        return metrics, np.asarray([bool(member.alive) for member in self.members])
+
+    def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
+        """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
+        episodes, horizon, results = self.plan.spec.eval_episodes, self.plan.horizon, []
+        for m, member in enumerate(self.members):
+            agent, of_member = self._agent(m), jax.random.fold_in(key, int(self.roster.seed_index[m]))
+            policy = agent.policy_state(member.state)
+            results.append(evaluate_on_host(agent, policy, self._env(m), of_member, episodes, horizon))
+        return jax.tree.map(lambda *xs: np.stack(xs), *results), self.policies()
+
+    def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
+        """Carry out a turnover, as `Population.apply`. A copy goes on in the episodes of its original.
+
+        Raises RuntimeError if the environment cannot be brought to the state of the original's.
+        """
+        originals = [(member, envs.episodes) for member, envs in zip(self.members, self.envs, strict=True)]
+        self.seat(roster)
+        if not originals:
+            return  # no member has begun
+        for m in np.flatnonzero(source != np.arange(self.plan.members)).tolist():
+            if source[m] == FRESH:
+                self._begin_member(m)
+            elif source[m] == REST:
+                self.members[m] = self.members[m].replace(alive=jnp.asarray(False))
+            else:
+                member, episodes = originals[source[m]]
+                self._copy_member(m, member, episodes, new_episodes)
+
+    def seat(self, roster: Roster) -> None:
+        """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
+        self.roster = roster
+        self._agents, self._envs = self.plan.batched(roster)
+
+    def ages(self) -> np.ndarray:
+        """Return the number of updates that each member was trained for, [M]."""
+        return np.asarray([int(member.state.age) for member in self.members])
+
+    def policies(self) -> Any:
+        """Return the policy states (`Agent.policy_state`) of all members, with leaves [M, ...]."""
+        return self.policies_of(self.to_host())
+
+    def policies_of(self, members: Any) -> Any:
+        """Return the policy states (`Agent.policy_state`) of `members`, a tree with leaves [M, ...]."""
+        return jax.vmap(type(self.plan.agent).policy_state)(self._agents, members.state)
+
+    def to_host(self) -> HostMember:
+        """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
+        rows = [
+            HostMember(member.state, member.alive, envs.episodes)
+            for member, envs in zip(self.members, self.envs, strict=True)
+        ]
+        return self.plan.placement._replace(block=1, mesh=None).gather(rows, len(rows))
+
+    def load(self, members: HostMember, roster: Roster) -> None:
+        """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
+        self._close()
+        self.seat(roster)
+        rows = self.plan.placement._replace(block=1, mesh=None).spread(members)
+        self.members = [Member(*jax.device_put((row.state, jnp.asarray(row.alive)))) for row in rows]
+        self.envs = [self._open(m) for m in range(len(rows))]
+        lost = sum(
+            len(envs.restore(row.episodes, _in_numpy(row.state.env_states)))
+            for envs, row in zip(self.envs, rows, strict=True)
+        )
+        if lost:
+            self.notes.append(
+                f"{lost} of {sum(envs.count for envs in self.envs)} environments did not come to their saved states by "
+                f"repeating their actions, so they begin new episodes: from here on the run differs from one without a "
+                f"stop"
+            )
+
+    def shapes(self) -> HostMember:
+        """Return the shapes and dtypes of `to_host()`, without running anything."""
+        begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
+        members = jax.eval_shape(begin_all, self._agents, self._envs, self.roster.seed_index, self.key)
+        one = Episodes.none(self._env(0), self.plan.agent.rollout.num_envs, (0, 0, 0))
+        episodes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.plan.members, *x.shape), x.dtype), one)
+        return HostMember(members.state, members.alive, episodes)
+
+    # One member.
+
+    def _train(self, m: int, clock: int, updates: int) -> Metrics:
+        """Train a member, and return the metrics of these updates."""
+        agent, env, envs = self._agent(m), self._env(m), self.envs[m]
+        total = self._no_metrics(agent, env)
+        for update in range(updates if self.members[m].alive else 0):
+            state = self.members[m].state
+            inputs = self._inputs(agent, state)
+            trajectory, carry = self._roll_out(agent, state, inputs, envs)
+            arguments = (self.members[m], total, agent, np.int32(clock + update), trajectory, envs.env_states(), carry)
+            self.members[m], total = self._learn(*arguments)
+            if not self.members[m].alive:
+                break
+        return averaged(total)
+
+    def _roll_out(
+        self, agent: Agent, state: AgentState, inputs: RolloutInputs, envs: HostEnvs
+    ) -> tuple[Trajectory, Any]:
+        """Take the steps of one update: (trajectory, the recurrent carry after it)."""
+        carry = inputs.carry
+
+        def choose(obs: Any, mask: Any, t: int) -> tuple[Any, Any]:
+            nonlocal carry
+            action, output, carry = self._act(agent, state, inputs.noise, carry, obs, mask, np.int32(t))
+            return _in_numpy(action), _in_numpy(output)
+
+        def forget(done: np.ndarray) -> None:
+            nonlocal carry
+            if inputs.first_carry is not None:
+                carry = with_first_carries(carry, inputs.first_carry, done)
+
+        sizes = agent.rollout
+        trajectory = envs.collect(choose, sizes.num_steps, sizes.final_slots, forget)
+        return trajectory, carry
+
+    def _no_metrics(self, agent: Agent, env: HostEnv) -> Metrics:
+        def one_update(agent: Any, env: Any) -> Metrics:
+            state = begin(agent, env, jnp.int32(0), self.key).state
+            inputs = rollout_inputs(agent, state)
+            states: Any = state.env_states
+            action, output, _ = act(
+                agent, state, inputs.noise, inputs.carry, states.state.obs, states.state.mask, jnp.int32(0)
+            )
+            return agent.learn_from(
+                state, _like_trajectory(agent, states, action, output), inputs.carry, state.key, jnp.int32(0)
+            )[1]
+
+        return no_metrics(jax.eval_shape(one_update, agent, env))
+
+    def _begin_member(self, m: int) -> None:
+        if self.envs[m] is not None:
+            self.envs[m].close()
+        member = self._begin(self._agent(m), self._env(m), self.roster.seed_index[m], self.key)
+        self.envs[m] = self._open(m)
+        self.envs[m].begin()
+        self.members[m] = member.replace(state=member.state.replace(env_states=self.envs[m].env_states()))
+
+    def _copy_member(self, m: int, member: Member, episodes: Any, new_episodes: bool) -> None:
+        key, occupant = stream(self.key, "turnover"), jnp.int32(max(self.roster.occupant[m], 0))
+        copy, agent = reseed(member, self._agent(m), occupant, key), self._agent(m)
+        self.envs[m].close()
+        self.envs[m] = self._open(m)
+        if new_episodes:
+            k_envs = jax.random.fold_in(stream(key, "new episodes"), occupant)
+            state = agent.new_episodes(copy.state, self._env(m), k_envs)
+            if state is not copy.state:  # agents with a replay buffer go on in their episodes
+                self.envs[m].begin()
+                self.members[m] = copy.replace(state=state.replace(env_states=self.envs[m].env_states()))
+                return
+        if self.envs[m].restore(episodes, _in_numpy(copy.state.env_states)):
+            raise RuntimeError(
+                f"{self.plan.spec.env_name} did not come to the same state when its actions were repeated, so a member "
+                f"in it cannot be copied: use seeds, sweeps or shoal tune, which copy none."
+            )
+        self.envs[m].episodes.entropy[2] = occupant + 1  # later episodes of the copy are its own
+        self.members[m] = copy
+
+    def _open(self, m: int) -> HostEnvs:
+        entropy = (int(self.plan.spec.seed), int(self.roster.seed_index[m]), 0)
+        return HostEnvs(self._env(m), self.plan.agent.rollout.num_envs, entropy)
+
+    def _agent(self, m: int) -> Any:
+        return jax.tree.map(lambda x: x[m], self._agents)
+
+    def _env(self, m: int) -> Any:
+        return jax.tree.map(lambda x: x[m], self._envs)
+
+    def _close(self) -> None:
+        for envs in self.envs:
+            if envs is not None:
+                envs.close()
+
+
+def rollout_inputs(agent: Any, state: AgentState) -> RolloutInputs:
+    """Return the policy's noise and carries of the next rollout. The key is split as `RolloutAgent.update` does."""
+    _, k_noise, _, _ = jax.random.split(state.key, 4)
+    return RolloutInputs(agent.policy_noise(state, k_noise), *agent.actor_carries(state))
+
+
+def act(agent: Any, state: AgentState, noise: Any, carry: Any, obs: Any, mask: Any, t: Any) -> tuple[Any, Any, Any]:
+    """Return (actions, further outputs to record, carries) of step t, all [E]."""
+    return agent.behavior(state)(obs, mask, jax.tree.map(lambda x: x[t], noise), carry)
+
+
+def learn(
+    member: Member, total: Metrics, agent: Any, clock: Any, trajectory: Trajectory, env_states: EnvStates, carry: Any
+) -> tuple[Member, Metrics]:
+    """Return (the member after learning from a rollout, the metrics of the chunk so far)."""
+    key, _, _, k_learn = jax.random.split(member.state.key, 4)
+    state = member.state.replace(key=key, env_states=env_states)
+    state, metrics = agent.learn_from(state, trajectory, carry, k_learn, clock)
+    return after_update(member, agent, state, metrics, total)
+
+
+def _like_trajectory(agent: Any, states: Any, action: Any, output: Any) -> Trajectory:
+    """Return a trajectory of zeros with the shapes of those that are collected; for `eval_shape`."""
+    steps, slots = agent.rollout.num_steps, agent.rollout.final_slots
+
+    def rows(tree: Any, count: int) -> Any:
+        return jax.tree.map(lambda x: jnp.zeros((count, *jnp.shape(x)), jnp.result_type(x)), tree)
+
+    obs, mask, number = states.state.obs, states.state.mask, states.episode_return
+    flag, count = number > 0, states.state.time
+    columns = {
+        "obs": obs, "mask": mask, "action": action, "policy_output": output, "reward": number, "terminated": flag,
+        "truncated": flag, "is_first": flag, "episode_return": number, "episode_length": count, "final_slot": count,
+    }  # fmt: skip
+    return Trajectory(
+        **{name: rows(column, steps) for name, column in columns.items()},
+        info={},
+        last_obs=obs,
+        last_mask=mask,
+        final_obs=rows(obs, slots),
+        final_mask=rows(mask, slots),
+        num_first_states=steps,
+    )
+
+
+def _in_numpy(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)

@@ -1,0 +1,141 @@
+"""Gymnasium's environments as environments of shoal: spaces, conversion, training, names."""
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import shoal
+from shoal.core.checks import check_env
+from shoal.core.errors import UnknownNameError
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from shoal.interop.from_gymnasium import action_for, element_of, space_of
+from shoal.interop.sources.gymnasium import GymnasiumEnv
+from tiny import SILENT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (spaces.Discrete(3, start=-1), Discrete(3)),
+        (spaces.MultiDiscrete([3, 2]), MultiDiscrete((3, 2))),
+        (spaces.MultiDiscrete([3, 2], start=[1, 5]), MultiDiscrete((3, 2))),
+        (spaces.MultiBinary(4), MultiDiscrete((2,) * 4)),
+        (spaces.Box(0, 255, (4, 4, 3), np.uint8), Box(0, 255, (4, 4, 3), np.uint8)),
+        (spaces.Box(-1.0, 2.0, (2,), np.float64), Box(-1.0, 2.0, (2,), np.float32)),
+        (spaces.Box(-(2**30), 2**30, (2,), np.int64), Box(-(2**30), 2**30, (2,), np.int32)),
+        (spaces.Box(np.array([-np.inf, 0.0], np.float32), np.array([1.0, np.inf], np.float32)), None),
+        (spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,))]), Tuple((Discrete(2), Box(0, 1, (1,))))),
+        (
+            spaces.Dict(b=spaces.Discrete(2), a=spaces.Discrete(3)),
+            Dict({"b": Discrete(2), "a": Discrete(3)}),
+        ),
+    ],
+    ids=lambda x: str(x)[:30],
+)
+def test_elements_lie_in_the_converted_space_and_come_back(space, expected):
+    ours = space_of(space)
+    assert expected is None or ours == expected
+    space.seed(0)
+    for _ in range(20):
+        sample = space.sample()
+        element = element_of(space, sample)
+        assert bool(ours.contains(jax.tree.map(np.asarray, element)))
+        back = action_for(space, element)
+        assert space.contains(back)
+        for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(sample), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_integers_of_64_bits_become_the_nearest_of_32_bits():
+    space = spaces.Box(-(2**40), 2**40, (2,), np.int64)
+    assert space_of(space) == Box(-(2**31), 2**31 - 1, (2,), np.int32)
+    assert element_of(space, np.array([-(2**39), 7])).tolist() == [-(2**31), 7]
+
+
+@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Sequence(spaces.Discrete(2)), spaces.MultiBinary((2, 2))])
+def test_a_space_without_a_fixed_shape_is_refused_by_name(space):
+    with pytest.raises(TypeError, match=r"'cue' of the space is .*which shoal cannot hold.*TransformObservation"):
+        space_of(spaces.Dict(cue=space))
+
+
+def test_an_environment_is_played_as_gymnasium_plays_it():
+    """The same seed and actions give the same observations, rewards and ends as in Gymnasium."""
+    for name, steps in (("CartPole-v1", 60), ("Pendulum-v1", 210), ("Taxi-v4", 220), ("Blackjack-v1", 10)):
+        env = shoal.make(f"gymnasium/{name}")
+        ours, theirs = env.open(), gymnasium.make(name)
+        obs, mask = ours.reset(3)
+        expected, info = theirs.reset(seed=3)
+        assert (mask is not None) == ("action_mask" in info) == env.has_mask
+        theirs.action_space.seed(1)
+        for _ in range(steps):
+            for one, other in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+                np.testing.assert_array_equal(one, np.asarray(other, np.asarray(one).dtype))
+            action = theirs.action_space.sample()
+            obs, mask, *outcome = ours.step(element_of(theirs.action_space, action))
+            expected, *expected_outcome, info = theirs.step(action)
+            assert outcome == expected_outcome
+            assert mask is None or mask.tolist() == info["action_mask"].astype(bool).tolist()
+            if outcome[1] or outcome[2]:
+                break
+        assert outcome[1] or outcome[2]  # to its end
+
+
+def test_the_time_limit_is_that_of_the_registration_unless_it_is_given():
+    assert shoal.make("gymnasium/CartPole-v1").max_steps == 500
+    env = shoal.make("gymnasium/CartPole-v1", max_steps=3)
+    simulator = env.open()
+    simulator.reset(0)
+    ends = [simulator.step(np.int32(t % 2))[3:] for t in range(3)]
+    assert ends == [(False, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "fields"),
+    [
+        ("ppo", "CartPole-v1", {"num_envs": 2, "num_steps": 32, "num_minibatches": 2}),
+        ("ppo", "Taxi-v4", {"num_envs": 2, "num_steps": 32, "num_minibatches": 2}),
+        ("dqn", "CartPole-v1", {"learning_starts": 30, "num_steps": 20, "batch_size": 16}),
+        ("sac", "Pendulum-v1", {"learning_starts": 30, "num_steps": 20, "batch_size": 16, "buffer_size": 1000}),
+    ],
+)
+def test_agents_train_and_the_run_folder_is_as_always(agent, name, fields, tmp_path):
+    run = tmp_path / "run"
+    options = {"seeds": 2, "records": 2, "evaluations": 1, "eval_episodes": 3, "fields": fields, **SILENT}
+    shoal.train(agent, f"gymnasium/{name}", steps=160, folder=run, eval_max_steps=20, **options)
+    assert {path.name for path in run.iterdir()} >= {"spec.json", "summary.json", "curves.npz", "checkpoints"}
+    policy = shoal.load(run)
+    found = shoal.evaluate(policy, episodes=3, max_steps=20)
+    again = shoal.evaluate(run, episodes=3, max_steps=20)
+    assert found.episode_return.shape == (3,) and again.episode_return.shape == (2, 3)
+    shoal.train(resume=run, steps=320, **SILENT)
+    assert shoal.load(run) is not None
+
+
+def test_a_policy_plays_in_the_gymnasium_version_of_its_environment(tmp_path):
+    shoal.train("ppo", "CartPole-v1", steps=20_000, folder=tmp_path / "run", **SILENT)
+    ours, theirs = (shoal.evaluate(tmp_path / "run", env, episodes=20) for env in (None, "gymnasium/CartPole-v1"))
+    assert theirs.finished.all() and theirs.episode_return.mean() > 100
+    assert abs(np.log(theirs.episode_return.mean() / ours.episode_return.mean())) < 0.5
+
+
+def test_options_of_make_are_passed_on():
+    env = GymnasiumEnv(id="CartPole-v1", options=(("sutton_barto_reward", True),))
+    simulator = env.open()
+    simulator.reset(0)
+    assert simulator.step(np.int32(0))[2] == 0.0
+    assert check_env(env, steps=40) > 0
+
+
+def test_unknown_names_are_answered_with_the_nearest_ids():
+    with pytest.raises(UnknownNameError, match=r"Gymnasium cannot make CartPol-v1.*Did you mean gymnasium/CartPole-v1"):
+        shoal.make("gymnasium/CartPol-v1")
+    with pytest.raises(UnknownNameError, match=r"cannot make no_such_module:Env-v0: .*no_such_module"):
+        shoal.make("gymnasium/no_such_module:Env-v0")

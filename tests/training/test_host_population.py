@@ -1,0 +1,239 @@
+"""Training in environments that Python steps.
+
+The oracle: a deterministic environment of shoal, once compiled and once stepped by Python. Every agent must learn the
+same from both, because weights, noise and keys are the same.
+"""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Int
+
+import shoal
+from shoal.core.agent import Actor
+from shoal.core.env import Env, State
+from shoal.core.host_env import HostEnv
+from shoal.core.keys import make_key
+from shoal.core.registry import AGENTS
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, static, struct
+from shoal.core.wrappers.time_limit import TimeLimit
+from shoal.training import checkpoint
+from shoal.training.host_evaluation import evaluate_on_host
+from shoal.training.playing import evaluate
+from tiny import SILENT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@struct
+class WalkState(State):
+    place: Float[Array, ""]
+    steps: Int[Array, ""]
+
+
+@struct
+class Walk(Env):
+    """Walk on a line from 0: the episode ends at 3 or after `max_steps`; each step costs its distance from 2."""
+
+    continuous: bool = static(False)
+    masked: bool = static(False)
+    max_steps: Number | None = 7
+
+    @property
+    def observation_space(self):
+        return Box(-np.inf, np.inf, (2,))
+
+    @property
+    def action_space(self):
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(3)
+
+    def init(self, key):
+        del key
+        return WalkState(jnp.int32(0), jnp.float32(0), jnp.int32(0))
+
+    def transition(self, state, action, noise):
+        move = action[0] if self.continuous else action.astype(jnp.float32) - 1
+        place = state.place + move
+        return state.replace(place=place, steps=state.steps + 1), -jnp.abs(place - 2), place >= 3, {}
+
+    def observe(self, state):
+        return jnp.stack([state.place, state.steps.astype(jnp.float32) / 7])
+
+    def action_mask(self, state):
+        return jnp.stack([state.place > -2, jnp.asarray(True), jnp.asarray(True)]) if self.masked else None
+
+
+@struct
+class WalkOnHost(HostEnv):
+    """The same, stepped by Python."""
+
+    continuous: bool = static(False)
+    forgets: bool = static(False)  # whether an episode does not follow from its seed and actions
+    max_steps: Number | None = 7
+
+    observation_space = Walk.observation_space
+    action_space = Walk.action_space
+
+    def open(self):
+        return WalkSimulator(self)
+
+
+class WalkSimulator:
+    opened = 0
+
+    def __init__(self, env):
+        self.walk = Walk(env.continuous, env.has_mask, env.max_steps)
+        WalkSimulator.opened += 1
+        self.offset = WalkSimulator.opened if env.forgets else 0
+
+    def observed(self):
+        mask = self.walk.action_mask(self.state)
+        return np.asarray(self.walk.observe(self.state)) + self.offset, None if mask is None else np.asarray(mask)
+
+    def reset(self, seed):
+        assert 0 <= seed < 2**31
+        self.state = self.walk.init(make_key(0))
+        return self.observed()
+
+    def step(self, action):
+        self.state, reward, terminated, truncated, _ = self.walk.advance(self.state, jnp.asarray(action), None)
+        return *self.observed(), float(reward), bool(terminated), bool(truncated)
+
+    def close(self):
+        pass
+
+
+FIELDS = {
+    "ppo": {"num_envs": 3, "num_steps": 16, "num_minibatches": 4, "num_epochs": 2},
+    "ppo-gru": {"num_envs": 4, "num_steps": 16, "num_minibatches": 2, "memory": "gru", "memory_size": 8},
+    "a2c": {"num_envs": 3, "num_steps": 9},
+    "pqn": {"num_envs": 4, "num_steps": 16, "num_minibatches": 4},
+    "dqn": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "prioritized": True, "n_step": 3},
+    "sac": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
+    "td3": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
+}
+
+
+def agent_of(name):
+    return AGENTS[name.partition("-")[0]].build(**FIELDS[name])
+
+
+def train(name, env, updates=6, **options):
+    agent = agent_of(name)
+    options = {"records": 3, "evaluations": 1, "eval_episodes": 5, **SILENT, **options}
+    return shoal.train(agent, env, steps=updates * agent.steps_per_update, **options)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_an_agent_learns_the_same_whether_python_or_the_program_takes_the_steps(name, tmp_path):
+    continuous, masked = name in ("sac", "td3"), name in ("ppo", "dqn", "pqn")
+    compiled = train(name, Walk(continuous, masked), seeds=2, folder=tmp_path / "compiled")
+    stepped = train(name, WalkOnHost(has_mask=masked, continuous=continuous), seeds=2, folder=tmp_path / "stepped")
+    for one, other in zip(
+        jax.tree.leaves(compiled.policies.weights), jax.tree.leaves(stepped.policies.weights), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-4)
+    for curve in ("train_return", "train_episodes", "train_length", "loss", "eval_return"):
+        if curve in compiled.curves:
+            np.testing.assert_allclose(
+                compiled.curves[curve], stepped.curves[curve], rtol=1e-3, atol=1e-3, err_msg=curve
+            )
+
+
+@pytest.mark.parametrize("name", ["ppo-gru", "dqn"])
+def test_a_resumed_run_ends_with_the_same_bits(name, tmp_path):
+    whole = tmp_path / "whole"
+    train(name, WalkOnHost(), seeds=2, evaluations=0, folder=whole)
+    cut = shutil.copytree(whole, tmp_path / "cut")
+    shutil.rmtree(checkpoint.newest(cut / "checkpoints"))
+    (cut / "summary.json").unlink()
+    shoal.train(agent_of(name), WalkOnHost(), resume=cut, **SILENT)
+    resumed, after = arrays_of(cut), arrays_of(whole)
+    assert resumed.keys() == after.keys() and any(name.startswith("episodes") for name in after)
+    for array in after:
+        np.testing.assert_array_equal(resumed[array], after[array], err_msg=array)
+
+
+def arrays_of(run):
+    with np.load(checkpoint.newest(run / "checkpoints") / "learners.npz") as file:
+        return dict(file)
+
+
+def test_a_run_says_that_its_environments_could_not_be_restored(tmp_path, capsys):
+    whole = tmp_path / "whole"
+    train("ppo", WalkOnHost(forgets=True), evaluations=0, folder=whole)
+    shutil.rmtree(checkpoint.newest(whole / "checkpoints"))
+    (whole / "summary.json").unlink()
+    capsys.readouterr()
+    shoal.train(agent_of("ppo"), WalkOnHost(forgets=True), resume=whole, **{**SILENT, "progress": True})
+    said = " ".join(capsys.readouterr().err.split())
+    assert "3 of 3 environments did not come to their saved states by repeating their actions" in said
+
+
+def test_a_member_does_not_depend_on_the_others(tmp_path):
+    one = train("ppo", WalkOnHost(), seeds=1, folder=tmp_path / "one")
+    three = train("ppo", WalkOnHost(), seeds=3, folder=tmp_path / "three")
+    for alone, among in zip(
+        jax.tree.leaves(one.policies.weights), jax.tree.leaves(three.policies.weights), strict=True
+    ):
+        np.testing.assert_array_equal(alone[0], among[0])
+        assert not np.array_equal(among[0], among[1]) or np.all(among[0] == 0)
+
+
+def test_population_based_training_copies_members_with_their_episodes(tmp_path):
+    result = train("ppo", WalkOnHost(), updates=8, seeds=4, records=4, selector="pbt", folder=tmp_path / "pbt")
+    assert (np.asarray(result.curves["parent"]) >= 0).any()
+    assert np.isfinite(result.curves["train_return"][-1]).all()
+
+
+def test_an_evaluation_counts_each_episode_once_and_cuts_off_at_the_horizon():
+    @struct
+    class Mover(Actor):
+        move: int = static(2)
+
+        def act(self, state, obs, carry, key, greedy, mask=None):
+            return jnp.int32(self.move), carry
+
+    # To the right: 3 steps, rewards -1, 0, -1. Standing: until the limit of 7 steps at a cost of 2 each.
+    right = evaluate_on_host(Mover(), None, WalkOnHost(), make_key(0), episodes=40, horizon=100)
+    assert right.episode_return.tolist() == [-2.0] * 40 and right.episode_length.tolist() == [3] * 40
+    assert right.finished.all()
+    stands = evaluate_on_host(Mover(move=1), None, WalkOnHost(), make_key(0), episodes=3, horizon=5)
+    assert stands.episode_return.tolist() == [-10.0] * 3 and not stands.finished.any()
+
+
+def test_agents_that_cannot_learn_from_python_and_wrappers_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"es cannot play .*WalkOnHost.*Python steps this environment.*ppo"):
+        shoal.train("es", WalkOnHost(), folder=tmp_path / "es", **SILENT)
+    with pytest.raises(TypeError, match=r"TimeLimit cannot wrap WalkOnHost.*wrapper of its own library"):
+        shoal.train("ppo", TimeLimit(WalkOnHost(), max_steps=5), folder=tmp_path / "wrapped", **SILENT)
+    with pytest.raises(TypeError, match="cannot be part of a compiled program"):
+        shoal.rollout("random", WalkOnHost(), num_steps=3)
+
+
+@struct
+class Unlimited(WalkOnHost):
+    max_steps: Number | None = None
+
+    def open(self):
+        return WalkSimulator(WalkOnHost())
+
+
+def test_a_truncation_that_no_limit_announces_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match=r"truncated after 7 steps.*give env.max_steps"):
+        train("ppo", Unlimited(), folder=tmp_path / "unlimited")
+
+
+def test_a_policy_trained_by_the_program_plays_on_the_host(tmp_path):
+    result = train("ppo", Walk(), folder=tmp_path / "run")
+    compiled, stepped = (evaluate(result.policies, env, episodes=7) for env in (Walk(), WalkOnHost()))
+    np.testing.assert_allclose(stepped.episode_return, compiled.episode_return, rtol=1e-6)
+    np.testing.assert_array_equal(stepped.episode_length, compiled.episode_length)
