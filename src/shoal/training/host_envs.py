@@ -86,7 +86,7 @@ class HostEnvs:
         for e in range(self.count):
             self.restart(e)
 
-    def restore(self, episodes: Episodes, states: EnvStates) -> list[int]:
+    def restore(self, episodes: Episodes, states: Any) -> list[int]:
         """Bring the environments to the states of a checkpoint. Returns those that did not come there.
 
         The actions of their episodes are repeated. An environment that then returns another observation than the saved
