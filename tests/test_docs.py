@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or repeat other pages; the notebook is the quickstart.
 SLOW = {"README", "command-line", "coming-from", "memory", "meta-learning", "minigrid-levels", "which-agent"}
-SLOW |= {"opponent-shaping", "populations", "studies", "write-your-own-environment"}
+SLOW |= {"gymnasium", "opponent-shaping", "populations", "studies", "write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
 GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}
 STARTS_A_RUN = re.compile(r"\bshoal[. ](train(_all)?|evolve|tune|eval(uate)?|check_env)\b")

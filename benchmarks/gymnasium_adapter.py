@@ -1,0 +1,107 @@
+"""Measure a step of shoal's environments under Gymnasium's calls, beside Gymnasium's own and EnvPool's.
+
+    python benchmarks/gymnasium_adapter.py [--rounds 7] [--envs 1024]
+
+single    One CartPole, stepped from Python: shoal/CartPole-v1 and Gymnasium's CartPole-v1.
+cartpole  E CartPoles: ShoalVectorEnv, Gymnasium's SyncVectorEnv, and EnvPool where it is installed.
+doorkey   E MiniGrid-DoorKey-8x8: ShoalVectorEnv, and EnvPool's version in C++ where it is installed.
+
+The sides take turns in one process; the result is the median over rounds of the microseconds per call of `step`.
+Actions are random and chosen before. EnvPool uses both cores.
+"""
+
+import argparse
+import importlib.util
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import run
+
+import shoal
+import shoal.gym
+
+OUT = run.HERE / "results" / "gymnasium-adapter.json"
+Step = Callable[[int], None]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--envs", type=int, default=1024)
+    parser.add_argument("--calls", type=int, default=300, help="of `step` in each round")
+    options = parser.parse_args()
+    shoal.prepare()
+    command = f"python benchmarks/gymnasium_adapter.py --rounds {options.rounds} --envs {options.envs}"
+    report: dict[str, Any] = {"command": command, "envs": options.envs, "machine": run.machine_without_command()}
+    for part, sides in parts(options.envs).items():
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for step in sides.values():
+            step(20)  # compile
+        for _ in range(options.rounds):
+            for name, step in sides.items():
+                calls = max(10, options.calls // 10) if name == "gymnasium" and part != "single" else options.calls
+                begin = time.perf_counter()
+                step(calls)
+                times[name].append((time.perf_counter() - begin) / calls * 1e6)
+        medians = {name: round(statistics.median(values), 1) for name, values in times.items()}
+        ratios = {f"{name} / shoal": round(value / medians["shoal"], 2) for name, value in medians.items()}
+        del ratios["shoal / shoal"]
+        report[part] = {"microseconds_per_call": medians, **ratios}
+        print(part, json.dumps(report[part]), flush=True)
+    OUT.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def parts(envs: int) -> dict[str, dict[str, Step]]:
+    """The sides of each part: functions that take a number of steps."""
+    found = {
+        "single": {
+            "shoal": single(gymnasium.make("shoal/CartPole-v1")),
+            "gymnasium": single(gymnasium.make("CartPole-v1")),
+        },
+        "cartpole": {
+            "shoal": many(gymnasium.make_vec("shoal/CartPole-v1", envs), envs, 2),
+            "gymnasium": many(gymnasium.make_vec("CartPole-v1", envs, vectorization_mode="sync"), envs, 2),
+        },
+        "doorkey": {"shoal": many(gymnasium.make_vec("shoal/MiniGrid-DoorKey-8x8-v0", envs), envs, 7)},
+    }
+    if importlib.util.find_spec("envpool"):
+        import envpool
+
+        for part, name, actions in (("cartpole", "CartPole-v1", 2), ("doorkey", "MiniGrid-DoorKey-8x8-v0", 7)):
+            found[part]["envpool"] = many(envpool.make_gymnasium(name, num_envs=envs), envs, actions, seeded=False)
+    return found
+
+
+def single(env: Any) -> Step:
+    """Steps of one environment, with resets."""
+    env.reset(seed=0)
+
+    def step(calls: int) -> None:
+        for i in range(calls):
+            *_, terminated, truncated, _ = env.step(i & 1)
+            if terminated or truncated:
+                env.reset()
+
+    return step
+
+
+def many(env: Any, envs: int, actions: int, seeded: bool = True) -> Step:
+    """Steps of many environments, which reset themselves."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(actions, size=(64, envs), dtype=np.int64 if seeded else np.int32)
+    env.reset(**({"seed": 0} if seeded else {}))
+
+    def step(calls: int) -> None:
+        for i in range(calls):
+            env.step(chosen[i % 64])
+
+    return step
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Shoal's spaces, observations and actions as those of Gymnasium."""
+
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from shoal.core.env import Env
+from shoal.core.registry import make
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+
+
+def env_of(env: Env | str, fields: dict[str, Any]) -> Env:
+    """Return the environment of a name, with these fields, or the environment itself.
+
+    Raises TypeError for what is neither, and for fields beside an environment.
+    """
+    if isinstance(env, str):
+        return make(env, **fields)
+    if not isinstance(env, Env):
+        raise TypeError(f"{env!r:.60} is no environment of shoal: give a name, such as CartPole-v1, or an Env.")
+    if fields:
+        raise TypeError(f"{', '.join(fields)}: give fields to the environment itself, or its name with them.")
+    return env
+
+
+def space_of(space: Space) -> spaces.Space:
+    """Return Gymnasium's space for one of shoal. A Box of booleans becomes MultiBinary."""
+    if isinstance(space, Discrete):
+        return spaces.Discrete(space.n)
+    if isinstance(space, MultiDiscrete):
+        return spaces.MultiDiscrete(np.asarray(space.nvec))
+    if isinstance(space, Tuple):
+        return spaces.Tuple([space_of(part) for part in space.spaces])
+    if isinstance(space, Dict):
+        return spaces.Dict({name: space_of(part) for name, part in space.spaces})
+    assert isinstance(space, Box)
+    if space.dtype == np.bool_:
+        return spaces.MultiBinary(space.shape)
+    low, high = space.bounds()
+    return spaces.Box(low, high, space.shape, low.dtype.type)
+
+
+def element_of(space: Space, x: Any) -> Any:
+    """Return an element (with any leading axes) as new NumPy arrays, with the dtypes of Gymnasium's space."""
+    if isinstance(space, (Discrete, MultiDiscrete)):
+        array = np.array(x, np.int64)
+        return array if array.shape else array[()]
+    if isinstance(space, Tuple):
+        return tuple(element_of(part, value) for part, value in zip(space.spaces, x, strict=True))
+    if isinstance(space, Dict):
+        return {name: element_of(part, x[name]) for name, part in space.spaces}
+    return np.array(x, np.int8) if space.dtype == np.bool_ else np.array(x)
+
+
+def action_of(space: Space, action: Any) -> Any:
+    """Return an action of Gymnasium (with any leading axes) as arrays of the dtypes of shoal's space."""
+    if isinstance(space, Tuple):
+        return tuple(action_of(part, value) for part, value in zip(space.spaces, action, strict=True))
+    if isinstance(space, Dict):
+        return {name: action_of(part, action[name]) for name, part in space.spaces}
+    dtype = jax.dtypes.canonicalize_dtype(space.dtype)  # type: ignore[attr-defined]  # not among JAX's typed names
+    return np.asarray(action, dtype)
+
+
+def check_action(space: spaces.Space, action: Any) -> None:
+    """Raise gymnasium.error.InvalidAction for an action that is not in a Gymnasium space."""
+    if space.contains(action) or _is_number_of(space, action):
+        return
+    given = f"an array of shape {action.shape} and dtype {action.dtype}" if isinstance(action, np.ndarray) else ""
+    raise gymnasium.error.InvalidAction(
+        f"the action {given or repr(action)} is not in the action space {space}: `env.action_space.sample()` gives an "
+        f"example. A Box needs an array of its shape and dtype within its bounds."
+    )
+
+
+def _is_number_of(space: spaces.Space, action: Any) -> bool:
+    """Whether an action is an array of one integer, as policies of other libraries return for a Discrete space."""
+    if not isinstance(space, spaces.Discrete) or not isinstance(action, np.ndarray):
+        return False
+    return action.shape == () and np.issubdtype(action.dtype, np.integer) and bool(space.contains(action.item()))

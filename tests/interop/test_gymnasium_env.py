@@ -1,0 +1,272 @@
+"""Shoal's environments as Gymnasium's: one, and many in one call."""
+
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import DictInfoToList, NormalizeObservation, RecordEpisodeStatistics
+
+import shoal
+import shoal.gym
+from shoal.core.keys import make_key
+from shoal.core.registry import ENVS
+from shoal.interop.gymnasium_env import ShoalEnv
+from shoal.interop.gymnasium_ids import gymnasium_id
+from shoal.interop.gymnasium_vector import ShoalVectorEnv
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", sorted(ENVS))
+def test_gymnasium_accepts_every_environment(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # advice about ranges of boxes
+        env = gymnasium.make(gymnasium_id(name)).unwrapped
+        check_env(env, skip_render_check=True)
+        env.close()
+
+
+def test_every_name_has_an_id():
+    assert {gymnasium_id(name) for name in ENVS} <= {name for name in gymnasium.registry if name.startswith("shoal/")}
+
+
+def test_an_episode_is_that_of_the_environment_itself():
+    env, wrapped = shoal.make("MiniGrid-Dynamic-Obstacles-6x6-v0"), ShoalEnv("MiniGrid-Dynamic-Obstacles-6x6-v0")
+    key, k_init = jax.random.split(make_key(7))
+    state = env.init(k_init)
+    obs, _ = wrapped.reset(seed=7)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        jax.tree.map(np.testing.assert_array_equal, obs, dict(env.observe(state)))
+        action = int(rng.integers(3))
+        key, k_noise = jax.random.split(key)
+        state, *outcome, _ = env.advance(state, jax.numpy.int32(action), env.noise(k_noise))
+        obs, *found, _ = wrapped.step(action)
+        assert found == [x.item() for x in outcome]
+        if outcome[1] or outcome[2]:
+            break
+    assert outcome[1] or outcome[2]
+
+
+def test_a_seed_repeats_all_episodes_and_no_seed_continues():
+    def episodes(env, seed):
+        obs, rows = env.reset(seed=seed)[0], []
+        for _ in range(3):
+            rows.append(obs)
+            while not (env.step(0)[2]):
+                pass
+            obs = env.reset()[0]
+        return np.array(rows)
+
+    env = ShoalEnv("CartPole-v1")
+    first, again, other = episodes(env, 3), episodes(env, 3), episodes(env, 4)
+    np.testing.assert_array_equal(first, again)
+    assert len(np.unique(np.concatenate([first, other]), axis=0)) == 6
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_many_in_one_call_return_what_gymnasiums_loop_over_single_ones_returns(mode):
+    """Until the first reset of each, whose first state comes from the bank, all numbers are equal."""
+    many = ShoalVectorEnv("CartPole-v1", 5, mode, max_steps=12)
+    loop = SyncVectorEnv([lambda: ShoalEnv("CartPole-v1", max_steps=12)] * 5, autoreset_mode=mode)
+    assert many.metadata["autoreset_mode"] is mode
+    seeds = [3, 1, 4, 1, 5]
+    obs, expected = many.reset(seed=seeds)[0], loop.reset(seed=seeds)[0]
+    same = np.ones(5, bool)  # environments in their first episode
+    rng = np.random.default_rng(0)
+    ended = np.zeros(5, bool)
+    resets = 0
+    for _ in range(60):
+        np.testing.assert_allclose(obs[same], expected[same], rtol=1e-5, atol=1e-6)
+        assert obs.dtype == expected.dtype and obs.shape == expected.shape
+        actions = rng.integers(2, size=5)
+        if mode is AutoresetMode.DISABLED and ended.any():
+            obs, info = many.reset(options={"reset_mask": ended})
+            assert np.abs(obs[ended]).max() <= 0.05  # first observations
+            expected, _ = loop.reset(options={"reset_mask": ended})
+            same &= ~ended
+        before = ended
+        obs, reward, terminated, truncated, info = many.step(actions)
+        expected, *outcome, expected_info = loop.step(actions)
+        ended = terminated | truncated
+        for found, value in zip((reward, terminated, truncated), outcome, strict=True):
+            assert found.dtype == value.dtype
+            np.testing.assert_array_equal(found[same], value[same])
+        if mode is AutoresetMode.NEXT_STEP:
+            assert (reward[before] == 0).all() and not ended[before].any() and (np.abs(obs[before]) <= 0.05).all()
+            same &= ~before
+        if mode is AutoresetMode.SAME_STEP and ended.any():
+            np.testing.assert_array_equal(info["_final_obs"], ended)
+            for e in np.flatnonzero(ended & same):
+                np.testing.assert_allclose(info["final_obs"][e], expected_info["final_obs"][e], rtol=1e-5, atol=1e-6)
+            assert (np.abs(obs[ended]) <= 0.05).all() and all(x is None for x in info["final_obs"][~ended])
+            same &= ~ended
+        resets += ended.sum()
+        if not same.any():
+            obs, expected = many.reset(seed=seeds)[0], loop.reset(seed=seeds)[0]
+            same, ended = np.ones(5, bool), np.zeros(5, bool)
+    assert resets >= 10
+
+
+def test_the_bank_of_first_states_is_drawn_again_before_it_is_used_up():
+    env = ShoalVectorEnv("CartPole-v1", 3, "SameStep", max_steps=1)
+    env.reset(seed=0)
+    firsts = np.concatenate([env.step(np.zeros(3, int))[0] for _ in range(50)])
+    assert len(np.unique(firsts, axis=0)) == 150
+
+
+def test_what_an_environment_keeps_over_episodes_is_kept():
+    single, many = ShoalEnv("bsuite/bandit/0"), ShoalVectorEnv("bsuite/bandit/0", 2, "SameStep")
+    single.reset(seed=5)
+    many.reset(seed=5)
+    for _ in range(3):
+        single.step(0)
+        single.reset()
+        many.step(np.zeros(2, int))
+
+    def regret(env):
+        return np.asarray(jax.tree.unflatten(env._structure, env._state).missed)
+
+    assert regret(single) > 0
+    np.testing.assert_allclose(regret(many), np.repeat(regret(single), 2))
+    single.reset(seed=5)
+    many.reset(seed=5)
+    assert regret(single) == 0 and (regret(many) == 0).all()
+
+
+def test_gymnasiums_vector_wrappers_work():
+    env = RecordEpisodeStatistics(ShoalVectorEnv("CartPole-v1", 4, "NextStep"))
+    env = DictInfoToList(NormalizeObservation(env))
+    env.reset(seed=0)
+    lengths = []
+    for _ in range(100):
+        infos = env.step(env.action_space.sample())[-1]
+        lengths += [info["episode"]["l"] for info in infos if "episode" in info]
+    assert len(lengths) >= 8 and np.mean(lengths) > 8
+
+
+def test_an_adapter_continues_in_another_process_where_it_was():
+    env = ShoalEnv("CartPole-v1")
+    env.reset(seed=1)
+    env.step(1)
+    copy = pickle.loads(pickle.dumps(env))
+    for _ in range(5):
+        for one, other in zip(env.step(0), copy.step(0), strict=True):
+            np.testing.assert_array_equal(one, other)
+    for e in (env, copy):
+        e.reset()
+    np.testing.assert_array_equal(env.step(1)[0], copy.step(1)[0])
+
+
+SUBPROCESSES = """
+import gymnasium, numpy as np, shoal.gym
+if __name__ == "__main__":
+    env = gymnasium.make_vec("shoal.gym:shoal/CartPole-v1", 2, "async", {"context": "spawn"})
+    obs, _ = env.reset(seed=3)
+    print(obs.shape, env.step(np.array([0, 1]))[1].tolist())
+    env.close()
+"""
+
+
+@pytest.mark.slow
+def test_gymnasiums_subprocesses_step_it(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SUBPROCESSES)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
+    assert done.stdout.strip() == "(2, 4) [1.0, 1.0]", done.stderr[-2000:]
+
+
+def test_pictures_and_masks_are_given():
+    env = gymnasium.make("shoal/Taxi-v4" if "Taxi-v4" in ENVS else "shoal/Taxi-v3", render_mode="rgb_array")
+    _, info = env.reset(seed=0)
+    assert env.render().dtype == np.uint8 and env.render().ndim == 3
+    assert ("action_mask" in info) == (env.unwrapped.env.action_mask(env.unwrapped.env.init(make_key(0))) is not None)
+    many = ShoalVectorEnv("CartPole-v1", 2, render_mode="rgb_array")
+    many.reset(seed=0)
+    assert len(many.render()) == 2 and many.render()[0].shape == many.render()[1].shape
+
+
+def test_a_window_shows_the_state(monkeypatch):
+    pygame = pytest.importorskip("pygame", reason="Gymnasium's window needs pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = ShoalEnv("CartPole-v1", render_mode="human")
+    env.reset(seed=0)
+    env.step(1)
+    shown = pygame.surfarray.array3d(env._window).swapaxes(0, 1)
+    np.testing.assert_array_equal(shown, env._picture())
+    env.close()
+    env.close()
+
+
+def test_wrong_calls_are_explained():
+    env = ShoalEnv("CartPole-v1")
+    with pytest.raises(gymnasium.error.ResetNeeded, match="before the first reset"):
+        env.step(0)
+    with pytest.raises(TypeError, match=r"seed=1\.5 is of type float"):
+        env.reset(seed=1.5)
+    env.reset(seed=0)
+    for action in (2, -1, 0.5, "left", np.array([0]), np.array(7)):
+        with pytest.raises(gymnasium.error.InvalidAction, match=r"not in the action space Discrete\(2\)"):
+            env.step(action)
+    env.step(np.array(1))  # as policies return it
+    while not env.step(0)[2]:
+        pass
+    with pytest.raises(gymnasium.error.ResetNeeded, match="after the end of an episode"):
+        env.step(0)
+    with pytest.raises(gymnasium.error.InvalidAction, match=r"shape \(3,\) and dtype float32"):
+        pendulum = ShoalEnv("Pendulum-v1")
+        pendulum.reset(seed=0)
+        pendulum.step(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="Choose None, 'rgb_array' or 'human'"):
+        ShoalEnv("CartPole-v1", render_mode="ansi")
+    with pytest.raises(ValueError, match="Did you mean CartPole-v1"):
+        ShoalEnv("CartPole-v2")
+    with pytest.raises(TypeError, match="give fields to the environment itself"):
+        ShoalEnv(shoal.make("CartPole-v1"), gravity=1.0)
+    env.close()
+    env.close()
+
+
+def test_wrong_calls_of_many_are_explained():
+    env = ShoalVectorEnv("CartPole-v1", 3, "Disabled", max_steps=2)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="before the first reset"):
+        env.step(np.zeros(3, int))
+    with pytest.raises(ValueError, match="2 seeds were given for 3 environments"):
+        env.reset(seed=[1, 2])
+    env.reset(seed=0)
+    for actions in (np.zeros(2, int), np.array([0, 1, 2]), np.zeros(3), 0):
+        with pytest.raises(gymnasium.error.InvalidAction, match=r"action space|needs an action for each of 3"):
+            env.step(actions)
+    env.step(np.zeros(3, int))
+    env.step(np.zeros(3, int))
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"3 environments are over.*reset_mask"):
+        env.step(np.zeros(3, int))
+    for flags, message in (([True] * 3, "NumPy array of 3 booleans"), (np.zeros(3, bool), "flags no environment")):
+        with pytest.raises(ValueError, match=message):
+            env.reset(options={"reset_mask": flags})
+    with pytest.raises(ValueError, match="num_envs=0 must be at least 1"):
+        ShoalVectorEnv("CartPole-v1", 0)
+    env.close()
+    env.close()
+
+
+def test_registering_imports_neither_jax_nor_an_environment():
+    program = (
+        "import json, sys, gymnasium; from shoal.interop.gymnasium_ids import register_all; register_all(); "
+        "print(json.dumps([n for n in sys.modules if n == 'jax' or n.startswith('shoal.envs')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    assert json.loads(done.stdout) == []
