@@ -7,10 +7,11 @@ cartpole  E CartPoles: ShoalVectorEnv, Gymnasium's SyncVectorEnv, and EnvPool wh
 doorkey   E MiniGrid-DoorKey-8x8: ShoalVectorEnv, and EnvPool's version in C++ where it is installed.
 
 The sides take turns in one process; the result is the median over rounds of the microseconds per call of `step`.
-Actions are random and chosen before. EnvPool uses both cores.
+Actions are random and chosen before.
 """
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import statistics
@@ -37,7 +38,14 @@ def main() -> None:
     options = parser.parse_args()
     shoal.prepare()
     command = f"python benchmarks/gymnasium_adapter.py --rounds {options.rounds} --envs {options.envs}"
-    report: dict[str, Any] = {"command": command, "envs": options.envs, "machine": run.machine_without_command()}
+    packages = [name for name in ("gymnasium", "envpool", "jax") if importlib.util.find_spec(name)]
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    report: dict[str, Any] = {
+        "command": command,
+        "versions": versions,
+        "envs": options.envs,
+        "machine": run.machine_without_command(),
+    }
     for part, sides in parts(options.envs).items():
         times: dict[str, list[float]] = {name: [] for name in sides}
         for step in sides.values():

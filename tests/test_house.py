@@ -24,7 +24,7 @@ LEVELS = (
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
-ENTRY_POINTS = {"__init__", "__main__"}  # `import shoal`, `python -m shoal`
+ENTRY_POINTS = {"__init__", "__main__", "gym"}  # `import shoal`, `python -m shoal`, `import shoal.gym`
 
 # Only these packages may read and write files, start processes and print.
 WITH_EFFECTS = {"training", "tracking", "population", "viz", "studies", "reports", "interop", "cli"}

@@ -1,12 +1,25 @@
 """Import this module to make shoal's environments with Gymnasium: `gymnasium.make("shoal/CartPole-v1")`.
 
 `gymnasium.make("shoal.gym:shoal/CartPole-v1")` imports it by itself. Gymnasium no longer has entry points for plug-ins.
+`ShoalEnv` and `ShoalVectorEnv` are imported, and JAX with them, when they are first used.
 """
 
-from shoal.interop.gymnasium_env import ShoalEnv
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from shoal.interop.gymnasium_ids import gymnasium_id, register_all
-from shoal.interop.gymnasium_vector import ShoalVectorEnv
+
+if TYPE_CHECKING:
+    from shoal.interop.gymnasium_env import ShoalEnv
+    from shoal.interop.gymnasium_vector import ShoalVectorEnv
 
 __all__ = ["ShoalEnv", "ShoalVectorEnv", "gymnasium_id"]
+MODULES = {"ShoalEnv": "gymnasium_env", "ShoalVectorEnv": "gymnasium_vector"}
 
 register_all()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module 'shoal.gym' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"shoal.interop.{MODULES[name]}"), name)

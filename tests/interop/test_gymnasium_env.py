@@ -265,7 +265,7 @@ def test_wrong_calls_of_many_are_explained():
 
 def test_registering_imports_neither_jax_nor_an_environment():
     program = (
-        "import json, sys, gymnasium; from shoal.interop.gymnasium_ids import register_all; register_all(); "
+        "import json, sys, shoal.gym; "
         "print(json.dumps([n for n in sys.modules if n == 'jax' or n.startswith('shoal.envs')]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
