@@ -196,8 +196,9 @@ def test_reward_scale_divides_by_the_deviation_of_the_discounted_return():
 
 
 def test_correlated_noise_has_unit_variance_and_its_correlation():
-    agent, _ = bound("Pendulum-v1", noise_correlation=0.8, num_envs=64, num_steps=400, num_minibatches=1)
-    noise = np.asarray(jax.jit(lambda key: agent.policy_noise(None, key))(make_key(0)))[..., 0]
+    agent, env = bound("Pendulum-v1", noise_correlation=0.8, num_envs=64, num_steps=400, num_minibatches=1)
+    state = begin(agent, env)
+    noise = np.asarray(jax.jit(lambda key: agent.policy_noise(state, key))(make_key(0)))[..., 0]
     assert abs(noise.std() - 1) < 0.02
     assert abs(np.corrcoef(noise[1:].ravel(), noise[:-1].ravel())[0, 1] - 0.8) < 0.02
     assert abs(np.corrcoef(noise[5:].ravel(), noise[:-5].ravel())[0, 1] - 0.8**5) < 0.05

@@ -23,7 +23,13 @@ class Sizes(ReplayAgent):
     def init(self, key, env):
         raise NotImplementedError
 
-    def update(self, state, env, clock):
+    def policy_noise(self, state, key):
+        raise NotImplementedError
+
+    def behavior(self, state):
+        raise NotImplementedError
+
+    def learn_from(self, state, trajectory, carry, key, clock):
         raise NotImplementedError
 
     def act(self, state, obs, carry, key, greedy, mask=None):
