@@ -1,0 +1,144 @@
+"""Shoal's environments with gymnax's calls. Where gymnax is installed, its own classes are the reference."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shoal
+from shoal.core.keys import make_key
+from shoal.interop.gymnax import Params, RolloutWrapper, make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def test_a_program_for_gymnax_1_runs():
+    env, params = make("CartPole-v1")
+    key, key_reset, key_act, key_step = jax.random.split(jax.random.key(0), 4)
+    obs, state = env.reset(key_reset, params)
+    action = env.action_space(params).sample(key_act)
+    next_obs, next_state, reward, terminated, truncated, info = env.step(key_step, state, action, params)
+    assert obs.shape == next_obs.shape == (4,) and reward == 1.0 and not terminated and not truncated
+    assert next_state.time == 1 and {"terminated", "truncated", "final_observation"} <= info.keys()
+    assert env.num_actions == 2 and env.name == "CartPole-v1" and params.max_steps_in_episode == 500
+
+
+def test_a_step_is_that_of_the_environment_and_resets_after_an_end():
+    env, params = make("CartPole-v1", max_steps_in_episode=3)
+    plain = shoal.make("CartPole-v1", max_steps=3)
+    key = make_key(3)
+    obs, state = env.reset(key)
+    expected_obs, expected = plain.reset(key)
+    np.testing.assert_array_equal(obs, expected_obs)
+    for t in range(3):
+        key, k_step = jax.random.split(key)
+        obs, state, *outcome, info = env.step(k_step, state, 1, params)
+        expected_obs, expected, *expected_outcome, _ = plain.step(jax.random.split(k_step)[0], expected, 1)
+        np.testing.assert_allclose(info["final_observation"], expected_obs, rtol=1e-6)
+        assert [x.item() for x in outcome] == [x.item() for x in expected_outcome]
+        assert info["truncated"] == (t == 2) == outcome[2]
+    assert state.time == 0 and np.abs(obs).max() <= 0.05 and not np.array_equal(obs, info["final_observation"])
+    unreset = env.step_env(key, state, 1, params)
+    assert len(unreset) == 5 and unreset[1].time == 1 and not env.is_truncated(unreset[1], params)
+
+
+def test_raw_keys_jit_scan_and_vmap_over_params_work():
+    env, params = make("Pendulum-v1")
+
+    def swing(key, params):
+        obs, state = env.reset(key, params)
+
+        def step(loop, key):
+            obs, state, reward, *_ = env.step(key, loop, jnp.zeros(1), params)
+            return state, reward
+
+        return jax.lax.scan(step, state, jax.random.split(key, 20))[1].sum()
+
+    many = jax.vmap(lambda g: params.replace(g=g))(jnp.array([1.0, 10.0]))
+    total = jax.jit(jax.vmap(swing, in_axes=(None, 0)))(jax.random.PRNGKey(0), many)
+    alone = [swing(jax.random.PRNGKey(0), params.replace(g=g)) for g in (1.0, 10.0)]
+    np.testing.assert_allclose(total, alone, rtol=1e-4)
+    assert total[0] != total[1]
+
+
+def test_what_is_carried_over_survives_a_reset():
+    env, params = make("bsuite/bandit/0")
+    _, state = env.reset(jax.random.key(0), params)
+    for seed in range(4):
+        _, state, *_ = env.step(jax.random.key(seed), state, 0, params)
+    assert state.time == 0 and state.missed > 0
+
+
+def test_the_legacy_face_returns_done():
+    env, params = make("CartPole-v1", legacy=True, max_steps=1)
+    _, state = env.reset(jax.random.PRNGKey(0), params)
+    obs, state, reward, done, info = env.step(jax.random.PRNGKey(1), state, 0, params)
+    assert done and state.time == 0 and info["truncated"]
+
+
+def test_the_three_rollouts_have_gymnaxs_shapes_and_sums():
+    def forward(weights, obs, key):
+        return (obs @ weights > 0).astype(jnp.int32)
+
+    wrapper = RolloutWrapper(forward, "CartPole-v1", num_env_steps=60, env_params={"max_steps_in_episode": 50})
+    weights = jax.random.normal(jax.random.key(1), (3, 4))
+    keys = jax.random.split(jax.random.key(0), 5)
+    obs, action, reward, next_obs, done, cum_return = wrapper.population_rollout(keys, weights)
+    assert obs.shape == next_obs.shape == (3, 5, 60, 4) and action.shape == reward.shape == done.shape == (3, 5, 60)
+    first_end = np.argmax(done, axis=-1)
+    np.testing.assert_array_equal(cum_return[..., 0], first_end + 1)  # every step is worth 1
+    batch, single = wrapper.batch_rollout(keys, weights[2]), wrapper.single_rollout(keys[4], weights[2])
+    for one, of_batch, of_population in zip(
+        single, batch, (obs, action, reward, next_obs, done, cum_return), strict=True
+    ):
+        np.testing.assert_allclose(of_batch, of_population[2], rtol=1e-5)
+        np.testing.assert_allclose(one, of_batch[4], rtol=1e-5)
+    assert wrapper.input_shape == (4,)
+    assert RolloutWrapper(env_name="Pendulum-v1").single_rollout(keys[0], None)[0].shape == (200, 3)
+
+
+def test_wrong_arguments_are_explained():
+    env, params = make("CartPole-v1")
+    with pytest.raises(AttributeError, match="the params of CartPole have no 'gravitas': .*gravity"):
+        _ = params.gravitas
+    with pytest.raises(TypeError, match="gravitas.*Did you mean gravity"):
+        params.replace(gravitas=1.0)
+    with pytest.raises(TypeError, match="are not those of CartPole-v1"):
+        env.reset(jax.random.key(0), make("Pendulum-v1")[1])
+    with pytest.raises(ValueError, match="Did you mean CartPole-v1"):
+        make("CartPole-v2")
+    with pytest.raises(ValueError, match="leave out env_name"):
+        RolloutWrapper(env=env, env_name="CartPole-v1")
+    assert isinstance(params, Params) and params.gravity == pytest.approx(9.8)
+
+
+def test_the_wrappers_and_spaces_of_the_real_gymnax_accept_it():
+    gymnax = pytest.importorskip("gymnax", minversion="1.0", reason="gymnax 1.x is not installed")
+    from gymnax.experimental import RolloutWrapper as Theirs
+    from gymnax.wrappers.purerl import FlattenObservationWrapper, LogWrapper
+
+    env, params = make("CartPole-v1")
+    theirs, their_params = gymnax.make("CartPole-v1")
+    assert isinstance(env.action_space(params), gymnax.environments.spaces.Discrete)
+    assert isinstance(env.observation_space(params), gymnax.environments.spaces.Box)
+    logged = LogWrapper(FlattenObservationWrapper(env))
+    their_logged = LogWrapper(FlattenObservationWrapper(theirs))
+    for each, each_params in ((logged, params), (their_logged, their_params)):
+        _, state = each.reset(jax.random.key(0), each_params)
+        for t in range(60):
+            *step, info = each.step(jax.random.key(t), state, 1, each_params)
+            state = step[1]
+        assert info["returned_episode_lengths"] > 5
+    rollout = Theirs(env=env, env_params=params, num_env_steps=30)
+    ours = RolloutWrapper(env=env, num_env_steps=30)
+    for one, other in zip(
+        rollout.single_rollout(jax.random.key(0), None), ours.single_rollout(jax.random.key(0), None), strict=True
+    ):
+        assert one.shape == other.shape and one.dtype == other.dtype
+    assert "gymnax" in sys.modules
