@@ -119,7 +119,9 @@ def test_wrong_arguments_are_explained():
 
 
 def test_the_wrappers_and_spaces_of_the_real_gymnax_accept_it():
-    gymnax = pytest.importorskip("gymnax", minversion="1.0", reason="gymnax 1.x is not installed")
+    gymnax = pytest.importorskip("gymnax", reason="gymnax is not installed")
+    if not hasattr(pytest.importorskip("gymnax.wrappers"), "LegacyStepAPIWrapper"):
+        pytest.skip("gymnax is older than 1.0")
     from gymnax.experimental import RolloutWrapper as Theirs
     from gymnax.wrappers.purerl import FlattenObservationWrapper, LogWrapper
 

@@ -142,6 +142,12 @@ def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[Gymnax
     return face, face.default_params
 
 
+class legacy:  # noqa: N801  # used as a module: from shoal.interop.gymnax import legacy as gymnax
+    """`make` with the calls of gymnax 0.0.9, in the place of `import gymnax` in programs such as PureJaxRL's."""
+
+    make = staticmethod(partial(make, legacy=True))
+
+
 class RolloutWrapper:
     """Rollouts of a policy in fixed numbers of steps, with the arguments and results of gymnax's RolloutWrapper."""
 
