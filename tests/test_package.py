@@ -1,11 +1,13 @@
 """The package: what is in the wheel, what a package index shows of it, and that it works in a fresh environment."""
 
+import ast
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email import message_from_bytes
@@ -48,6 +50,18 @@ def contents(wheel: Path) -> tuple[dict[str, int], Message]:
         sizes = {info.filename: info.file_size for info in file.infolist()}
         metadata = next(name for name in sizes if name.endswith(".dist-info/METADATA"))
         return sizes, message_from_bytes(file.read(metadata))
+
+
+def test_every_extra_that_an_error_message_names_exists():
+    calls = (
+        node
+        for file in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "need"
+    )
+    named = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    assert {"gymnasium", "ray", "wandb"} & named
+    assert named <= set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
 def test_a_wheel_has_the_package_and_nothing_else(wheel):

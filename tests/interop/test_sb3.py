@@ -1,0 +1,51 @@
+"""Stable-Baselines3 trains in shoal's environments."""
+
+import jax
+import numpy as np
+import pytest
+
+sb3 = pytest.importorskip("stable_baselines3", reason="stable_baselines3 is not installed")
+from shoal.interop.sb3 import SB3VecEnv  # noqa: E402  # needs stable_baselines3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_ends_are_reported_as_stable_baselines_expects():
+    env = SB3VecEnv("CartPole-v1", 3, max_steps=4)
+    env.seed(0)
+    first = env.reset()
+    for _ in range(3):
+        obs, rewards, done, infos = env.step(np.array([0, 1, 0]))
+        assert not done.any() and infos == [{}, {}, {}]
+    obs, rewards, done, infos = env.step(np.array([0, 1, 0]))
+    assert done.all() and rewards.dtype == np.float32 and np.abs(obs).max() <= 0.05
+    assert all(info["TimeLimit.truncated"] and np.abs(info["terminal_observation"]).max() > 0.05 for info in infos)
+    env.seed(0)
+    np.testing.assert_array_equal(env.reset(), first)
+    with pytest.raises(TypeError, match="make another SB3VecEnv with gravity=1"):
+        env.set_attr("gravity", 1)
+    assert env.get_attr("num_envs") == [3, 3, 3] and env.env_is_wrapped(object) == [False] * 3
+    env.close()
+    env.close()
+
+
+@pytest.mark.slow
+def test_ppo_of_stable_baselines_learns_cartpole():
+    model = sb3.PPO("MlpPolicy", SB3VecEnv("CartPole-v1", 8), n_steps=128, seed=0, device="cpu")
+    model.learn(60_000)
+    returns, _ = sb3.common.evaluation.evaluate_policy(
+        model, SB3VecEnv("CartPole-v1", 8), n_eval_episodes=20, return_episode_rewards=True, warn=False
+    )
+    assert np.mean(returns) > 350
+
+
+@pytest.mark.slow
+def test_dict_observations_and_continuous_actions_are_accepted():
+    sb3.PPO("MultiInputPolicy", SB3VecEnv("MiniGrid-Empty-5x5-v0", 4), n_steps=16, device="cpu").learn(64)
+    sb3.SAC("MlpPolicy", SB3VecEnv("Pendulum-v1", 4), learning_starts=20, device="cpu").learn(80)
+    with pytest.raises(ValueError, match="knows no Tuple"):
+        SB3VecEnv("Blackjack-v1", 2)
