@@ -1,7 +1,7 @@
 """CleanRL's own scripts train in shoal's environments.
 
-`SHOAL_TEST_CLEANRL=FOLDER pytest -m slow tests/interop/test_cleanrl.py` runs `ppo.py` and `dqn.py` of a clone of CleanRL
-in FOLDER. They need torch, tensorboard and tyro.
+`SHOAL_TEST_CLEANRL=FOLDER pytest -m slow tests/interop/test_cleanrl.py` runs `ppo.py` and `dqn.py` of the clone of
+CleanRL in FOLDER. They need torch, tensorboard and tyro.
 """
 
 import os
