@@ -139,7 +139,9 @@ def test_every_name_that_an_example_takes_from_shoal_exists(page):
             continue
         for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.Import):
-                [importlib.import_module(each.name) for each in node.names if each.name.startswith("shoal.")]
+                for each in node.names:
+                    if each.name.startswith("shoal."):
+                        importlib.import_module(each.name)
             if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "shoal":
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"

@@ -27,7 +27,7 @@ def _promotion_as_users_have_it():
 
 def test_infos_are_those_of_gymnasium_029():
     envs = CleanRLVectorEnv("MountainCarContinuous-v0", 3, max_steps=2)
-    first, _ = envs.reset(seed=5)
+    envs.reset(seed=5)
     actions = np.array([[0.1], [0.2], [0.3]], np.float32)
     _, reward, *_, infos = envs.step(actions)
     assert "final_info" not in infos and "final_observation" not in infos
@@ -42,6 +42,12 @@ def test_infos_are_those_of_gymnasium_029():
     envs.step(actions)
     _, _, _, truncated, infos = envs.step(actions)
     assert truncated.all() and [info["episode"]["l"] for info in infos["final_info"]] == [2, 2, 2]
+    envs.step(actions)
+    envs.reset(options={"reset_mask": np.array([False, True, False])})
+    _, _, _, truncated, infos = envs.step(actions)
+    assert truncated.tolist() == [True, False, True] and infos["final_info"][1] is None
+    *_, infos = envs.step(actions)
+    assert infos["final_info"][1]["episode"]["l"] == 2 and infos["final_info"][0] is None
 
 
 def test_returns_are_counted_for_each_environment_by_itself():
@@ -73,15 +79,12 @@ runpy.run_path(script, run_name="__main__")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(FOLDER is None, reason="SHOAL_TEST_CLEANRL names no clone of CleanRL")
-@pytest.mark.parametrize(
-    ("script", "steps", "at_least"), [("ppo", 150_000, 400), ("dqn", 250_000, 300)], ids=["ppo", "dqn"]
-)
-def test_the_scripts_of_cleanrl_learn_cartpole(script, steps, at_least, tmp_path):
-    command = [sys.executable, "-c", RUN, str(Path(FOLDER).resolve() / "cleanrl" / f"{script}.py"), "--seed", "1"]
-    done = subprocess.run(
-        [*command, "--total-timesteps", str(steps), "--no-cuda"], cwd=tmp_path, capture_output=True, text=True
-    )
+@pytest.mark.parametrize("script", ["ppo", "dqn"])
+def test_the_scripts_of_cleanrl_learn_cartpole(script, tmp_path):
+    command = [sys.executable, "-c", RUN, str(Path(FOLDER).resolve() / "cleanrl" / f"{script}.py")]
+    done = subprocess.run([*command, "--seed", "1", "--no-cuda"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     returns = [float(found) for found in re.findall(r"episodic_return=([\d.]+)", done.stdout)]
-    assert np.mean(returns[-20:]) > at_least
+    assert np.mean(returns[-20:]) > 400

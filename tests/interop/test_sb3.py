@@ -1,4 +1,4 @@
-"""Stable-Baselines3 trains in shoal's environments."""
+"""Stable-Baselines3 trains in shoal's environments. Skipped where it is missing: `./setup dev` does not install it."""
 
 import jax
 import numpy as np
@@ -31,6 +31,23 @@ def test_ends_are_reported_as_stable_baselines_expects():
     assert env.get_attr("num_envs") == [3, 3, 3] and env.env_is_wrapped(object) == [False] * 3
     env.close()
     env.close()
+
+
+def test_what_a_step_reports_is_in_the_info_of_each_environment():
+    env = SB3VecEnv("Taxi-v4", 3)
+    env.seed(0)
+    env.reset()
+    *_, infos = env.step(np.array([0, 1, 2]))
+    masks = np.array([info["action_mask"] for info in infos])
+    assert masks.shape == (3, 6) and len({tuple(mask) for mask in masks.tolist()}) > 1
+
+
+def test_the_final_observation_of_a_dict_is_a_dict():
+    env = SB3VecEnv("MiniGrid-Empty-5x5-v0", 2, max_steps=2)
+    env.reset()
+    env.step(np.array([1, 1]))
+    *_, infos = env.step(np.array([1, 1]))
+    assert {name: x.shape for name, x in infos[1]["terminal_observation"].items()}["image"] == (7, 7, 3)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from shoal.interop.gymnasium_vector import ShoalVectorEnv
 class SB3VecEnv(VecEnv):
     """E environments of shoal with the calls of Stable-Baselines3.
 
+    `infos[e]` has what the step of environment e reports, and its action mask as "action_mask", if there is one.
     Episodes begin again by themselves. `infos[e]["terminal_observation"]` is then the last observation of the episode
     that ended, and `infos[e]["TimeLimit.truncated"]` says whether only its time limit ended it. Observations in a Dict
     need `MultiInputPolicy`; Tuples are not known to Stable-Baselines3.
@@ -50,7 +51,8 @@ class SB3VecEnv(VecEnv):
         """Take a step: (observations, rewards, whether episodes ended) [E], and an info for each environment."""
         obs, rewards, terminated, truncated, info = self.envs.step(self._actions)
         done = terminated | truncated
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        of_all = [name for name in info if not name.startswith(("_", "final_"))]
+        infos: list[dict[str, Any]] = [{name: info[name][e] for name in of_all} for e in range(self.num_envs)]
         for e in np.flatnonzero(done).tolist():
             infos[e]["terminal_observation"] = info["final_obs"][e]
             infos[e]["TimeLimit.truncated"] = bool(truncated[e] and not terminated[e])
