@@ -362,7 +362,7 @@ def environment(cache: Path | None) -> dict[str, str]:
     """Environment variables for a worker: this process's, with this checkout's shoal, and the cache set or disabled."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     variables["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
-    variables["PYTHONPATH"] = str(HERE.parent / "src")
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE.parent / "src"), os.environ.get("PYTHONPATH"))))
     if cache is None:
         return {**variables, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     at_once = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from environment_pages import environment_pages
+from gpu_tables import gpu_section
 from page_parts import NOTICE, page, picture, table, value
 from results_page import CURVES, RESULTS, results
 
@@ -154,7 +155,7 @@ def measurements() -> str:
         parts += [f"## {title}", what, f"```sh\n{command}\n```"]
         file = RESULTS / f"{suite}.md"
         parts.append(file.read_text().strip() if file.is_file() else "Not measured yet for this version.")
-    return page(parts)
+    return page([*parts, *gpu_section()])
 
 
 def _hypers(cls: type) -> str:

@@ -153,8 +153,8 @@ def _missing(evidence: list[dict[str, Any]], levels: list[dict[str, Any]]) -> st
     few = [f"`{row['agent']}` on `{row['preset']}` ({row['greedy']['members']})" for row in evidence]
     few = [text for text, row in zip(few, evidence, strict=True) if row["greedy"]["members"] < FULL]
     lines = [
-        "GPUs and TPUs: every number on this page comes from a CPU. shoal runs on them through JAX, but speed and "
-        "returns there have not been measured.",
+        "Returns on GPUs, and TPUs: every number on this page comes from a CPU. Speed on a GPU is in "
+        "[measurements](measurements.md#on-a-gpu).",
         "More than one machine.",
         f"Families of environments in which no agent has been measured: {', '.join(families_without) or 'none'}.",
         f"Agents without a preset, whose learning curves are their only measurement: {', '.join(no_preset)}.",

@@ -6,6 +6,8 @@ drops the programs in memory after each file; later files, other workers and sub
 Programs are compiled as the command line compiles them, unless SHOAL_TEST_XLA_LEVEL limits LLVM's optimization. With 0,
 as `make test` sets it, compilation takes half the time, and a seventh with jaxlib 0.10, whose older code generator is
 then used too. `make test-all` compiles as the command line does.
+
+SHOAL_TEST_PLATFORM=cuda,cpu runs them on a GPU instead.
 """
 
 import atexit
@@ -18,7 +20,8 @@ import sys
 import tempfile
 from importlib.metadata import version
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = os.environ.get("SHOAL_TEST_PLATFORM", "cpu")
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several workers share a GPU
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

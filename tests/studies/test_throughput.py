@@ -9,7 +9,7 @@ import pytest
 
 from shoal.agents.ppo import PPO
 from shoal.core.registry import ENVS
-from shoal.studies.throughput import HORIZON, make_stepper, report, throughput, total
+from shoal.studies.throughput import HORIZON, make_fleet, make_stepper, report, throughput, total
 
 
 def test_the_checksum_is_the_sum_of_all_observations():
@@ -21,6 +21,16 @@ def test_the_checksum_is_the_sum_of_all_observations():
     assert folded.steps == 2 * HORIZON * 3
     assert obs.shape == (2, HORIZON, 3, 4)
     np.testing.assert_allclose(carry[1], np.asarray(obs, np.float64).sum((0, 1)), rtol=1e-4, atol=1e-4)
+
+
+def test_more_than_2_to_the_32_reused_resets_are_counted():
+    fleet = make_fleet(ENVS["Probe-ConstantReward-v0"].build(), 8, bank_size=1)  # every step ends an episode
+    fleet.advance()
+    once = fleet.resets_reused
+    assert 0 < once < HORIZON * 8
+    fleet._carries = [(*carry[:3], jnp.uint32([2**32 - 1, 0])) for carry in fleet._carries]
+    fleet.advance()
+    assert fleet.resets_reused == 2**32 - 1 + once
 
 
 def test_random_actions_reach_every_action():

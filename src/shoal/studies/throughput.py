@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int, UInt32
 
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
@@ -40,7 +41,10 @@ class Throughput(NamedTuple):
 
 
 class Stepper(NamedTuple):
-    """A program to measure: `carry, written = run(*carry)`. The carry is (env_states, checksum, key, resets_reused)."""
+    """A program to measure: `carry, written = run(*carry)`. The carry is (env_states, checksum, key, resets_reused).
+
+    `resets_reused` has two words, low and high, because a GPU makes more than 2^32 resets in a second.
+    """
 
     run: Callable[..., tuple[tuple, Any]]
     carry: tuple  # of the first call
@@ -121,7 +125,7 @@ class Fleet:
     @property
     def resets_reused(self) -> int:
         """The number of resets that reused a state of the bank; it must be 0 in a comparison."""
-        return sum(int(carry[3]) for carry in self._carries)
+        return sum(int(low) + (int(high) << 32) for *_, (low, high) in self._carries)
 
     @property
     def checksum(self) -> float:
@@ -174,7 +178,7 @@ def make_stepper(
         written = (
             (record.obs, record.action, record.reward, record.terminated, record.truncated) if trajectory else None
         )
-        return (env_states, checksum, key, reused + record.episodes().resets_reused), written
+        return (env_states, checksum, key, _added(reused, record.episodes().resets_reused)), written
 
     def run(*carry: Any) -> tuple[tuple, Any]:
         return jax.lax.scan(collect, carry, None, rounds)
@@ -183,13 +187,19 @@ def make_stepper(
     env_states = rollout.init(env, k_env)
     obs = jax.eval_shape(lambda state: summable(jax.vmap(env.observe)(state)), env_states.state)
     checksum = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), obs)
-    carry = (env_states, checksum, k_run, jnp.int32(0))
+    carry = (env_states, checksum, k_run, jnp.zeros(2, jnp.uint32))
     return Stepper(run, carry, rounds * HORIZON * num_envs, rollout.bank_size)
 
 
 def total(checksum: Any) -> float:
     """The summed observations as one number."""
     return sum(float(x.sum()) for x in jax.tree.leaves(checksum))
+
+
+def _added(count: UInt32[Array, "2"], number: Int[Array, ""]) -> UInt32[Array, "2"]:
+    """A count of two words, low and high, plus a number that is not negative."""
+    low = count[0] + number.astype(jnp.uint32)
+    return jnp.stack([low, count[1] + (low < count[0]).astype(jnp.uint32)])
 
 
 def report(rows: Sequence[Throughput], path: Path) -> None:
