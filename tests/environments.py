@@ -204,3 +204,39 @@ class Poisoned(Env):
     def transition(self, state, action, noise):
         reward = jnp.where(self.poison > 0, jnp.nan, 1.0).astype(jnp.float32)
         return state, reward, jnp.bool_(False), {}
+
+
+@struct
+class OwnLimitState(State):
+    """The time limit of this episode."""
+
+    limit: Int[Array, ""]
+
+
+@struct
+class OwnLimit(Env):
+    """Each episode has its own time limit, from 3 to 5 steps, unless the user gives `max_steps`."""
+
+    @property
+    def limit_range(self):
+        return (3, 5) if self.max_steps is None else (self.max_steps, self.max_steps)
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 1.0, (1,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return OwnLimitState(jnp.int32(0), jax.random.randint(key, (), 3, 6))
+
+    def limit_of(self, state):
+        return state.limit if self.max_steps is None else self.max_steps
+
+    def observe(self, state):
+        return jnp.zeros((1,), jnp.float32)
+
+    def transition(self, state, action, noise):
+        return state, jnp.float32(1), jnp.bool_(False), {}

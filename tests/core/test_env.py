@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from environments import Tally
+from environments import OwnLimit, Tally
 from shoal.core.env import episode_limit
 from shoal.core.registry import make
 from shoal.core.spaces import Discrete
-from shoal.core.wrappers import TimeLimit, Trials
+from shoal.core.wrappers import Randomize, StickyActions, TimeLimit, Trials
+from shoal.core.wrappers.base import Wrapper
 
 KEY = jax.random.key(2)
 
@@ -128,3 +129,49 @@ def test_an_episode_ends_at_the_smaller_of_two_limits():
     assert episode_limit(make("bsuite/cartpole/0")) == 1001
     assert episode_limit(Trials(TimeLimit(freeway, 50), episodes=3)) == 150
     assert jax.jit(lambda limit: jnp.int32(episode_limit(Tally(max_steps=limit)) is None))(3)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "limits"),
+    [
+        (lambda env: env, (3, 5)),
+        (Wrapper, (3, 5)),
+        (StickyActions, (3, 5)),
+        (lambda env: Randomize(env, lambda key: OwnLimit()), (3, 5)),
+        (lambda env: StickyActions(TimeLimit(env, 4)), (4, 4)),
+        (lambda env: TimeLimit(env, None), None),
+    ],
+)
+def test_a_limit_of_the_state_truncates_each_episode_at_its_own(wrap, limits):
+    env = wrap(OwnLimit())
+    assert env.limit_range == limits and episode_limit(env) == (limits and limits[1])
+    lengths = set()
+    for seed in range(20):
+        state = env.init(jax.random.key(seed))
+        own = int(getattr(state, "inner", state).limit)
+        truncated = []
+        for _ in range(6):
+            state, *_, is_truncated, _ = env.advance(state, jnp.int32(0), env.noise(KEY))
+            truncated.append(bool(is_truncated))
+        steps = own if limits == (3, 5) else limits[0] if limits else 9
+        assert truncated == [step >= steps for step in range(1, 7)]
+        lengths.add(own)
+    assert lengths == {3, 4, 5}
+
+
+def test_a_limit_that_the_user_gives_holds_for_every_episode():
+    env = OwnLimit(max_steps=2)
+    assert env.limit_range == (2, 2) and episode_limit(env) == 2
+    state, *_, truncated, _ = env.advance(env.init(KEY).replace(time=jnp.int32(1)), jnp.int32(0), None)
+    assert bool(truncated) and int(state.limit) > 2
+
+
+def test_trials_of_episodes_with_limits_of_their_own_end_with_the_last_one():
+    env = Trials(OwnLimit(), episodes=2)
+    state = env.init(KEY)
+    assert env.limit_range is None and env.longest_episode == 10
+    flags = []
+    for _ in range(int(state.starts.limit.sum())):
+        state, _, terminated, truncated, _ = env.advance(state, jnp.int32(0), None)
+        flags.append((bool(terminated), bool(truncated)))
+    assert flags == [(False, False)] * (len(flags) - 1) + [(True, False)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from environments import names_of_each_class, smallest
+from environments import OwnLimit, names_of_each_class, smallest
 from shoal.agents.ppo import PPO
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
@@ -111,6 +111,7 @@ def test_the_number_of_final_observation_slots_is_exact():
     assert final_slots(Counter(max_steps=None), 128) == 0
     assert [final_slots(Counter(max_steps=m), 128) for m in (1, 4, 127, 128, 500)] == [128, 32, 2, 1, 1]
     assert final_slots(Counter(max_steps=np.array([500, 64])), 128) == 2
+    assert final_slots(OwnLimit(), 10) == 4  # its limits are 3 to 5 steps
 
 
 def test_the_reset_bank_is_sized_by_the_shortest_time_limit():

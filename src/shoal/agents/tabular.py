@@ -322,7 +322,7 @@ class QTable(Agent):
         """
         rows, mask = next_start
         # Without a time limit, the two states differ only after a termination, where the caller does not use the value.
-        if env.max_steps is not None:
+        if env.limit_range is not None:
             obs_index, mask = self._observe(env, step.state)
             rows = self._rows(q, obs_index)
         row = allowed(one_of(rows, second_table), mask)

@@ -57,7 +57,7 @@ def check(line: Line) -> None:
         episodes = check_env(env, steps=options.steps)
         if options.steps >= STEPS_OF_TRAIN:  # a shorter check does not stand for that of `train`
             remember(env)
-        limit = "no time limit" if env.max_steps is None else f"at most {env.max_steps:g} steps"
+        limit = "no time limit" if env.limit_range is None else f"at most {env.limit_range[1]:g} steps"
         played = f"after {2 * options.steps:,} random steps, {episodes:,} episodes"
         spaces = f"observation {env.observation_space}, action {env.action_space}"
         print(f"{_short(options.what)} passes {played}: {spaces}, {limit}")

@@ -76,7 +76,8 @@ class Game:
 
     def lines(self, small: bool) -> list[str]:
         """The lines of text below the picture."""
-        limit = "" if self.env.max_steps is None else f"/{int(self.env.max_steps)}"
+        steps = self.env.limit_of(self.state)
+        limit = "" if steps is None else f"/{int(steps)}"
         count = f"step {int(self.state.time)}{limit}  reward {self.reward:.4g}  return {self.returns[-1]:.4g}"
         task = self.env.mission_text(self.state) if self.is_level else type(self.env).__name__
         hint = "enlarge the window, or add --env.agent-pov true" if small else self._help()

@@ -137,7 +137,8 @@ def _env_row(name: str) -> EnvRow:
     from shoal.core.registry import ENVS
 
     env, summary = ENVS[name].build(), ENVS[name].summary
-    observation, action, limit = env.observation_space, env.action_space, str(env.max_steps or "-")
+    observation, action = env.observation_space, env.action_space
+    limit = " to ".join(str(steps) for steps in dict.fromkeys(env.limit_range or ("-",)))
     return EnvRow(_short(observation), _kind(observation), _short(action), type(action).__name__, limit, summary)
 
 

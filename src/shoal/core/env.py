@@ -69,8 +69,8 @@ class Env(Struct, abc.ABC):
     """An environment. Subclass it, decorate the class with `@struct`, and write the hooks.
 
     Required hooks: `init`, `transition`, `observe`, `observation_space`, `action_space`. Optional ones: `noise`,
-    `action_mask`, `carry_over`, `render`, and a field `max_steps`. This class derives `advance`, `reset` and `step`
-    from them; do not override these three.
+    `action_mask`, `carry_over`, `limit_of`, `render`, and a field `max_steps`. This class derives `advance`, `reset` and
+    `step` from them; do not override these three.
     """
 
     # The version of this environment in shoal. It is raised when the behaviour changes, and every run stores it.
@@ -85,6 +85,14 @@ class Env(Struct, abc.ABC):
     def longest_episode(self) -> int | None:
         """The largest number of steps that an episode can have by the rules, without `max_steps`; None: no bound."""
         return None
+
+    @property
+    def limit_range(self) -> tuple[Number, Number] | None:
+        """The smallest and the largest time limit that an episode can have; None: episodes have no time limit.
+
+        Default: `max_steps`, twice. Define it together with `limit_of`.
+        """
+        return None if self.max_steps is None else (self.max_steps, self.max_steps)
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -133,6 +141,15 @@ class Env(Struct, abc.ABC):
         del ended
         return fresh
 
+    def limit_of(self, state: State) -> Number | None:
+        """Return the time limit of the episode that a state belongs to; None: no time limit. Default: `max_steps`.
+
+        An environment whose limit differs between episodes keeps it in its state. It then leaves `max_steps` at None,
+        so that a user can give one limit for all episodes, and defines `limit_range` too.
+        """
+        del state
+        return self.max_steps
+
     def render(self, state: State) -> Any:
         """Return a picture of one concrete state, uint8 [H, W, 3]. It runs on the host, outside `jit`."""
         raise NotImplementedError(f"{type(self).__name__} has no picture: define render(state) -> uint8 [H, W, 3].")
@@ -159,10 +176,8 @@ class Env(Struct, abc.ABC):
         """
         state = state.replace(time=state.time + 1)
         state, reward, terminated, info = self.transition(state, action, noise)
-        if self.max_steps is None:
-            truncated = jnp.zeros_like(terminated)
-        else:
-            truncated = state.time >= self.max_steps
+        limit = self.limit_of(state)
+        truncated = jnp.zeros_like(terminated) if limit is None else state.time >= limit
         return state, reward, terminated, truncated, info
 
     @_called_as("obs, state = env.reset(key)")
@@ -221,5 +236,6 @@ def episode_limit(env: Env) -> int | None:
 
     For an array of time limits it is the largest of them. A traced limit is ignored.
     """
-    limits = [x for x in (env.max_steps, env.longest_episode) if x is not None and is_concrete(x)]
+    _, longest = env.limit_range or (None, None)
+    limits = [x for x in (longest, env.longest_episode) if x is not None and is_concrete(x)]
     return min((int(np.max(x)) for x in limits), default=None)

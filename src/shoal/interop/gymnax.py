@@ -89,7 +89,7 @@ class GymnaxEnv:
 
     def is_truncated(self, state: State, params: Params | None = None) -> jax.Array:
         """Whether the time limit is reached."""
-        limit = self._env(params).max_steps
+        limit = self._env(params).limit_of(state)
         return jnp.asarray(False) if limit is None else state.time >= limit
 
     def observation_space(self, params: Params | None = None) -> Any:
@@ -172,10 +172,10 @@ class RolloutWrapper:
         default = self.env.default_params
         self.env_params = default.replace(**env_params) if isinstance(env_params, Mapping) else env_params or default
         self.model_forward = model_forward
-        limit = self.env_params.max_steps_in_episode
-        if num_env_steps is None and limit is None:
+        limits = self.env_params.env.limit_range
+        if num_env_steps is None and limits is None:
             raise ValueError(f"{self.env.name} has no time limit: give num_env_steps.")
-        self.num_env_steps = int(limit if num_env_steps is None else num_env_steps)
+        self.num_env_steps = int(num_env_steps if limits is None or num_env_steps is not None else limits[1])
 
     @property
     def input_shape(self) -> tuple[int, ...]:

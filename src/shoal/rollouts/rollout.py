@@ -133,9 +133,8 @@ class Rollout(Struct):
             raise ValueError(f"bank_size={bank_size} must not be negative; 0 means as many as a random policy needs.")
         if bank_size and reset == "exact":
             raise ValueError(f"bank_size={bank_size} changes nothing with reset='exact', which has no bank.")
-        episode_steps = min(
-            env.reset_every, _shortest(env.max_steps, MAX_TIME), _shortest(env.longest_episode, MAX_TIME)
-        )
+        shortest, _ = env.limit_range or (None, None)
+        episode_steps = min(env.reset_every, _shortest(shortest, MAX_TIME), _shortest(env.longest_episode, MAX_TIME))
         bank = bank_size or math.ceil(num_steps / episode_steps) + 1
         return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
 
@@ -315,8 +314,9 @@ def rows_of_truncated_steps(trajectory: Trajectory, rows: Any) -> Any:
 
 
 def final_slots(env: Env, num_steps: int) -> int:
-    """The largest number of truncations of one environment within T steps: they are at least `max_steps` apart."""
-    return 0 if env.max_steps is None else math.ceil(num_steps / _shortest(env.max_steps, if_unknown=1))
+    """The largest number of truncations of one environment within T steps: they are at least a time limit apart."""
+    shortest, _ = env.limit_range or (None, None)
+    return 0 if shortest is None else math.ceil(num_steps / _shortest(shortest, if_unknown=1))
 
 
 def _shortest(limit: Number | None, if_unknown: int) -> int:

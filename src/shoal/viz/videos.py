@@ -108,7 +108,8 @@ def _env_and_file_name(what: Path | str | Env, fields: Mapping[str, Any] | None)
 
 
 def _steps_of(env: Env) -> int:
-    return min(int(env.max_steps or MOST_STEPS), MOST_STEPS)
+    _, longest = env.limit_range or (None, MOST_STEPS)
+    return min(int(longest), MOST_STEPS)
 
 
 def _render_run(

@@ -46,6 +46,11 @@ class Wrapper(Env):
         return self.env.max_steps
 
     @property
+    def limit_range(self) -> tuple[Number, Number] | None:
+        """The smallest and the largest time limit: those of the inner environment, or `max_steps` if it is not None."""
+        return self.env.limit_range if self.max_steps is None else (self.max_steps, self.max_steps)
+
+    @property
     def longest_episode(self) -> int | None:
         """The longest episode of the inner environment."""
         return self.env.longest_episode
@@ -85,6 +90,10 @@ class Wrapper(Env):
     def carry_over(self, ended: State, fresh: State) -> State:
         """Return the next episode's first state with what the inner environment keeps of the last episode."""
         return self.env.carry_over(ended, fresh)
+
+    def limit_of(self, state: State) -> Number | None:
+        """Return the time limit of the inner environment's episode, or `max_steps` if it is not None."""
+        return self.env.limit_of(state) if self.max_steps is None else self.max_steps
 
     def render(self, state: State) -> Any:
         """Return the picture of the inner environment."""
@@ -133,6 +142,10 @@ class StatefulWrapper(Wrapper):
     def carry_over(self, ended: WrapperState, fresh: WrapperState) -> WrapperState:
         """Return `fresh` with what the inner environment keeps; the wrapper's own fields are those of `fresh`."""
         return fresh.replace(inner=self.env.carry_over(ended.inner, fresh.inner))
+
+    def limit_of(self, state: WrapperState) -> Number | None:
+        """Return the time limit of the inner environment's episode, or `max_steps` if it is not None."""
+        return self.env.limit_of(state.inner) if self.max_steps is None else self.max_steps
 
     def render(self, state: WrapperState) -> Any:
         """Return the picture of the inner environment."""

@@ -7,7 +7,7 @@ import jax
 
 from shoal.core.env import Env, Observation
 from shoal.core.keys import Key
-from shoal.core.struct import static, struct, to_arrays
+from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper, WrapperState
 
 
@@ -69,6 +69,10 @@ class Randomize(Wrapper):
     def carry_over(self, ended: RandomizeState, fresh: RandomizeState) -> RandomizeState:
         """Return `fresh` with what its own environment keeps of the inner state that ended."""
         return fresh.replace(inner=fresh.env.carry_over(ended.inner, fresh.inner))
+
+    def limit_of(self, state: RandomizeState) -> Number | None:
+        """Return the time limit of the episode, by `env`."""
+        return self.env.limit_of(state.inner)
 
     def render(self, state: RandomizeState) -> Any:
         """Return the picture of the sampled environment."""

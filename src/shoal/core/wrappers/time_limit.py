@@ -1,5 +1,6 @@
 """A wrapper that changes the time limit of an environment."""
 
+from shoal.core.env import State
 from shoal.core.struct import Number, struct
 from shoal.core.wrappers.base import Wrapper
 
@@ -14,3 +15,13 @@ class TimeLimit(Wrapper):
     """
 
     max_steps: Number | None = None  # type: ignore[override]  # a field replaces the base class's property
+
+    @property
+    def limit_range(self) -> tuple[Number, Number] | None:
+        """`max_steps`, twice."""
+        return None if self.max_steps is None else (self.max_steps, self.max_steps)
+
+    def limit_of(self, state: State) -> Number | None:
+        """Return `max_steps`, for every episode."""
+        del state
+        return self.max_steps

@@ -93,6 +93,11 @@ class Trials(Wrapper):
         return self.episodes * self.env.max_steps
 
     @property
+    def limit_range(self) -> tuple[Number, Number] | None:
+        """`max_steps`, twice. If it is None, a trial has no time limit: each of its episodes may have one."""
+        return None if self.max_steps is None else (self.max_steps, self.max_steps)
+
+    @property
     def longest_episode(self) -> int | None:
         """The largest number of steps of all episodes together, or None."""
         longest = episode_limit(self.env)
@@ -136,13 +141,18 @@ class Trials(Wrapper):
             return self.env.noise(key)
         return key if jax.tree.leaves(jax.eval_shape(self.env.noise, key)) else None
 
+    def limit_of(self, state: State) -> Number | None:
+        """Return `max_steps`, for every trial."""
+        del state
+        return self.max_steps
+
     def transition(self, state: TrialsState, action: Any, noise: Any) -> tuple[TrialsState, Any, Any, Any]:
         """Take a step of the present episode. If it ends the episode, the next one begins."""
         task = self._task(state)
         if self.sample is not None and noise is not None:
             noise = task.noise(noise)
         inner, reward, terminated, _, info = task.advance(state.inner, action, noise)
-        limit = self.env.max_steps  # the same for every task, like the spaces
+        limit = self.env.limit_of(inner)  # that of `env` for every task, like the spaces
         done = terminated if limit is None else terminated | (inner.time >= limit)
         episode = state.episode + done.astype(jnp.int32)
         is_over = episode >= self.episodes
