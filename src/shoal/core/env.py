@@ -69,8 +69,8 @@ class Env(Struct, abc.ABC):
     """An environment. Subclass it, decorate the class with `@struct`, and write the hooks.
 
     Required hooks: `init`, `transition`, `observe`, `observation_space`, `action_space`. Optional ones: `noise`,
-    `action_mask`, `carry_over`, `limit_of`, `render`, and a field `max_steps`. This class derives `advance`, `reset` and
-    `step` from them; do not override these three.
+    `action_mask`, `carry_over`, `limit_of`, `render`, and a field `max_steps`. This class derives `advance`, `reset`
+    and `step` from them; do not override these three.
     """
 
     # The version of this environment in shoal. It is raised when the behaviour changes, and every run stores it.

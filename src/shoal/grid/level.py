@@ -17,7 +17,7 @@ from shoal.grid.actions import ACTIONS, FORWARD, cell_at, heading, interact, tur
 from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
 from shoal.grid.picture import view_picture, whole_picture
 from shoal.grid.view import check_view_size, partial_view
-from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, VOCABULARY, decode, encode
+from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, MINIGRID_SIZE, decode, encode
 
 Value = TypeVar("Value")
 
@@ -38,7 +38,7 @@ class Level(Env):
     """A grid environment with MiniGrid's actions and observations.
 
     A subclass defines `init` (the generator), `shape` and `time_limit`, and if the level has a task of its own, `judge`
-    and `mission`.
+    (or `advance_task`) and `mission`.
 
     Action: Discrete(7). Compiled code cannot raise an error for any other action: the agent then does nothing.
 
@@ -75,6 +75,8 @@ class Level(Env):
     # The task in words. If it differs between episodes, the level defines `mission`, and `task` is the longest of its
     # texts, with a slot `{}` for each word that differs.
     task: ClassVar[str] = ""
+    # The number of words that a mission may be made of: the first of `VOCABULARY`.
+    vocabulary_size: ClassVar[int] = MINIGRID_SIZE
     # The action space has the first `num_actions` of `ACTIONS`.
     num_actions: ClassVar[int] = len(ACTIONS)
 
@@ -85,7 +87,7 @@ class Level(Env):
     )
     agent_pov: bool = static(False, choices=(False, True), help="whether pictures show only the agent's view")
     see_through_walls: bool = static(False, choices=(False, True), help="whether the agent sees the cells behind walls")
-    max_steps: Number | None = None  # steps after which an episode is truncated; None: the level's `time_limit`
+    max_steps: Number | None = None  # steps after which an episode is truncated; None: the level's own limit
 
     def __post_init__(self) -> None:
         check_view_size(self.view_size)
@@ -116,8 +118,8 @@ class Level(Env):
 
     @property
     @abc.abstractmethod
-    def time_limit(self) -> int:
-        """How many steps an episode may take if `max_steps` is None."""
+    def time_limit(self) -> int | None:
+        """How many steps an episode may take if `max_steps` is None; None: `limit_of` reads it from the state."""
 
     def judge(
         self, before: GridState, after: GridState, action: Int[Array, ""]
@@ -126,10 +128,33 @@ class Level(Env):
         del before, after, action
         return jnp.float32(0), jnp.bool_(False)
 
+    def advance_task(
+        self, before: GridState, after: GridState, action: Int[Array, ""]
+    ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """(`after` with what it keeps about the task, reward, terminated, info). Default: `judge`, and nothing is kept.
+
+        A level whose task depends on what happened in the episode defines this hook instead of `judge`.
+        """
+        return after, *self.judge(before, after, action), {}
+
     def mission(self, state: GridState) -> UInt8[Array, "L"]:
         """The task as word numbers [L]; `mission_text` is the same as text. Default: `task`."""
         del state
         return jnp.asarray(encode(self.task))
+
+    @property
+    def mission_length(self) -> int:
+        """The number of words of a mission, L, padding included. Default: read from the shape of `mission`."""
+        numbers, structure = jax.tree.flatten(self)
+        dtypes = jax.tree.leaves(leaf_dtypes(self))
+        return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
+
+    @property
+    def longest_mission(self) -> int:
+        """An upper bound of the number of characters of a mission, from the longest words that its slots may hold."""
+        if not self.task and type(self).mission is not Level.mission:
+            return self.mission_length * (LONGEST_WORD + 1) - 1
+        return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
     def effective_action(self, action: Int[Array, ""]) -> Int[Array, ""]:
         """The action that is executed when the agent chooses `action`. Default: the same action."""
@@ -154,23 +179,9 @@ class Level(Env):
             {
                 "image": Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8"),
                 "direction": Discrete(4, "uint8"),
-                "mission": MultiDiscrete((len(VOCABULARY),) * self.mission_length, "uint8"),
+                "mission": MultiDiscrete((self.vocabulary_size,) * self.mission_length, "uint8"),
             }
         )
-
-    @property
-    def mission_length(self) -> int:
-        """The number of words of a mission, L, padding included."""
-        numbers, structure = jax.tree.flatten(self)
-        dtypes = jax.tree.leaves(leaf_dtypes(self))
-        return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
-
-    @property
-    def longest_mission(self) -> int:
-        """An upper bound of the number of characters of a mission, from the longest words that its slots may hold."""
-        if not self.task and type(self).mission is not Level.mission:
-            return self.mission_length * (LONGEST_WORD + 1) - 1
-        return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
     def mission_text(self, state: GridState) -> str:
         """The task as text, equal to MiniGrid's. Runs outside of compiled code."""
@@ -207,9 +218,9 @@ class Level(Env):
         has_moved = is_moved(state, after)
         standing = cell_at(after.grid, after.x, after.y, WALL)
         at_goal, in_lava = has_moved & is_a(standing, "goal"), has_moved & is_a(standing, "lava")
-        reward, decided = self.judge(state, after, action)
+        after, reward, decided, info = self.advance_task(state, after, action)
         reward = jnp.where(at_goal, self.success(after), 0) + reward
-        return after, reward, at_goal | in_lava | decided, {}
+        return after, reward, at_goal | in_lava | decided, info
 
     def act(self, state: GridState, action: Int[Array, ""]) -> GridState:
         """The state after the agent's action, which depends on and changes only the cell in front of the agent."""
@@ -226,7 +237,7 @@ class Level(Env):
 
     def success(self, state: GridState) -> Float[Array, ""]:
         """The reward of success at this time: 1 at the start, 0.1 at the time limit."""
-        return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.max_steps))
+        return 1 - jnp.float32(0.9) * (state.time.astype(jnp.float32) / jnp.float32(self.limit_of(state)))
 
 
 @struct

@@ -1,7 +1,8 @@
 """Missions as text and as word numbers: the vocabulary, and templates with slots.
 
 A mission is an array of word numbers, padded with 0 at its end, so that it can be made inside `jit`. A word number is
-an index of `VOCABULARY`, whose order is that of MiniGrid's `DictObservationSpaceWrapper`.
+an index of `VOCABULARY`. It begins with the words of MiniGrid's `DictObservationSpaceWrapper`, in its order, which are
+those of the `MiniGrid-*` levels; BabyAI's instructions have a few more.
 """
 
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from jaxtyping import Array, Int, UInt8
 from shoal.grid.cells import COLORS, OBJECTS, Cell, color_of, object_of
 
 PADDING = ""
-VOCABULARY = (
+_MINIGRID_WORDS = (
     PADDING,
     *("red", "green", "blue", "yellow", "purple", "grey"),
     *("unseen", "empty", "wall", "floor", "box", "key", "ball", "door", "goal", "agent", "lava"),
@@ -19,6 +20,8 @@ VOCABULARY = (
     *("up", "the", "a", "at", ",", "square", "and", "then", "to", "of", "rooms", "near", "opening", "must", "you"),
     *("matching", "end", "hallway", "object", "from", "room", "maze"),
 )
+VOCABULARY = (*_MINIGRID_WORDS, "after", "behind", "front", "in", "left", "next", "on", "right", "your")
+MINIGRID_SIZE = len(_MINIGRID_WORDS)  # the missions of the `MiniGrid-*` levels have only word numbers below it
 
 LONGEST_WORD = max(map(len, VOCABULARY))
 LONGEST_SLOT = max(map(len, (*COLORS, *OBJECTS)))  # a slot is filled with a color or an object

@@ -8,7 +8,6 @@ from jaxtyping import Array, UInt8
 from shoal.core.spaces import MultiDiscrete
 from shoal.core.struct import static, struct
 from shoal.grid.level import GridState
-from shoal.grid.words import VOCABULARY
 from shoal.grid.wrappers.base import PartWrapper
 
 
@@ -34,7 +33,7 @@ class DictObservationSpace(PartWrapper):
     @property
     def part_space(self) -> MultiDiscrete:
         """`max_words` word numbers."""
-        return MultiDiscrete((len(VOCABULARY),) * self.max_words, "uint8")
+        return MultiDiscrete((self.level.vocabulary_size,) * self.max_words, "uint8")
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "max_words"]:
         """The padded mission."""
