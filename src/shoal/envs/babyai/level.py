@@ -1,0 +1,238 @@
+"""`BabyLevel`, the base class of BabyAI's levels. A family of levels adds its rooms, its grammar and a generator."""
+
+import abc
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int8, UInt8, UInt16
+
+from shoal.core.env import Key
+from shoal.core.struct import Number, Struct, struct
+from shoal.envs.babyai.attempts import accepted
+from shoal.envs.babyai.instruction import (
+    AFTER,
+    FIRST,
+    NONE,
+    PUT_NEXT,
+    SECOND,
+    SIZE,
+    VERB,
+    Grammar,
+    Instruction,
+    matches,
+    navigations,
+    padded,
+)
+from shoal.envs.babyai.mission import VERB_PHRASES, longest_mission, longest_text, parse, words
+from shoal.envs.babyai.verifier import Tracks, first_tracks, needs_tracks, track, verify
+from shoal.grid.cells import EMPTY
+from shoal.grid.level import GridState, Level, begin
+from shoal.grid.rooms import Rooms
+from shoal.grid.words import VOCABULARY
+
+
+@struct
+class Layout(Struct):
+    """One attempt of a generator: a grid, the agent's pose, and the instruction."""
+
+    grid: UInt16[Array, "W H"]
+    x: Int[Array, ""]
+    y: Int[Array, ""]
+    direction: Int[Array, ""]
+    instruction: Instruction
+    is_accepted: Bool[Array, ""]  # False: the level has to be generated again
+
+
+@struct
+class BabyState(GridState):
+    """A grid, the agent in it, and its instruction. Fields that a level does not need are None."""
+
+    clauses: Int8[Array, "G P 8"]  # of the instruction, in the order in which the groups have to be done
+    mission: UInt8[Array, "L"]  # the instruction as word numbers
+    order: Int8[Array, ""] | None  # how the groups are spoken, see `Instruction`
+    done: UInt8[Array, ""] | None  # which clauses are done, see `verify`
+    tracks: Tracks | None  # the objects of the descriptors
+    limit: Int[Array, ""] | None  # the time limit of this episode
+    is_fallback: Bool[Array, ""] | None  # whether every attempt of the generator was rejected
+
+
+@struct
+class BabyLevel(Level):
+    """A level with an instruction in words. A subclass defines `rooms`, `grammar` and `layout`.
+
+    Actions and observation: see `Level`. The words of `mission` are all those of `grid/words.py`; its length L differs
+    between levels.
+
+    Reward: 1 - 0.9 * time / limit when the instruction is fulfilled, 0 otherwise.
+    End: terminated when the instruction is fulfilled, or when a strict clause fails; truncated at the time limit.
+
+    | verb                   | a clause is done when                                                                   |
+    |------------------------|-----------------------------------------------------------------------------------------|
+    | go to D                | the agent faces D                                                                       |
+    | open D                 | it toggles D, and D is open then                                                        |
+    | pick up D              | it picks D up                                                                           |
+    | put D next to E        | it drops D in one of the four cells next to E                                           |
+
+    A descriptor D stands for the objects that it describes at the start, whatever happens to them; "a" instead of "the"
+    says that there are several. "A, then B" needs A first. "A and B" may be done in any order.
+
+    Source: MiniGrid 3.2.0, `envs/babyai/`. Differences: an attempt of the generator that would never end in MiniGrid
+    (the agent's room has no pose for it) is rejected; nothing is printed when an attempt is rejected; the mode in which
+    the agent has to choose "done" (BABYAI_DONE_ACTIONS) does not exist.
+    """
+
+    vocabulary_size: ClassVar[int] = len(VOCABULARY)
+    # Whether `layout` may return a layout with `is_accepted` False, which is then generated again.
+    can_reject: ClassVar[bool] = False
+
+    @property
+    @abc.abstractmethod
+    def rooms(self) -> Rooms:
+        """The number of rooms and their size."""
+
+    @property
+    @abc.abstractmethod
+    def grammar(self) -> Grammar:
+        """What the instructions of this level may be like."""
+
+    @abc.abstractmethod
+    def layout(self, key: Key) -> Layout:
+        """Generate a level in one attempt. `key` is consumed."""
+
+    @property
+    def time_limit(self) -> int | None:
+        """The cells of all rooms, for each object that the agent has to go to; None if their number is random."""
+        fewest, most = self._navigations
+        return self._steps_per_navigation * most if fewest == most else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Width and height of all rooms together."""
+        return self.rooms.shape
+
+    @property
+    def limit_range(self) -> tuple[Number, Number]:
+        """The smallest and the largest time limit of an episode."""
+        if self.max_steps is not None:
+            return self.max_steps, self.max_steps
+        fewest, most = self._navigations
+        return self._steps_per_navigation * fewest, self._steps_per_navigation * most
+
+    @property
+    def mission_length(self) -> int:
+        """The number of words of the longest instruction."""
+        return longest_mission(self.grammar)
+
+    @property
+    def longest_mission(self) -> int:
+        """The number of characters of the longest instruction."""
+        return longest_text(self.grammar)
+
+    def init(self, key: Key) -> BabyState:
+        """Generate a level and begin an episode in it."""
+        if not self.can_reject:
+            return self.first_state(self.layout(key))
+        return self.first_state(*accepted(self.layout, key))
+
+    def first_state(self, layout: Layout, is_fallback: Bool[Array, ""] | None = None) -> BabyState:
+        """The first state of an episode in a layout."""
+        instruction, grammar = layout.instruction, self.grammar
+        pose = (layout.x, layout.y, layout.direction)
+        found = matches(instruction, layout.grid, *pose, self.rooms.size)
+        several = jnp.sum(found, axis=(-2, -1), dtype=jnp.int32) > 1
+        clauses, limit = instruction.clauses, None
+        if grammar.groups > 1:
+            clauses, found = (jnp.where(instruction.order == AFTER, x[::-1], x) for x in (clauses, found))
+        if self.max_steps is None:
+            limit = jnp.maximum(navigations(instruction), 1) * self._steps_per_navigation
+        return BabyState(
+            **begin(layout.grid, *pose),
+            clauses=clauses,
+            mission=words(instruction, several, grammar),
+            order=instruction.order if grammar.groups > 1 else None,
+            done=jnp.uint8(0) if grammar.clauses > 1 else None,
+            tracks=first_tracks(found) if needs_tracks(grammar) else None,
+            limit=limit,
+            is_fallback=is_fallback,
+        )
+
+    def with_instruction(self, state: BabyState, text: str) -> BabyState:
+        """The first state of an episode with the grid and the agent of a state, and an instruction given as text.
+
+        Runs outside of compiled code. Raises ValueError for an unknown word, for a text that is no instruction, for one
+        that this level can not hold, and for one that describes an object that is not there.
+
+            level = shoal.make("BabyAI-BossLevel-v0")
+            state = level.with_instruction(level.init(key), "go to a door, then pick up a box")
+        """
+        instruction = parse(text)
+        self._check_grammar(instruction, text)
+        if int(state.carrying) != EMPTY:
+            raise ValueError("an instruction is given to an agent that carries nothing: drop the object first.")
+        layout = Layout(state.grid, state.x, state.y, state.direction, instruction, jnp.bool_(True))
+        _check_matches(layout, self.rooms.size, text)
+        layout = layout.replace(instruction=padded(instruction, self.grammar.groups, self.grammar.parts))
+        return self.first_state(layout, None if state.is_fallback is None else jnp.bool_(False))
+
+    def limit_of(self, state: BabyState) -> Number | None:
+        """The time limit of the episode."""
+        return state.limit if self.max_steps is None else self.max_steps
+
+    def advance_task(
+        self, before: BabyState, after: BabyState, action: Int[Array, ""]
+    ) -> tuple[BabyState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+        """Verify the instruction."""
+        tracks = None
+        if before.tracks is not None:
+            tracks = (before.tracks, track(before.tracks, before, after, action))
+            after = after.replace(tracks=tracks[1])
+        done = jnp.uint8(0) if before.done is None else before.done
+        verdict = verify(before.clauses, self.grammar, done, tracks, before, after, action)
+        if before.done is not None:
+            after = after.replace(done=verdict.done)
+        info = {} if before.is_fallback is None else {"fallback": before.is_fallback}
+        reward = jnp.where(verdict.success, self.success(after), 0)
+        return after, reward, verdict.success | verdict.failure, info
+
+    def mission(self, state: BabyState) -> UInt8[Array, "L"]:
+        """The instruction as word numbers."""
+        return state.mission
+
+    @property
+    def _steps_per_navigation(self) -> int:
+        return self.rooms.size**2 * self.rooms.columns * self.rooms.rows
+
+    @property
+    def _navigations(self) -> tuple[int, int]:
+        # The smallest and the largest number of objects that the agent has to go to.
+        objects = [2 if verb == PUT_NEXT else 1 for verb in self.grammar.verbs]
+        return min(objects), max(objects) * self.grammar.clauses
+
+    def _check_grammar(self, instruction: Instruction, text: str) -> None:
+        """Raise ValueError if the states of this level have no room for an instruction."""
+        clauses = np.asarray(instruction.clauses).reshape(-1, SIZE)
+        fits = all(has <= room for has, room in zip(instruction.shape, self.grammar[1:3], strict=True))
+        fits = fits and {int(verb) for verb in clauses[:, VERB]} - {NONE} <= {*self.grammar.verbs}
+        if not fits or (np.any(clauses[:, [FIRST + 2, SECOND + 2]]) and not self.grammar.places):
+            raise ValueError(
+                f"instruction {text!r}: {type(self).__name__} has only {_in_words(self.grammar)}. "
+                "BabyAI-BossLevel-v0 can have every instruction."
+            )
+
+
+def _check_matches(layout: Layout, room_size: int, text: str) -> None:
+    """Raise ValueError if a descriptor describes no object."""
+    found = matches(layout.instruction, layout.grid, layout.x, layout.y, layout.direction, room_size)
+    is_there = np.asarray(jnp.any(found, axis=(-2, -1)))
+    for (g, p), verb in np.ndenumerate(np.asarray(layout.instruction.clauses[..., VERB])):
+        needed = is_there[g, p, : 2 if verb == PUT_NEXT else 1]
+        if verb != NONE and not np.all(needed):
+            raise ValueError(f"instruction {text!r}: the level has no object that it describes.")
+
+
+def _in_words(grammar: Grammar) -> str:
+    verbs = " or ".join(f'"{VERB_PHRASES[verb]}"' for verb in grammar.verbs)
+    places = "with places" if grammar.places else "without places"
+    count = "one clause" if grammar.clauses == 1 else f"{grammar.groups} group(s) of {grammar.parts} clause(s)"
+    return f"instructions of {count} with {verbs}, {places}"
