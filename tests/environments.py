@@ -217,6 +217,8 @@ class OwnLimitState(State):
 class OwnLimit(Env):
     """Each episode has its own time limit, from 3 to 5 steps, unless the user gives `max_steps`."""
 
+    max_steps: Number | None = None
+
     @property
     def limit_range(self):
         return (3, 5) if self.max_steps is None else (self.max_steps, self.max_steps)

@@ -9,7 +9,7 @@ from shoal.core.keys import make_key
 from shoal.grid.retry import LIMIT, retry
 
 
-def dice(key, wanted, limit=LIMIT):
+def dice(key, wanted, limit=LIMIT, **options):
     """Throw until a die shows `wanted` for the second time: (wanted, times shown, throws, the throws as bits)."""
 
     def draw(key):
@@ -21,7 +21,7 @@ def dice(key, wanted, limit=LIMIT):
 
     zero = jnp.int32(0)
     otherwise = (wanted, zero, -jnp.ones_like(zero), zero)
-    return retry(key, draw, throw, lambda state: state[1] == 2, (wanted, zero, zero, zero), otherwise, limit)
+    return retry(key, draw, throw, lambda state: state[1] == 2, (wanted, zero, zero, zero), otherwise, limit, **options)
 
 
 @jax.jit
@@ -72,6 +72,25 @@ def test_a_state_that_is_accepted_at_the_start_is_unchanged():
 
     assert jax.jit(done)(make_key(0)) == 8
     assert jax.jit(jax.vmap(done))(jax.random.split(make_key(0), 3)).tolist() == [8, 8, 8]
+
+
+def test_the_number_of_attempts_between_checks_changes_no_state():
+    keys, wanted = jax.random.split(make_key(0), 100), jnp.arange(100, dtype=jnp.int32) % 6 + 1
+    often = jax.jit(jax.vmap(lambda k, w: dice(k, w, attempts=1)))(keys, wanted)
+    seldom = jax.jit(jax.vmap(dice))(keys, wanted)
+    assert all(map(np.array_equal, often, seldom))
+
+
+def test_without_a_fallback_state_the_state_after_the_last_attempt_is_kept():
+    def throw(key):
+        start = (jnp.int32(0), jnp.int32(0))
+        count = lambda lots, state: (state[0] + 1, lots)  # noqa: E731
+        return retry(key, lambda k: jax.random.randint(k, (), 1, 7), count, lambda s: s[1] == 9, start, None, 13, 1)
+
+    keys = jax.random.split(make_key(0), 3)
+    count, last = jax.jit(jax.vmap(throw))(keys)
+    assert count.tolist() == [13] * 3 and last.tolist() == [int(lots_of(key)[12]) for key in keys]
+    assert tuple(map(int, jax.jit(throw)(keys[0]))) == (13, int(last[0]))
 
 
 def test_beyond_the_limit_retry_returns_the_fallback_state_with_and_without_vmap():

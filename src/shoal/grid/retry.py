@@ -11,7 +11,7 @@ from shoal.core.keys import Key
 
 FEWEST_WORKERS = 64  # the loop works on at least so many elements of a batch at a time, or on all of a smaller batch
 BATCH_PER_WORKER = 32  # the loop works on 1/32 of a larger batch at a time
-ATTEMPTS = 8  # attempts between two checks of which elements are done
+ATTEMPTS = 8  # attempts between two checks of which elements are done, where an attempt is cheap
 LIMIT = 2**14  # attempts after which an element is given up
 
 
@@ -23,18 +23,21 @@ def retry(
     start: Any,
     otherwise: Any,
     limit: int = LIMIT,
+    attempts: int = ATTEMPTS,
 ) -> Any:
     """Apply `attempt(noise, state)`, beginning with `start`, until `is_done(state)`; return that state.
 
-    If `limit` attempts (rounded up to a multiple of 8) are not enough, the result is `otherwise`. This should be a
-    state that is always valid, because compiled code cannot raise an error. Attempt i gets `draw(fold_in(key, i))` as
-    its noise, so the result does not depend on the other elements of a batch.
+    If `limit` attempts (rounded up to a multiple of `attempts`) are not enough, the result is `otherwise`. This should
+    be a state that is always valid, because compiled code cannot raise an error. With None the result is the state
+    after the last attempt. Attempt i gets `draw(fold_in(key, i))` as its noise, so the result does not depend on the
+    other elements of a batch.
 
     Under `vmap` a plain loop would run for all elements of a batch until the slowest one is done. Here the loop works
-    on a few elements (the workers) at a time, and an element that is done is replaced by the next one of the batch. The
-    functions must not close over traced values. `key` is consumed.
+    on a few elements (the workers) at a time, and an element that is done is replaced by the next one of the batch.
+    This is checked after every `attempts` attempts: take 1 where an attempt costs more than the check. The functions
+    must not close over traced values. `key` is consumed.
     """
-    limit = -(-limit // ATTEMPTS) * ATTEMPTS
+    limit = -(-limit // attempts) * attempts
 
     def noise_of(key, number):
         return draw(jax.random.fold_in(key, number))
@@ -56,7 +59,7 @@ def retry(
     def batched(size, is_batched, keys, starts):
         keys, starts = _broadcast((keys, starts), is_batched, size)
         workers = min(size, max(FEWEST_WORKERS, size // BATCH_PER_WORKER))
-        some = jnp.arange(ATTEMPTS, dtype=jnp.int32)
+        some = jnp.arange(attempts, dtype=jnp.int32)
         # The noise is sampled before the attempts: XLA would sample it again for each value that depends on it.
         noise_of_some = jax.vmap(jax.vmap(noise_of), in_axes=(None, 0))
 
@@ -66,7 +69,7 @@ def retry(
             states, _ = jax.lax.scan(lambda s, noise: (jax.vmap(attempt_unless_done)(noise, s), None), states, noise)
             # Unfinished states are written too; the last write, when the element is done, is the one that counts.
             results = jax.tree.map(lambda kept, new: kept.at[element].set(new, mode="drop"), results, states)
-            number = number + ATTEMPTS
+            number = number + attempts
             is_free = jax.vmap(is_done)(states) | (number >= limit)
             element = jnp.where(is_free, next_element + jnp.cumsum(is_free, dtype=jnp.int32) - 1, element)
             fresh = jax.tree.map(lambda each: each[jnp.minimum(element, size - 1)], starts)
@@ -83,6 +86,8 @@ def retry(
     one = custom_vmap(single)
     one.def_vmap(batched)
     state = one(key, start)
+    if otherwise is None:
+        return state
     return jax.tree.map(lambda found, instead: jnp.where(is_done(state), found, instead), state, otherwise)
 
 
