@@ -172,10 +172,11 @@ class RolloutWrapper:
         default = self.env.default_params
         self.env_params = default.replace(**env_params) if isinstance(env_params, Mapping) else env_params or default
         self.model_forward = model_forward
-        limits = self.env_params.env.limit_range
-        if num_env_steps is None and limits is None:
+        _, longest = self.env_params.env.limit_range or (None, None)
+        steps = longest if num_env_steps is None else num_env_steps
+        if steps is None:
             raise ValueError(f"{self.env.name} has no time limit: give num_env_steps.")
-        self.num_env_steps = int(num_env_steps if limits is None or num_env_steps is not None else limits[1])
+        self.num_env_steps = int(steps)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
