@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 WORKERS = HERE / "workers"
+PEERS = HERE.parent / "src" / "shoal" / "reproductions" / "peers"  # scripts that `shoal reproduce` runs too
 MANY = 8  # with more seeds, the time of a whole process is almost only training
 # The MiniGrid ids that are measured, and the number of steps for NAVIX, which is slower.
 MINIGRID = {
@@ -209,8 +210,8 @@ def tabular_contests(options: argparse.Namespace) -> list[Contest]:
         size = ("--agents", str(few), "--steps", str(theirs))
         name = "Pegoud's code" + f", {few} agents" * (few < agents)
         sides = (
-            Side(name, "tabular_article", size),
-            Side(f"{name}, last table only", "tabular_article", (*size, "--last-only")),
+            Side(name, "q_learning", size),
+            Side(f"{name}, last table only", "q_learning", (*size, "--last-only")),
             Side("shoal", "tabular_shoal", ("--agents", str(agents), "--steps", str(ours))),
         )
         contests.append(Contest(f"Q-learning on GridWorld, {agents} agents", sides, stepping_rate, "M steps/s"))
@@ -347,7 +348,8 @@ def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
 
     Raises RuntimeError if the process fails.
     """
-    command = [python, str(WORKERS / f"{side.worker}.py"), *side.arguments]
+    folder = PEERS if (PEERS / f"{side.worker}.py").exists() else WORKERS
+    command = [python, str(folder / f"{side.worker}.py"), *side.arguments]
     begin = time.perf_counter()
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment(cache) | dict(side.variables), check=False

@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from shoal.population.random import RandomSearch as RandomSearch
     from shoal.population.slots import Slots as Slots
     from shoal.reports.report import report as report
+    from shoal.reproductions.run import Reproduced as Reproduced
+    from shoal.reproductions.run import reproduce as reproduce
     from shoal.rollouts.checks import check_agent as check_agent
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
@@ -213,6 +215,10 @@ _HOME = {
     "shoal.population.random": ("RandomSearch",),
     "shoal.population.slots": ("Slots",),
     "shoal.reports.report": ("report",),
+    "shoal.reproductions.run": (
+        "Reproduced",
+        "reproduce",
+    ),
     "shoal.rollouts.checks": ("check_agent",),
     "shoal.studies.bsuite": (
         "BsuiteResult",

@@ -57,6 +57,7 @@ COMMANDS = {
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "selectors": Command("shoal.cli.listing", "selectors", "list selectors (PBT, halving), or show the fields of one"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, with a radar figure"),
+    "reproduce": Command("shoal.cli.reproduce", "reproduce", "measure the numbers of an article again, in one page"),
     "bench": Command("shoal.cli.bench", "bench", "measure environment steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "show devices, cache, known bugs, and what to install"),
     "completion": Command("shoal.cli.completion", "completion", "print a completion script for bash or zsh"),
@@ -84,7 +85,7 @@ def main(words: list[str] | None = None) -> int:
     """
     if words is not None:
         return _run(list(words))
-    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["evolve"], ["bsuite"]))
+    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["evolve"], ["bsuite"], ["reproduce"]))
     return terminal.leave(_run(sys.argv[1:]))
 
 

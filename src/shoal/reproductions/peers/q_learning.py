@@ -1,16 +1,18 @@
-"""The peer: tabular Q-learning on an 8 x 12 grid as in Ryan Pegoud's article "Vectorize and Parallelize RL Environments
-with JAX: Q-learning at the Speed of Light" (RPegoud/jym), rewritten so that it compiles once; its notebook compiles
-again for each call.
+"""Tabular Q-learning on an 8 x 12 grid as in Ryan Pegoud's article "Vectorize and Parallelize RL Environments with JAX:
+Q-learning at the Speed of Light" (RPegoud/jym), rewritten so that it compiles once; its notebook compiles again for
+each call.
 
 Everything that determines its speed is kept: threefry keys split in every step; a policy that samples a random action
 and one of the best actions by `jax.random.choice`; a reset by `cond` inside the environment's step; the table of every
 step written to one array; agents by `vmap` on the last axis; and its update, which bootstraps beyond the end of an
 episode. With `--last-only` only the last table is kept, which is faster; the better of the two forms counts.
 """
+# pyright: reportMissingImports=false
 
 import argparse
-
-import measure
+import json
+import time
+from importlib import metadata
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--agents", type=int, default=1)
@@ -61,6 +63,7 @@ def learn(table, before, action, reward, after):
 
 
 def one_step(key, position, table):
+    """One step of one agent."""
     action, key = act(key, table, position)
     after, reward, done, key = move(key, position, action)
     return key, after, learn(table, position, action, reward, after), (position, action, reward, done)
@@ -70,6 +73,8 @@ every_step = jax.vmap(one_step, (0, 0, -1), (0, 0, -1, 0)) if args.agents > 1 el
 
 
 def train(keys, positions, tables, history, seen):
+    """All steps of all agents."""
+
     def body(t, loop):
         keys, positions, tables, history, seen = loop
         if history is not None:
@@ -84,6 +89,7 @@ def train(keys, positions, tables, history, seen):
 
 
 def start():
+    """The first (keys, positions, tables, tables of every step, trajectory)."""
     many = (args.agents,) if args.agents > 1 else ()
     key = jax.random.PRNGKey(2)
     keys = jax.random.split(key, args.agents) if many else key
@@ -93,13 +99,26 @@ def start():
     return keys, jnp.broadcast_to(START, (*many, 2)), tables, history, (*seen, jnp.zeros((args.steps, *many), bool))
 
 
-program, phases = measure.compile_phases(jax.jit(train, donate_argnums=(3, 4)), *start())
-walls, goals = [], 0
+inputs = start()
+begin = time.perf_counter()
+program = jax.jit(train, donate_argnums=(3, 4)).lower(*inputs).compile()
+compile_s = time.perf_counter() - begin
+walls, goals, tables = [], 0, jnp.zeros((ROWS, COLUMNS, 4))
 for _ in range(args.repeats + 1):  # the first is not counted
     inputs = jax.block_until_ready(start())
-    begin = measure.seconds_since_start()
+    begin = time.perf_counter()
     result = jax.block_until_ready(program(*inputs))
-    walls.append(measure.seconds_since_start() - begin)
-    goals = int(result[-1][-1].sum())
+    walls.append(time.perf_counter() - begin)
+    goals, tables = int(result[-1][-1].sum()), result[2]
     del inputs, result
-measure.report(steps=args.agents * args.steps, wall_s=walls[1:], goals=goals / args.agents, **phases)
+values = tables.reshape(ROWS, COLUMNS, 4, args.agents).max(2)  # the largest Q-value of each cell and agent
+answer = {
+    "steps": args.agents * args.steps,
+    "wall_s": walls[1:],
+    "goals": goals / args.agents,  # of each agent
+    "values": values.mean(-1).tolist(),  # [rows, columns], the mean over agents
+    "beside_goal": float(jnp.maximum(values[0, 1], values[1, 0]).mean()),
+    "compile_s": compile_s,
+    "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
+}
+print(json.dumps(answer))

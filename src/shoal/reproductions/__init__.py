@@ -1,0 +1,1 @@
+"""The documents that shoal grew from, measured again: one file for each in `sources`, found by registration."""

@@ -1,0 +1,186 @@
+"""What a reproduction consists of: a source, and parts with published numbers and a function that measures them again.
+
+    def speed(work: Workspace, *, steps: int) -> Measured:
+        ...
+        return Measured(numbers={"shoal": rate})
+
+    register(
+        Reproduction(
+            name="gridworld",
+            title="...",
+            source=Source("...", "Ryan Pegoud, 2023", "https://..."),
+            about="...",
+            parts=(Part("speed", "...", "...", speed, here={"steps": 10_000}, full={"steps": 1_000_000}, rows=(...)),),
+        )
+    )
+
+A number or a line has a key, by which what is measured finds its row or chart. So the page can show the published ones
+of a part that cannot be measured on this machine.
+"""
+
+import importlib
+import importlib.util
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from shoal.core.errors import unknown_name
+
+SOURCES = "shoal.reproductions.sources"
+GPU = "GPU"
+
+Points = tuple[Sequence[float], Sequence[float]]  # x and y of a line
+Sizes = Mapping[str, Any]  # arguments of a part's function
+
+
+class Source(NamedTuple):
+    """The document whose numbers are measured again."""
+
+    title: str
+    author: str  # and the year
+    link: str
+
+
+class Row(NamedTuple):
+    """One number of a part: what the source published, and the key under which it is measured."""
+
+    key: str
+    what: str
+    published: float | str | None = None
+    unit: str = ""
+    group: str = ""  # rows of one group stand together
+    where: str = ""  # the hardware of the published number
+
+
+class Chart(NamedTuple):
+    """One figure of a part. Measured lines have the key of the chart; published ones are dashed."""
+
+    key: str
+    title: str
+    x_label: str
+    y_label: str
+    log_x: bool = False
+    log_y: bool = False
+    published: Mapping[str, Points] = {}
+
+
+class Need(NamedTuple):
+    """Something without which a part cannot be measured: a package of the Python of `--python`, or a GPU."""
+
+    what: str
+    remedy: str = ""  # what to do, such as `pip install torch`
+
+    @classmethod
+    def gpu(cls) -> "Need":
+        """The need of an accelerator."""
+        return cls(GPU)
+
+    def in_words(self) -> str:
+        """`the package torch (pip install torch)`."""
+        words = "a GPU" if self.what == GPU else f"the package {self.what}"
+        return f"{words} ({self.remedy})" if self.remedy else words
+
+
+class NotMeasured(Exception):
+    """Raised by the function of a part that cannot be measured here. The message says what it needs."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a part measured. Numbers and lines have the keys of the part's rows and charts."""
+
+    numbers: Mapping[str, float | str | None] = field(default_factory=dict)
+    lines: Mapping[str, Mapping[str, Points]] = field(default_factory=dict)  # by chart: the points of each line by name
+    notes: Sequence[str] = ()  # sentences below the numbers; parts between backticks are code
+    pictures: Mapping[str, str] = field(default_factory=dict)  # files in the part's folder, and what they show
+    commands: Mapping[str, str] = field(default_factory=dict)  # what a command is for, and the command
+    data: Any = None  # anything else to keep
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, for a JSON file."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part that is measured on its own: `measure(workspace, **sizes)`."""
+
+    name: str
+    title: str
+    about: str  # what the source did, what is done here, and errors of the source
+    measure: Callable[..., Measured]
+    here: Sizes = field(default_factory=dict)  # that two processor cores measure in minutes
+    full: Sizes = field(default_factory=dict)  # of the source
+    rows: Sequence[Row] = ()
+    charts: Sequence[Chart] = ()
+    needs: Sequence[Need] = ()
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A document, and the parts of it that are measured again."""
+
+    name: str
+    title: str
+    source: Source
+    about: str  # a few sentences on top of the page
+    parts: Sequence[Part]
+
+    def part(self, name: str) -> Part:
+        """Return the part of a name. Raises UnknownNameError, with the nearest names, if there is none."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+        names = [part.name for part in self.parts]
+        raise unknown_name(f"part of {self.name}", name, names, f"Its parts are: {', '.join(names)}.")
+
+
+_REGISTERED: dict[str, Reproduction] = {}
+
+
+def register(reproduction: Reproduction) -> None:
+    """Make a reproduction known by its name. Raises ValueError if another one has it."""
+    if _REGISTERED.setdefault(reproduction.name, reproduction) is not reproduction:
+        raise ValueError(f"reproduction {reproduction.name!r} is already registered: choose another name.")
+
+
+def reproductions() -> dict[str, Reproduction]:
+    """Return all reproductions by name."""
+    for module in pkgutil.iter_modules(importlib.import_module(SOURCES).__path__, f"{SOURCES}."):
+        importlib.import_module(module.name)
+    return dict(sorted(_REGISTERED.items()))
+
+
+def find(name: str) -> Reproduction:
+    """Return the reproduction of a name. Raises UnknownNameError, with the nearest names, for an unknown one."""
+    known = reproductions()
+    if name not in known:
+        raise unknown_name("reproduction", name, known, f"There are: {', '.join(known)}.")
+    return known[name]
+
+
+def unmet(needs: Sequence[Need], python: str) -> list[Need]:
+    """Return the needs that are not met: packages that this Python does not have, and a GPU where JAX has none."""
+    packages = [need.what for need in needs if need.what != GPU]
+    missing = set(_not_installed(packages, python)) if packages else set()
+    return [need for need in needs if need.what in missing or (need.what == GPU and not _has_gpu())]
+
+
+def _not_installed(packages: list[str], python: str) -> list[str]:
+    if python == sys.executable:
+        return [name for name in packages if importlib.util.find_spec(name) is None]
+    script = "import importlib.util as u, json, sys; print(json.dumps([n for n in sys.argv[1:] if not u.find_spec(n)]))"
+    done = subprocess.run([python, "-c", script, *packages], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"--python {python} cannot run: {done.stderr.strip().splitlines()[-1:] or 'no reason given'}.")
+    return json.loads(done.stdout)
+
+
+def _has_gpu() -> bool:
+    import jax
+
+    return jax.default_backend() == "gpu"

@@ -1,0 +1,45 @@
+"""Every registered reproduction: its values fit together, and the documentation has a section on it."""
+
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+from shoal.reproductions import reproduction
+from shoal.reproductions.reproduction import reproductions
+
+ROOT = Path(__file__).parents[2]
+ALL = sorted(reproductions())
+
+
+def test_every_file_registers_the_reproduction_of_its_name():
+    files = {path.stem for path in Path(reproduction.__file__).with_name("sources").glob("*.py")} - {"__init__"}
+    assert files == set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_parts_fit_together(name):
+    found = reproductions()[name]
+    assert found.source.link.startswith("https://") and found.source.author[-4:].isdigit()
+    assert len({part.name for part in found.parts}) == len(found.parts)
+    for part in found.parts:
+        arguments = list(inspect.signature(part.measure).parameters)[1:]
+        assert set(part.here) == set(part.full) == set(arguments), part.name
+        for keys in ([row.key for row in part.rows], [chart.key for chart in part.charts]):
+            assert len(set(keys)) == len(keys), part.name
+        assert part.about.endswith(".") and not part.title.endswith(".") and inspect.getdoc(part.measure)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_documentation_has_a_section(name):
+    assert f"\n## {name}\n" in (ROOT / "docs" / "reproduce.md").read_text()
+
+
+def test_two_reproductions_of_one_name_are_refused(registry):
+    module = importlib.import_module("shoal.reproductions.sources.gridworld")
+    source = reproduction.Source("A", "B, 2020", "https://example.org")
+    reproduction.register(reproduction.Reproduction("x", "X", source, "About.", ()))
+    with pytest.raises(ValueError, match="reproduction 'x' is already registered"):
+        reproduction.register(reproduction.Reproduction("x", "Y", source, "About.", ()))
+    assert module.ENV == "GridWorld-v0"

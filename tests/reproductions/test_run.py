@@ -1,0 +1,221 @@
+"""`shoal.reproduce`: parts are kept as soon as they are measured, what is missing is said, and a folder goes on."""
+
+import errno
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import shoal
+from pages import Page
+from shoal.cli.main import main
+from shoal.reproductions import run
+from shoal.reproductions.reproduction import (
+    Chart,
+    Measured,
+    Need,
+    NotMeasured,
+    Part,
+    Reproduction,
+    Row,
+    Source,
+    register,
+)
+
+CALLS: list = []
+
+
+def first(work, *, steps=10):
+    CALLS.append(("first", steps))
+    (work.folder / "note.txt").write_text("made")
+    return Measured({"rate": 2.5 * steps}, {"curve": {"ours": ([0, 1, 2], [0.0, 0.5, 0.75])}}, notes=["See `x`."])
+
+
+def second(work):
+    CALLS.append(("second", (work.folder / "left").exists()))
+    (work.folder / "left").touch()
+    return Measured({"score": 7})
+
+
+def part(name, measure, **more):
+    rows = {"first": (Row("rate", "the rate", 20.0, "steps/s", where="a GPU"),), "second": (Row("score", "the score"),)}
+    charts = (Chart("curve", "A curve", "x", "y", published={"theirs": ([0, 2], [0.1, 0.9])}),)
+    return Part(name, f"The {name} part", "About it.", measure, rows=rows[name], charts=charts, **more)
+
+
+def book(*parts, name="book"):
+    return Reproduction(name, "A book", Source("The book", "Ann, 2020", "https://example.org/book"), "About.", parts)
+
+
+@pytest.fixture(autouse=True)
+def _registered(registry, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    CALLS.clear()
+    register(book(part("first", first, here={"steps": 10}, full={"steps": 1000}), part("second", second)))
+
+
+def test_every_part_is_measured_with_the_sizes_for_this_machine_and_kept(capsys):
+    result = shoal.reproduce("book")
+    assert CALLS == [("first", 10), ("second", False)] and result.not_measured == {}
+    assert result.folder == Path("runs/reproduce-book")
+    kept = json.loads((result.folder / "parts" / "first.json").read_text())
+    assert kept == result.parts["first"] and kept["numbers"] == {"rate": 25.0} and kept["sizes"] == {"steps": 10}
+    assert kept["command"] == "shoal reproduce book --only first" and kept["seconds"] > 0
+    assert kept["machine"]["cores"] >= 1 and kept["machine"]["memory_gib"] > 0 and "argv" not in kept["machine"]
+    assert (result.folder / "files" / "first" / "note.txt").read_text() == "made"
+    whole = json.loads((result.folder / "results.json").read_text())
+    assert whole == {"reproduction": "book", "parts": result.parts, "not_measured": {}}
+    assert "[2/2] second: The second part" in capsys.readouterr().out
+
+
+def test_full_takes_the_sizes_of_the_source_and_given_sizes_replace_either():
+    assert shoal.reproduce("book", full=True, only=["first"]).parts["first"]["command"].endswith("--only first --full")
+    found = shoal.reproduce("book", only=["first"], sizes={"first": {"steps": 3}}).parts["first"]
+    assert CALLS == [("first", 1000), ("first", 3)]
+    assert found["command"] == "shoal.reproduce(\"book\", only=[\"first\"], sizes={'first': {'steps': 3}})"
+
+
+def test_a_folder_goes_on_at_the_part_that_was_stopped(registry):
+    def stopped(work):
+        CALLS.append("stopped")
+        (work.folder / "left").touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal did not end the part")
+
+    register(book(part("first", first), part("second", stopped), name="two"))
+    with pytest.raises(
+        shoal.Stopped, match=r"stopped in the part second. Continue with: shoal reproduce --resume runs/x"
+    ):
+        shoal.reproduce("two", name="x")
+    assert (Path("runs/x/parts/first.json").exists(), Path("runs/x/parts/second.json").exists()) == (True, False)
+    registry["two"] = book(part("first", first), part("second", second), name="two")
+    result = shoal.reproduce(resume="runs/x")
+    assert CALLS == [("first", 10), "stopped", ("second", False)]  # its folder was empty again
+    assert result.parts["second"]["numbers"] == {"score": 7}
+
+
+def test_a_part_is_measured_again_when_its_sizes_have_changed(registry):
+    shoal.reproduce("book", name="x", only=["first"])
+    registry["book"] = book(part("first", first, here={"steps": 20}), part("second", second))
+    assert shoal.reproduce(resume="runs/x").parts["first"]["sizes"] == {"steps": 20}
+
+
+def test_what_a_part_needs_is_said_and_the_others_are_measured(capsys):
+    def refused(work):
+        raise NotMeasured("needs 3 TB of memory")
+
+    needy = part("first", first, needs=(Need("json"), Need("no_such_package", "pip install it")))
+    register(book(needy, part("second", refused), name="needy"))
+    result = shoal.reproduce("needy")
+    assert CALLS == [] and result.parts == {}
+    assert result.not_measured == {
+        "first": "needs the package no_such_package (pip install it)",
+        "second": "needs 3 TB of memory",
+    }
+    assert "not measured here: needs 3 TB of memory" in capsys.readouterr().out
+    page = Page(result.page)
+    assert "Not measured here: needs the package no_such_package (pip install it)." in page.text
+    assert page.table("") == [["the rate", "20 steps/sa GPU", "–"]]  # published numbers are shown all the same
+
+
+def test_packages_are_looked_up_in_the_python_that_is_given(tmp_path):
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho '[\"json\"]'\n")
+    other.chmod(0o755)
+    register(book(part("first", first, needs=(Need("json"),)), name="needy"))
+    assert run.plan_reproduction("needy").missing == {}
+    assert run.plan_reproduction("needy", python=str(other)).missing == {"first": "needs the package json"}
+    assert run.plan_reproduction("needy", python=sys.executable).missing == {}
+
+
+def test_the_page_has_published_and_measured_numbers_side_by_side():
+    result = shoal.reproduce("book", only=["first"])
+    page = Page(result.page)
+    assert page.tables[0] == [["", "published", "measured"], ["the rate", "20 steps/sa GPU", "25 steps/s"]]
+    assert {a["href"] for a in page.named("a")} >= {"https://example.org/book", "#first", "#machine"}
+    for words in (
+        "after The book (Ann, 2020)",
+        "shoal reproduce book --only first",
+        "See x.",
+        "sizes: steps 10",
+        "--full",
+    ):
+        assert words in page.text, words
+    assert result.parts["first"]["machine"]["cpu"] in page.text
+    legend = [item["class"] for item in page.named("li") if "class" in item]
+    assert legend == ["c0", "c1 dashed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("reproduce bok", "reproduction 'bok' is not registered. Did you mean book? There are: book."),
+        ("reproduce book --only frist", "part of book 'frist' is not registered. Did you mean first?"),
+        ("reproduce book --python gone/python", "--python gone/python: there is no such program."),
+        ("reproduce --resume runs", "runs is not a folder of `shoal reproduce`: it has no reproduce.json."),
+        ("reproduce --resume runs --full", "--resume goes on as the run was started"),
+        ("reproduce book --ful", "unknown flag --ful. Did you mean --full?"),
+        ("reproduce book --name taken", "already holds a reproduction. Continue it with `shoal reproduce --resume"),
+    ],
+)
+def test_mistakes_are_one_line(words, said, capsys):
+    folder = Path("runs/taken")
+    folder.mkdir(parents=True)
+    (folder / "reproduce.json").write_text("{}")
+    assert main(words.split()) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("shoal: ") and err.count("\n") == 1 and CALLS == []
+
+
+def test_mistakes_in_python_are_said_before_anything_is_measured():
+    with pytest.raises(TypeError, match=r"part first has no field 'step'. Did you mean steps\?"):
+        shoal.reproduce("book", sizes={"first": {"step": 1}})
+    with pytest.raises(ValueError, match="part of book 'third' is not registered"):
+        shoal.reproduce("book", sizes={"third": {}})
+    with pytest.raises(TypeError, match="needs the name of a reproduction"):
+        shoal.reproduce()
+    assert CALLS == [] and not Path("runs").exists()
+
+
+def test_damaged_files_of_a_folder_are_named():
+    shoal.reproduce("book", name="x")
+    Path("runs/x/parts/first.json").write_text('{"sizes": 3}')
+    with pytest.raises(ValueError, match=r"first.json is damaged.*Delete it, and the part is measured again"):
+        shoal.reproduce(resume="runs/x")
+    Path("runs/x/reproduce.json").write_text('{"name": "book"}')
+    with pytest.raises(ValueError, match="reproduce.json is damaged, or was written by another version"):
+        shoal.reproduce(resume="runs/x")
+
+
+def test_a_full_disk_is_one_line_and_the_folder_goes_on(monkeypatch, capsys):
+    def flush(path):
+        if "first.json" in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.training.disk.flush", flush)
+        assert main(["reproduce", "book", "--name", "x"]) == 2
+    assert "shoal: runs/x/parts/first.json: could not be written: No space left on device" in capsys.readouterr().err
+    assert list(Path("runs/x/parts").iterdir()) == []
+    assert main(["reproduce", "--resume", "runs/x"]) == 0
+    assert Path("runs/x/parts/first.json").exists() and "2 of 2 parts measured" in capsys.readouterr().out
+
+
+def test_a_listing_and_a_dry_run_measure_nothing(capsys):
+    assert main(["reproduce"]) == 0 and main(["reproduce", "book", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "book  The book (Ann, 2020)  first second" in out and "steps=10" in out and "nothing was measured" in out
+    assert CALLS == [] and not Path("runs").exists()
+
+
+def test_a_process_that_fails_is_named_with_its_last_line(tmp_path):
+    from shoal.reproductions.workspace import Workspace
+
+    work = Workspace(tmp_path, sys.executable, print)
+    with pytest.raises(NotMeasured, match=r"`the script no_such_script.py` failed: .*No such file"):
+        work.peer("no_such_script")
+    done = work.shoal("--version")
+    assert done.output.startswith("shoal ") and done.seconds > 0
