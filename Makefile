@@ -56,7 +56,7 @@ docs:  ## write the generated pages, then build the site in site/
 
 lock:  ## resolve all versions again into constraints.txt (needs uv; uv.lock is not kept in git)
 	uv lock --upgrade
-	uv export --no-hashes --all-extras --no-extra gp --no-emit-project -o constraints.txt
+	uv export --no-hashes --all-extras --no-extra gp --no-extra gymnax --no-emit-project -o constraints.txt
 
 peers:  ## make .venv-peers with the libraries that benchmarks/run.py compares with
 	VENV=.venv-peers sh benchmarks/peers/setup.sh

@@ -32,7 +32,7 @@ def test_debug_shows_where_an_error_comes_from():
 
 def test_environments_are_listed_by_family(capsys):
     out = say(capsys, "envs")[1]
-    families = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[2:-2]}
+    families = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[2:-3]}
     assert families == {
         "bsuite": 469,
         "classic": 6,

@@ -1,7 +1,9 @@
 """`shoal envs`: list the families of environments, the environments of one, or print the manual page of one."""
 
+import importlib
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 from shoal.cli.index import Index, index
@@ -11,6 +13,7 @@ from shoal.cli.table import table
 from shoal.core.names import ranges
 
 PROBES = "probes"  # a family for tests of agents, which a user need not see
+SOURCES = Path(__file__).parents[1] / "interop/sources"  # a module for each other library with environments
 ACTIONS = {"discrete": ("Discrete", "MultiDiscrete"), "continuous": ("Box",)}
 
 
@@ -21,9 +24,10 @@ def envs_parser() -> Parser:
         "[ENV] [options]",
         "List the families of environments; list the environments whose names contain a text, or of one family; or "
         "print the manual page of one environment with its field flags.",
-        "  shoal envs\n  shoal envs minatar\n  shoal envs --actions continuous\n  shoal envs CartPole-v1",
+        "  shoal envs\n  shoal envs minatar\n  shoal envs --actions continuous\n  shoal envs CartPole-v1\n"
+        "  shoal envs brax/",
     )
-    about = "a name, a part of names, a family, or file.py:Class"
+    about = "a name, a part of names, a family, file.py:Class, or LIBRARY/"
     parser.add_argument("name", nargs="?", default="", metavar="ENV", help=about)
     parser.add_argument("--family", metavar="F", help="only this family")
     parser.add_argument("--actions", choices=tuple(ACTIONS), help="only environments with such actions")
@@ -46,6 +50,10 @@ def envs(line: Line) -> None:
         _print_families(found, families)
         return
     name = options.name
+    library, _, rest = name.partition("/")
+    if library in _libraries() and library not in families:
+        _manual(name) if rest else _print_library(library)
+        return
     if name in found.envs or name in found.aliases or ":" in name:
         _manual(name)
         return
@@ -66,6 +74,18 @@ def _print_families(found: Index, families: dict[str, list[str]]) -> None:
     rows = [[family, len(names), found.families[family]] for family, names in families.items() if family != PROBES]
     _print_fitted(("family", "ids", "description"), rows)
     print("\n`shoal envs FAMILY` or `shoal envs TEXT` lists environments, `shoal envs NAME` prints one's manual page.")
+    names = ", ".join(f"{library}/" for library in _libraries())
+    print(f"Agents also learn in environments of other libraries: `shoal envs LIBRARY/` lists those of {names}.")
+
+
+def _libraries() -> list[str]:
+    """The other libraries of which shoal knows the environments, installed or not."""
+    return sorted(path.stem for path in SOURCES.glob("*.py") if path.stem != "__init__")
+
+
+def _print_library(library: str) -> None:
+    for name in importlib.import_module(f"shoal.interop.sources.{library}").names():
+        print(f"{library}/{name}")
 
 
 def _rows(found: Index, names: list[str], actions: str | None, observations: str | None) -> list[list[str]]:

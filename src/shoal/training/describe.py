@@ -36,6 +36,7 @@ from shoal.core.keys import is_key
 from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry, import_file, import_module
 from shoal.core.struct import Struct
 from shoal.core.user_code import is_installed
+from shoal.interop.foreign import ForeignEnv
 from shoal.training.selector import Selector
 from shoal.training.settings import is_empty_static, user_fields
 
@@ -127,8 +128,11 @@ def name_of(value: Any, registry: Registry) -> tuple[str, bool]:
     """Return (the registered name of a value's class, True), or (the path that imports the class, False).
 
     For a class in a user's own file it is the path, because another process does not know names that only this file
-    registers. A class that no other process can import is `__main__:Name`.
+    registers. A class that no other process can import is `__main__:Name`. A class that was made for an environment of
+    another library has the name with which `registry` makes it again.
     """
+    if isinstance(value, ForeignEnv):
+        return value.name, True
     if user_file(type(value)) is None:
         for name in registry:
             entry = registry[name]

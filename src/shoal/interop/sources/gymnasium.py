@@ -91,6 +91,11 @@ class GymnasiumSimulator:
         self.env.close()
 
 
+def names() -> list[str]:
+    """The ids that are registered now; other packages register theirs when they are imported."""
+    return list(need("gymnasium", "gymnasium", "the list of Gymnasium's environments").registry)
+
+
 def entry(name: str) -> Entry:
     """Return the entry of `gymnasium/NAME`. Raises UnknownNameError, with the nearest ids, for an unknown id.
 

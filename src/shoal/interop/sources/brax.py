@@ -1,0 +1,95 @@
+"""Environments of Brax: `brax/ant`, `brax/inverted_pendulum`. Their physics is compiled with the agent.
+
+The arguments of an environment's constructor become fields: numbers, such as `ctrl_cost_weight`, are traced and can be
+swept; `backend` chooses the physics ("generalized", "spring", "positional" or "mjx").
+"""
+
+import copy
+import inspect
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import jax
+
+from shoal.core.errors import need, unknown_name
+from shoal.core.keys import Key, make_key
+from shoal.core.registry import Entry
+from shoal.core.spaces import Box
+from shoal.core.struct import struct
+from shoal.interop.foreign import Facts, ForeignEnv, Outcome, declare, plain_numbers, plain_options, unbounded
+
+LIMIT = 1000  # steps of an episode, where `brax.envs.create` is given no other number
+RESET_EVERY = {}  # steps of an episode under a random policy
+
+
+@struct
+class BraxEnv(ForeignEnv):
+    """An environment of Brax, without its wrappers. Episodes are truncated after `max_steps`, here 1,000."""
+
+    id: ClassVar[str] = ""
+    constants: ClassVar[tuple[str, ...]] = ()  # the fields that are attributes of Brax's environment
+
+    @classmethod
+    def look(cls, options: Mapping[str, Any]) -> Facts:
+        """Make the environment, and trace its reset for the shapes of observations."""
+        env = _brax(cls.name).get_environment(cls.id, **options)
+        obs = jax.eval_shape(env.reset, make_key(0)).obs
+        return Facts(env, unbounded(obs), Box(-1.0, 1.0, (env.action_size,)), LIMIT)
+
+    def noise(self, key: Key) -> None:
+        """No noise: Brax's steps are deterministic."""
+
+    def begin(self, key: Key) -> tuple[Any, Any]:
+        """Call `reset`."""
+        inner = self._env().reset(key)
+        return inner, inner.obs
+
+    def proceed(self, inner: Any, action: Any, key: Key | None) -> Outcome:
+        """Call `step`."""
+        inner = self._env().step(inner, action)
+        return Outcome(inner, inner.obs, inner.reward, inner.done)
+
+    def _env(self) -> Any:
+        """Brax's environment with the values of the fields."""
+        env = copy.copy(self.facts.env)
+        for name in self.constants:
+            setattr(env, f"_{name}", getattr(self, name))
+        return env
+
+
+def names() -> list[str]:
+    """The names that Brax knows."""
+    return sorted(_brax("the list of Brax's environments")._envs)
+
+
+def entry(name: str) -> Entry:
+    """Return the entry of `brax/NAME`. Raises UnknownNameError, with the nearest names, for an unknown name."""
+    return Entry(f"brax/{name}", class_of(name), {})
+
+
+@lru_cache
+def class_of(name: str) -> type[ForeignEnv]:
+    """Make the class of a name, with the arguments of Brax's constructor as fields."""
+    full = f"brax/{name}"
+    known = _brax(full)._envs
+    if name not in known:
+        raise unknown_name("env", full, [f"brax/{each}" for each in known], "`shoal envs brax/` lists every name.")
+    arguments = {each.name: each.default for each in inspect.signature(known[name]).parameters.values()}
+    with jax.ensure_compile_time_eval():
+        kept = vars(known[name]())
+    numbers = {each: value for each, value in plain_numbers(arguments).items() if f"_{each}" in kept}
+    return declare(
+        BraxEnv,
+        full,
+        f"{name} of Brax.",
+        numbers,
+        plain_options(arguments, (bool, str)),
+        id=name,
+        constants=(*numbers,),
+        reset_every=RESET_EVERY.get(name, 100),
+    )
+
+
+def _brax(purpose: str) -> Any:
+    return need("brax.envs", "brax", purpose)
