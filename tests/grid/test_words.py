@@ -17,7 +17,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from minigrid.wrappers import DictObservationSpaceWrapper
 
-IDS = [name for name in ENVS if name.startswith("MiniGrid-")]
+# The WFC levels have one mission, and MiniGrid takes long to make them.
+IDS = [name for name in ENVS if name.startswith("MiniGrid-") and "-WFC-" not in name]
 
 
 def test_the_vocabulary_is_that_of_minigrids_wrapper():

@@ -5,6 +5,7 @@ import pytest
 
 from maps import layouts
 from shoal.core.registry import ENVS
+from shoal.envs.minigrid.wfc import WFC
 from shoal.grid.cells import EMPTY
 
 IDS = [name for name in ENVS if name.startswith("MiniGrid-")]
@@ -16,5 +17,6 @@ FIRST = {ENVS[name].cls: name for name in reversed(IDS)}.values()  # of each cla
     "env_id", [name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in IDS]
 )
 def test_the_agent_starts_in_an_empty_cell(env_id):
-    states = layouts(ENVS[env_id].build(), 200)
-    np.testing.assert_array_equal(states.grid[np.arange(200), states.x, states.y], EMPTY)
+    count = 16 if ENVS[env_id].cls is WFC else 200  # whose generator takes long
+    states = layouts(ENVS[env_id].build(), count)
+    np.testing.assert_array_equal(states.grid[np.arange(count), states.x, states.y], EMPTY)

@@ -78,6 +78,8 @@ class Family(NamedTuple):
     # Whether success and failure exist, so that a run that meets none of them has shown too little.
     succeeds: bool = True
     fails: bool = False
+    # How many of our layouts to draw at a time: few where that takes long.
+    batch: int = 500
 
 
 class Result(NamedTuple):
@@ -137,7 +139,7 @@ class Match:
 
     def __init__(self, env_id: str, family: Family, seed: int, slots: int) -> None:
         self.family, self.rng = family, np.random.default_rng(seed)
-        self.ours = Ours(env_id, seed, slots)
+        self.ours = Ours(env_id, seed, slots, family.batch)
         self.theirs = [make_reference(env_id) for _ in range(slots)]
         for i, reference in enumerate(self.theirs):
             reference.reset(seed=1000 * seed + i)
@@ -256,9 +258,9 @@ class Match:
 class Ours:
     """Our side: one compiled step for a batch, fresh layouts, and states from the reference."""
 
-    def __init__(self, env_id: str, seed: int, slots: int) -> None:
+    def __init__(self, env_id: str, seed: int, slots: int, batch: int) -> None:
         self.env, self.key, self.slots = make(env_id), make_key(seed), slots
-        self.draw, (self.step_batch, self.template) = drawing(env_id), programs(env_id)
+        self.draw, (self.step_batch, self.template) = drawing(env_id, batch), programs(env_id)
         self.pool: list[Any] = []
         self.batches = 0
 

@@ -34,15 +34,15 @@ class Layouts(NamedTuple):
 
 
 @functools.cache
-def drawing(env_id: str, **options: Any) -> Callable[[jax.Array], tuple]:
-    """Compiled once an id: a key -> 500 first states and their missions."""
+def drawing(env_id: str, batch: int = 500, **options: Any) -> Callable[[jax.Array], tuple]:
+    """Compiled once an id: a key -> `batch` first states and their missions."""
     env = make(env_id, **options)
 
     def draw(key: jax.Array) -> tuple:
         state = env.init(key)
         return state, env.mission(state)
 
-    return jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 500)))
+    return jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, batch)))
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The ids are those that MiniGrid registers with Gymnasium, without its BabyAI and WFC levels."""
+"""The ids are those that MiniGrid registers with Gymnasium, without its BabyAI levels."""
 
 import gymnasium
 
@@ -8,5 +8,5 @@ from shoal.core.registry import ENVS
 
 def test_ids_are_minigrids():
     assert MiniGridEnv.__module__ == "minigrid.minigrid_env"  # its import registers
-    registered = {name for name in gymnasium.registry if name.startswith("MiniGrid-") and "-WFC-" not in name}
-    assert {name for name in ENVS if name.startswith("MiniGrid-")} == registered and len(registered) == 76
+    registered = {name for name in gymnasium.registry if name.startswith("MiniGrid-")}
+    assert {name for name in ENVS if name.startswith("MiniGrid-")} == registered and len(registered) == 82
