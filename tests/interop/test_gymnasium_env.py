@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -137,14 +138,14 @@ def test_what_an_environment_keeps_over_episodes_is_kept():
         single.reset()
         many.step(np.zeros(2, int))
 
-    def regret(env):
+    def regrets(env):
         return np.asarray(jax.tree.unflatten(env._structure, env._state).missed)
 
-    assert regret(single) > 0
-    np.testing.assert_allclose(regret(many), np.repeat(regret(single), 2))
+    assert single.state.missed > 0
+    np.testing.assert_allclose(regrets(many), np.repeat(single.state.missed, 2))
     single.reset(seed=5)
     many.reset(seed=5)
-    assert regret(single) == 0 and (regret(many) == 0).all()
+    assert single.state.missed == 0 and (regrets(many) == 0).all()
 
 
 def test_gymnasiums_vector_wrappers_work():
@@ -217,6 +218,8 @@ def test_wrong_calls_are_explained():
         env.step(0)
     with pytest.raises(TypeError, match=r"seed=1\.5 is of type float"):
         env.reset(seed=1.5)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="no state before the first reset"):
+        _ = env.state
     env.reset(seed=0)
     for action in (2, -1, 0.5, "left", np.array([0]), np.array(7)):
         with pytest.raises(gymnasium.error.InvalidAction, match=r"not in the action space Discrete\(2\)"):
@@ -226,10 +229,18 @@ def test_wrong_calls_are_explained():
         pass
     with pytest.raises(gymnasium.error.ResetNeeded, match="after the end of an episode"):
         env.step(0)
-    with pytest.raises(gymnasium.error.InvalidAction, match=r"shape \(3,\) and dtype float32"):
-        pendulum = ShoalEnv("Pendulum-v1")
-        pendulum.reset(seed=0)
-        pendulum.step(np.zeros(3, np.float32))
+    pendulum = ShoalEnv("Pendulum-v1")
+    pendulum.reset(seed=0)
+    wrong = {
+        "shape (3,) and dtype float32": np.zeros(3, np.float32),
+        "shape (1,) and dtype float64": np.zeros(1),
+        "dtype float32 is not in the action space Box(-2.0, 2.0": np.array([2.5], np.float32),
+    }
+    before = pendulum.state
+    for message, action in wrong.items():
+        with pytest.raises(gymnasium.error.InvalidAction, match=re.escape(message)):
+            pendulum.step(action)
+    jax.tree.map(np.testing.assert_array_equal, pendulum.state, before)  # a refused action changes nothing
     with pytest.raises(ValueError, match="Choose None, 'rgb_array' or 'human'"):
         ShoalEnv("CartPole-v1", render_mode="ansi")
     with pytest.raises(ValueError, match="Did you mean CartPole-v1"):

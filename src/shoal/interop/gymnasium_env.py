@@ -5,7 +5,7 @@ takes a step of all of them in one call.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -15,12 +15,16 @@ import numpy as np
 from shoal.core.env import Env, State
 from shoal.core.errors import need
 from shoal.core.keys import check_seed, make_key
-from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, key_words, structures
+from shoal.core.spaces import Box
+from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of, key_words
+from shoal.interop.packed import Packing
 from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of
 
 FPS = 15
 MODES = ("human", "rgb_array")
-OF_PROCESS = ("_flat", "_begin", "_step", "_space", "_action_space", "_structure", "_obs_structure", "_info_structure")
+OF_PROCESS = ("_programs", "_constants", "_space", "_action_space", "_actions")
+INTEGERS = (int, np.integer)
+KNOWN_ACTIONS = 1024  # integers that are kept on the device, at most
 
 
 class ShoalEnv(gymnasium.Env):
@@ -43,8 +47,7 @@ class ShoalEnv(gymnasium.Env):
         self.env, self.render_mode = env_of(env, fields), render_mode
         self.observation_space = space_of(self.env.observation_space)
         self.action_space = space_of(self.env.action_space)
-        self._words: Any = None  # of the random key
-        self._state: Leaves | None = None
+        self._words: Any = None  # of `Moment`, on the device
         self._prepare()
         self._is_over = False
         self._window: Any = None
@@ -58,13 +61,15 @@ class ShoalEnv(gymnasium.Env):
             check_seed(seed)
         super().reset(seed=seed)
         if seed is not None or self._words is None:
-            self._words = key_words(make_key(int(self.np_random.integers(2**62)) if seed is None else seed))
-            self._state = None
-        self._words, self._state, obs, mask = self._begin(self._flat.leaves, self._words, self._state)
+            key = make_key(int(self.np_random.integers(2**62)) if seed is None else seed)
+            self._words = self._programs.first(self._constants, key_words(key))
+        else:
+            self._words = self._programs.again(self._constants, self._words)
         self._is_over = False
         if self.render_mode == "human":
             self._show()
-        return self._observed(obs), _info({}, mask)
+        words = np.asarray(self._words)
+        return self._observed(words), self._info(words, is_first=True)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one step: (observation, reward, terminated, truncated, info).
@@ -72,25 +77,25 @@ class ShoalEnv(gymnasium.Env):
         Raises gymnasium.error.ResetNeeded before the first reset and after the end of an episode, and
         gymnasium.error.InvalidAction for an action outside of the action space.
         """
-        if self._state is None or self._is_over:
+        if self._words is None or self._is_over:
             when = "after the end of an episode" if self._is_over else "before the first reset"
             raise gymnasium.error.ResetNeeded(f"step was called {when}: call `obs, info = env.reset()` first.")
-        check_action(self.action_space, action)
-        values = (self._flat.leaves, self._words, self._state, action_of(self._action_space, action))
-        self._words, self._state, obs, mask, outcome, info = self._step(*values)
-        reward, terminated, truncated = np.asarray(outcome).tolist()
-        self._is_over = bool(terminated or truncated)
+        after = self._programs.step(self._constants, self._words, self._action(action))
+        words = np.asarray(after)
+        reward, terminated, truncated, is_inside = self._programs.parts.outcome.read(words).tolist()
+        if not is_inside:
+            check_action(self.action_space, action)
+        self._words, self._is_over = after, bool(terminated or truncated)
         if self.render_mode == "human":
             self._show()
-        infos = _info(jax.tree.unflatten(self._info_structure, info) if info else {}, mask)
-        return self._observed(obs), reward, bool(terminated), bool(truncated), infos
+        return self._observed(words), reward, bool(terminated), bool(truncated), self._info(words)
 
     def render(self) -> np.ndarray | None:
         """A picture of the present state, uint8 [H, W, 3]; None without a render mode, and in a window ("human")."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() draws nothing without a render mode: make(..., render_mode='rgb_array').")
             return None
-        if self._state is None:
+        if self._words is None:
             raise gymnasium.error.ResetNeeded("render was called before the first reset: call `env.reset()` first.")
         return None if self.render_mode == "human" else self._picture()
 
@@ -103,27 +108,58 @@ class ShoalEnv(gymnasium.Env):
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs. Arrays become NumPy's, and a window stays here."""
         kept = {name: part for name, part in self.__dict__.items() if name not in OF_PROCESS}
-        state = None if self._state is None else as_arrays(self._state)
         words = None if self._words is None else np.asarray(self._words)
-        return {**kept, "_window": None, "_words": words, "_state": state, "env": jax.tree.map(np.asarray, self.env)}
+        return {**kept, "_window": None, "_words": words, "env": jax.tree.map(np.asarray, self.env)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore what `__getstate__` returned."""
         self.__dict__.update(state)
         self._prepare()
 
+    @property
+    def state(self) -> State:
+        """The present state of the environment, with NumPy arrays. Raises ResetNeeded before the first reset."""
+        if self._words is None:
+            raise gymnasium.error.ResetNeeded("there is no state before the first reset: call `env.reset()` first.")
+        return self._programs.parts.state.read(np.asarray(self._words))
+
     def _prepare(self) -> None:
         """Set up what cannot be sent to another process."""
-        self._flat = FlatEnv.of(self.env)
-        self._begin, self._step = _programs(self._flat.structure)
+        flat = FlatEnv.of(self.env)
+        self._programs = _programs(flat.structure)
+        self._constants = jax.device_put(self._programs.constants.store(flat.leaves))
+        self._words = None if self._words is None else jax.device_put(self._words)
         self._space, self._action_space = self.env.observation_space, self.env.action_space
-        self._structure, self._obs_structure, _, self._info_structure = structures(self._flat.structure)
+        self._actions: dict[int, Any] = {}
 
-    def _observed(self, leaves: Leaves) -> Any:
-        return element_of(self._space, jax.tree.unflatten(self._obs_structure, leaves))
+    def _action(self, action: Any) -> Any:
+        """An action as the program takes it, which checks the bounds of an array. Integers are checked here, once."""
+        space = self._action_space
+        if isinstance(space, Box) and type(action) is np.ndarray:
+            if action.dtype == space.dtype and action.shape == space.shape:
+                return action
+        elif isinstance(action, INTEGERS) and (known := self._actions.get(int(action))) is not None:
+            return known
+        check_action(self.action_space, action)
+        array = action_of(space, action)
+        if isinstance(action, INTEGERS) and len(self._actions) < KNOWN_ACTIONS:
+            array = self._actions[int(action)] = jax.device_put(array)
+        return array
+
+    def _observed(self, words: np.ndarray) -> Any:
+        return element_of(self._space, self._programs.parts.obs.read(words))
+
+    def _info(self, words: np.ndarray, is_first: bool = False) -> dict[str, Any]:
+        parts = self._programs.parts
+        found = {}
+        if parts.info.places and not is_first:
+            found = {name: np.array(value)[()] for name, value in parts.info.read(words).items()}
+        if parts.mask.places:
+            found["action_mask"] = np.array(parts.mask.read(words), np.int8)
+        return found
 
     def _picture(self) -> np.ndarray:
-        return np.asarray(self.env.render(jax.tree.unflatten(self._structure, as_arrays(self._state or []))), np.uint8)
+        return np.asarray(self.env.render(self.state), np.uint8)
 
     def _show(self) -> None:
         pygame = need("pygame", "gymnasium", "render_mode='human'")
@@ -137,36 +173,65 @@ class ShoalEnv(gymnasium.Env):
         pygame.time.wait(1000 // FPS)
 
 
-def _info(info: dict[str, Any], mask: Any) -> dict[str, Any]:
-    found = {name: np.asarray(value)[()] for name, value in info.items()}
-    return found if mask is None else {**found, "action_mask": np.asarray(mask, np.int8)}
+class Moment(NamedTuple):
+    """An environment between two steps. The programs take and return it packed into one array."""
+
+    outcome: Any  # of the step before: reward, terminated, truncated, whether the action was in the space; float32 [4]
+    obs: Any
+    info: Any  # of the step before
+    mask: Any
+    state: Any
+    key: Any  # for all random numbers from now on
+
+
+class _Programs(NamedTuple):
+    """The compiled functions of environments with one structure. Words are those of `interop/packed.py`."""
+
+    constants: Packing  # of the leaves of the environment
+    moment: Packing
+    parts: Moment  # of packings
+    first: Any  # (words of constants, words of a key) -> the first moment of the first episode
+    again: Any  # (words of constants, words of a moment) -> the first moment of the next episode
+    step: Any  # (words of constants, words of a moment, action) -> the next moment
 
 
 @lru_cache(maxsize=256)
-def _programs(structure: Structure) -> tuple[Any, Any]:
-    """The compiled functions `begin` and `step` of environments with this structure; see `interop/flat.py`."""
-
-    @jax.jit
-    def begin(leaves: Leaves, words: Any, ended: Leaves | None) -> tuple[Any, ...]:
-        # `ended` is the last state of the episode before, if there was one.
-        env = structure.env(leaves)
-        key, k_init = jax.random.split(key_of(words))
+def _programs(structure: Structure) -> _Programs:
+    def begun(env: Env, key: Any, before: Any = None) -> Moment:
+        key, k_init = jax.random.split(key)
         state = env.init(k_init)
-        state = state if ended is None else env.carry_over(jax.tree.unflatten(structures(structure)[0], ended), state)
-        return key_words(key), *_flat(env, state)
+        state = state if before is None else env.carry_over(before, state)
+        return Moment(jnp.zeros(4), env.observe(state), None, env.action_mask(state), state, key)
+
+    def stepped(env: Env, before: Moment, action: Any) -> Moment:
+        key, k_noise = jax.random.split(before.key)
+        state, reward, terminated, truncated, info = env.advance(before.state, action, env.noise(k_noise))
+        flags = (terminated, truncated, env.action_space.contains(action))
+        outcome = jnp.stack([reward, *(flag.astype(jnp.float32) for flag in flags)])
+        return Moment(outcome, env.observe(state), info, env.action_mask(state), state, key)
+
+    def after_a_step(leaves: Leaves) -> Moment:
+        env, key = structure.env(leaves), make_key(0)
+        return stepped(env, begun(env, key), env.action_space.sample(key))
+
+    leaves = [jax.ShapeDtypeStruct(*leaf) for leaf in structure.leaves]
+    constants, shapes = Packing.of(leaves), jax.eval_shape(after_a_step, leaves)
+    moment, no_info = Packing.of(shapes), jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes.info)
+
+    def env_in(words: Any) -> Env:
+        return structure.env(constants.unpack(words))
 
     @jax.jit
-    def step(leaves: Leaves, words: Any, state_leaves: Leaves, action: Any) -> tuple[Any, ...]:
-        env = structure.env(leaves)
-        key, k_noise = jax.random.split(key_of(words))
-        state = jax.tree.unflatten(structures(structure)[0], state_leaves)
-        state, reward, terminated, truncated, info = env.advance(state, action, env.noise(k_noise))
-        # One array, because reading several takes longer.
-        outcome = jnp.stack([reward, terminated.astype(jnp.float32), truncated.astype(jnp.float32)])
-        return key_words(key), *_flat(env, state), outcome, jax.tree.leaves(info)
+    def first(env: Any, key: Any) -> Any:
+        return moment.pack(begun(env_in(env), key_of(key))._replace(info=no_info))
 
-    return begin, step
+    @jax.jit
+    def again(env: Any, before: Any) -> Any:
+        ended = moment.unpack(before)
+        return moment.pack(begun(env_in(env), ended.key, ended.state)._replace(info=no_info))
 
+    @jax.jit
+    def step(env: Any, before: Any, action: Any) -> Any:
+        return moment.pack(stepped(env_in(env), moment.unpack(before), action))
 
-def _flat(env: Env, state: State) -> tuple[Leaves, Leaves, Any]:
-    return jax.tree.leaves(state), jax.tree.leaves(env.observe(state)), env.action_mask(state)
+    return _Programs(constants, moment, Moment(*moment.parts()), first, again, step)

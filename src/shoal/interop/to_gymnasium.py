@@ -45,14 +45,15 @@ def space_of(space: Space) -> spaces.Space:
 
 def element_of(space: Space, x: Any) -> Any:
     """Return an element (with any leading axes) as new NumPy arrays, with the dtypes of Gymnasium's space."""
+    if isinstance(space, Box):
+        return np.array(x, np.int8) if space.dtype == np.bool_ else np.array(x)
     if isinstance(space, (Discrete, MultiDiscrete)):
         array = np.array(x, np.int64)
         return array if array.shape else array[()]
     if isinstance(space, Tuple):
         return tuple(element_of(part, value) for part, value in zip(space.spaces, x, strict=True))
-    if isinstance(space, Dict):
-        return {name: element_of(part, x[name]) for name, part in space.spaces}
-    return np.array(x, np.int8) if space.dtype == np.bool_ else np.array(x)
+    assert isinstance(space, Dict)
+    return {name: element_of(part, x[name]) for name, part in space.spaces}
 
 
 def action_of(space: Space, action: Any) -> Any:
