@@ -65,6 +65,11 @@ def is_key(x: Any) -> bool:
     return hasattr(x, "dtype") and jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def typed_key(key: Any) -> Key:
+    """Return a typed key for one, or for the numbers of one that `jax.random.PRNGKey` makes."""
+    return key if is_key(key) else jax.random.wrap_key_data(jax.numpy.asarray(key))
+
+
 def check_seed(seed: object) -> int:
     """Return a seed as a Python integer. Raises ValueError for more than 64 bits, TypeError for what is no integer."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, SupportsIndex):

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from shoal.core.env import Env, State
 from shoal.core.errors import unknown_fields
-from shoal.core.keys import Key, is_key
+from shoal.core.keys import Key, typed_key
 from shoal.core.registry import make as make_env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
 from shoal.core.struct import number_fields, to_arrays
@@ -68,7 +68,7 @@ class GymnaxEnv:
 
     def reset_env(self, key: Any, params: Params | None = None) -> tuple[Any, State]:
         """The same as `reset`."""
-        return _reset(self._env(params), _typed(key))
+        return _reset(self._env(params), typed_key(key))
 
     def step(
         self, key: Any, state: State, action: Any, params: Params | None = None
@@ -78,13 +78,13 @@ class GymnaxEnv:
         `key` is consumed. After an end, observation and state are the first ones of the next episode, and
         `info["final_observation"]` is the last one of the episode that ended.
         """
-        return _step(self._env(params), _typed(key), state, action)
+        return _step(self._env(params), typed_key(key), state, action)
 
     def step_env(
         self, key: Any, state: State, action: Any, params: Params | None = None
     ) -> tuple[Any, State, jax.Array, jax.Array, dict[str, Any]]:
         """Take a step without a reset: (observation, state, reward, terminated, info). `key` is consumed."""
-        obs, state, reward, terminated, _, info = _step_without_reset(self._env(params), _typed(key), state, action)
+        obs, state, reward, terminated, _, info = _step_without_reset(self._env(params), typed_key(key), state, action)
         return obs, state, reward, terminated, info
 
     def is_truncated(self, state: State, params: Params | None = None) -> jax.Array:
@@ -203,7 +203,7 @@ class RolloutWrapper:
         return jax.vmap(self._single, in_axes=(0, None))(keys, policy_params)
 
     def _single(self, key: Any, policy_params: Any) -> tuple[Any, ...]:
-        k_reset, k_episode = jax.random.split(_typed(key))
+        k_reset, k_episode = jax.random.split(typed_key(key))
         obs, state = GymnaxEnv.reset(self.env, k_reset, self.env_params)
         start = (obs, state, jnp.zeros(1), jnp.ones(1))
 
@@ -221,11 +221,6 @@ class RolloutWrapper:
 
         loop, rows = jax.lax.scan(step, start, jax.random.split(k_episode, self.num_env_steps))
         return *rows, loop[2]
-
-
-def _typed(key: Any) -> Key:
-    """A typed key, also for the numbers of one that `jax.random.PRNGKey` makes."""
-    return key if is_key(key) else jax.random.wrap_key_data(jnp.asarray(key))
 
 
 def _space(space: Space) -> Any:

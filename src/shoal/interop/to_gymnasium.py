@@ -1,5 +1,6 @@
 """Shoal's spaces, observations and actions as those of Gymnasium."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -56,29 +57,33 @@ def element_of(space: Space, x: Any) -> Any:
     return {name: element_of(part, x[name]) for name, part in space.spaces}
 
 
-def action_of(space: Space, action: Any) -> Any:
-    """Return an action of Gymnasium (with any leading axes) as arrays of the dtypes of shoal's space."""
+def action_of(space: Space, action: Any, asarray: Callable[..., Any] = np.asarray) -> Any:
+    """Return an action of Gymnasium (with any leading axes) as arrays of the dtypes of shoal's space.
+
+    `asarray` makes them: NumPy's, or JAX's for an action that is traced.
+    """
     if isinstance(space, Tuple):
-        return tuple(action_of(part, value) for part, value in zip(space.spaces, action, strict=True))
+        return tuple(action_of(part, value, asarray) for part, value in zip(space.spaces, action, strict=True))
     if isinstance(space, Dict):
-        return {name: action_of(part, action[name]) for name, part in space.spaces}
+        return {name: action_of(part, action[name], asarray) for name, part in space.spaces}
     dtype = jax.dtypes.canonicalize_dtype(space.dtype)  # type: ignore[attr-defined]  # not among JAX's typed names
-    return np.asarray(action, dtype)
+    return asarray(action, dtype)
 
 
 def check_action(space: spaces.Space, action: Any) -> None:
     """Raise gymnasium.error.InvalidAction for an action that is not in a Gymnasium space."""
     if space.contains(action) or _is_number_of(space, action):
         return
-    given = f"an array of shape {action.shape} and dtype {action.dtype}" if isinstance(action, np.ndarray) else ""
+    is_array = hasattr(action, "shape") and hasattr(action, "dtype")
+    given = f"of shape {action.shape} and dtype {action.dtype}" if is_array else repr(action)
+    needs = " A Box needs an array of its shape and dtype within its bounds." if isinstance(space, spaces.Box) else ""
     raise gymnasium.error.InvalidAction(
-        f"the action {given or repr(action)} is not in the action space {space}: `env.action_space.sample()` gives an "
-        f"example. A Box needs an array of its shape and dtype within its bounds."
+        f"the action {given} is not in the action space {space}: `env.action_space.sample()` gives an example.{needs}"
     )
 
 
 def _is_number_of(space: spaces.Space, action: Any) -> bool:
     """Whether an action is an array of one integer, as policies of other libraries return for a Discrete space."""
-    if not isinstance(space, spaces.Discrete) or not isinstance(action, np.ndarray):
+    if not isinstance(space, spaces.Discrete) or not isinstance(action, (np.ndarray, jax.Array)):
         return False
-    return action.shape == () and np.issubdtype(action.dtype, np.integer) and bool(space.contains(action.item()))
+    return action.shape == () and np.issubdtype(action.dtype, np.integer) and bool(space.contains(int(action)))
