@@ -152,6 +152,15 @@ def test_importing_shoal_is_quick_and_starts_no_backend():
     assert min(run["took"] for run in runs) < 0.5
 
 
+def test_other_libraries_are_not_imported_before_they_are_used():
+    text = (
+        "import sys, shoal; shoal.make('CartPole-v1'); from shoal.core.registry import ENVS; len(ENVS); "
+        "print([n for n in sys.modules if n.startswith(('shoal.interop.', 'gymnasium', 'gymnax', 'brax', 'ale_py'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_listing_environments_and_agents_starts_no_backend():
     text = (
         "from shoal.core.registry import AGENTS, ENVS; from jax._src import xla_bridge; "

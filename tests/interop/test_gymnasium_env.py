@@ -1,6 +1,7 @@
 """Shoal's environments as Gymnasium's: one, and many in one call."""
 
 import json
+import os
 import pickle
 import re
 import subprocess
@@ -170,6 +171,22 @@ def test_an_adapter_continues_in_another_process_where_it_was():
     for e in (env, copy):
         e.reset()
     np.testing.assert_array_equal(env.step(1)[0], copy.step(1)[0])
+    many = ShoalVectorEnv("CartPole-v1", 3, max_steps=2)
+    pickle.loads(pickle.dumps(many)).reset(seed=0)  # before the first reset
+    many.reset(seed=np.array([4, 5, 6]))
+    many.step([0, 1, 0])
+    copy = pickle.loads(pickle.dumps(many))
+    for _ in range(60):  # the bank of first states is drawn again meanwhile
+        for one, other in zip(many.step([1, 1, 0])[:4], copy.step([1, 1, 0])[:4], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_forked_process_says_what_to_do_instead_of_hanging(monkeypatch):
+    env, many = ShoalEnv("CartPole-v1"), ShoalVectorEnv("CartPole-v1", 2)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    for call in (env.reset, many.reset, lambda: ShoalEnv("CartPole-v1")):
+        with pytest.raises(RuntimeError, match="forked from one in which JAX runs.*'context': 'spawn'"):
+            call()
 
 
 SUBPROCESSES = """
@@ -188,10 +205,13 @@ def test_gymnasiums_subprocesses_step_it(tmp_path):
     script.write_text(SUBPROCESSES)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
     assert done.stdout.strip() == "(2, 4) [1.0, 1.0]", done.stderr[-2000:]
+    script.write_text(SUBPROCESSES.replace("spawn", "fork"))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
+    assert done.returncode != 0 and "this process was forked from one in which JAX runs" in done.stderr
 
 
 def test_pictures_and_masks_are_given():
-    env = gymnasium.make("shoal/Taxi-v4" if "Taxi-v4" in ENVS else "shoal/Taxi-v3", render_mode="rgb_array")
+    env = gymnasium.make("shoal/Taxi-v4", render_mode="rgb_array")
     _, info = env.reset(seed=0)
     assert env.render().dtype == np.uint8 and env.render().ndim == 3
     assert ("action_mask" in info) == (env.unwrapped.env.action_mask(env.unwrapped.env.init(make_key(0))) is not None)
@@ -221,10 +241,11 @@ def test_wrong_calls_are_explained():
     with pytest.raises(gymnasium.error.ResetNeeded, match="no state before the first reset"):
         _ = env.state
     env.reset(seed=0)
-    for action in (2, -1, 0.5, "left", np.array([0]), np.array(7)):
+    for action in (2, -1, 0.5, None, "left", np.array([0]), np.array(7)):
         with pytest.raises(gymnasium.error.InvalidAction, match=r"not in the action space Discrete\(2\)"):
             env.step(action)
-    env.step(np.array(1))  # as policies return it
+    for action in (np.array(1), np.uint8(1), jax.numpy.int32(0)):  # as policies return it
+        env.step(action)
     while not env.step(0)[2]:
         pass
     with pytest.raises(gymnasium.error.ResetNeeded, match="after the end of an episode"):
@@ -270,6 +291,11 @@ def test_wrong_calls_of_many_are_explained():
             env.reset(options={"reset_mask": flags})
     with pytest.raises(ValueError, match="num_envs=0 must be at least 1"):
         ShoalVectorEnv("CartPole-v1", 0)
+    with pytest.raises(ValueError, match="'Sometimes' is unknown. Choose NextStep, SameStep or Disabled"):
+        ShoalVectorEnv("CartPole-v1", 2, "Sometimes")
+    for seed in (1.5, "a", True, [1, 2.5, 3]):
+        with pytest.raises(TypeError, match="a seed is an integer"):
+            env.reset(seed=seed)
     env.close()
     env.close()
 

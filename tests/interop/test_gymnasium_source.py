@@ -134,6 +134,30 @@ def test_options_of_make_are_passed_on():
     assert check_env(env, steps=40) > 0
 
 
+class Talker(gymnasium.Env):
+    """An environment whose observations are texts."""
+
+    observation_space = spaces.Dict(said=spaces.Text(3))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"said": "abc"}, {}
+
+
+def test_an_environment_with_other_spaces_is_refused_by_its_name():
+    gymnasium.register("Talker-v0", Talker)
+    with pytest.raises(TypeError, match=r"'said' of the observation space of gymnasium/Talker-v0 is Text.*cannot hold"):
+        shoal.make("gymnasium/Talker-v0")
+    del gymnasium.registry["Talker-v0"]
+
+
+def test_a_missing_package_is_named():
+    with pytest.raises(ImportError, match=r"gymnasium/Ant-v5 needs another package: .*gymnasium\[mujoco\]"):
+        shoal.make("gymnasium/Ant-v5")
+    with pytest.raises(UnknownNameError, match="Atari games need the package ale_py: pip install ale-py"):
+        shoal.make("gymnasium/ALE/Pong-v5")
+
+
 def test_unknown_names_are_answered_with_the_nearest_ids():
     with pytest.raises(UnknownNameError, match=r"Gymnasium cannot make CartPol-v1.*Did you mean gymnasium/CartPole-v1"):
         shoal.make("gymnasium/CartPol-v1")

@@ -16,7 +16,7 @@ from shoal.core.env import Env, State
 from shoal.core.errors import need
 from shoal.core.keys import check_seed, make_key
 from shoal.core.spaces import Box
-from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of, key_words
+from shoal.interop.flat import FlatEnv, Leaves, Structure, check_process, key_of, key_words
 from shoal.interop.packed import Packing
 from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of
 
@@ -55,8 +55,9 @@ class ShoalEnv(gymnasium.Env):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode: (observation, info). `options` has no effect.
 
-        Raises TypeError for a seed that is no integer.
+        Raises TypeError for a seed that is no integer, and RuntimeError in a forked process.
         """
+        check_process()
         if seed is not None:
             check_seed(seed)
         super().reset(seed=seed)

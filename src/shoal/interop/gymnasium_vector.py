@@ -3,7 +3,6 @@
 Episodes that end begin again from a bank of first states, which one call draws for many resets, as in shoal's rollouts.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -16,12 +15,14 @@ from gymnasium.vector.utils import batch_space
 
 from shoal.core.env import Env, State
 from shoal.core.keys import check_seed, make_key
-from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, key_words, structures
+from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
 from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of
 
 BANK_BYTES = 64 * 2**20  # memory of a bank of first states, at most
 LARGEST_BANK = 16  # first states for each environment
+OF_PROCESS = ("_flat", "_programs", "_space", "_action_space", "_structure", "_obs_structure", "_info_structure")
+ON_DEVICE = ("_words", "_state", "_bank", "_bank_words")
 
 
 class ShoalVectorEnv(VectorEnv):
@@ -50,11 +51,7 @@ class ShoalVectorEnv(VectorEnv):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode={render_mode!r} is unknown. Choose None or 'rgb_array'.")
         self.env, self.num_envs, self.render_mode = env_of(env, fields), num_envs, render_mode
-        self._flat = FlatEnv.of(self.env)
-        self._programs = _programs(self._flat.structure)
-        self._space, self._action_space = self.env.observation_space, self.env.action_space
-        self._structure, self._obs_structure, _, self._info_structure = structures(self._flat.structure)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = _mode(autoreset_mode)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": FPS, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space = space_of(self.env.observation_space)
         self.single_action_space = space_of(self.env.action_space)
@@ -63,15 +60,16 @@ class ShoalVectorEnv(VectorEnv):
         self._words: Any = None  # of the random keys [E]
         self._state: Leaves | None = None  # [E]
         self._ended = np.zeros(num_envs, bool)
+        self._prepare()
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Begin episodes: (observations [E], info). A seed s gives environment e the seed s + e.
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes: (observations [E], info). A seed s gives environment e the seed s + e; a list has them all.
 
         With `options={"reset_mask": flags}` [E] only the flagged environments begin anew. Raises TypeError for a seed
-        that is no integer, ValueError for seeds of another number than that of the environments.
+        that is no integer, ValueError for seeds of another number than that of the environments, and RuntimeError in a
+        forked process.
         """
+        check_process()
         flags = self._reset_mask(dict(options or {}))
         super().reset(seed=seed if isinstance(seed, int) else None)
         words = self._reset_words(seed)
@@ -79,7 +77,7 @@ class ShoalVectorEnv(VectorEnv):
             flags = np.ones(self.num_envs, bool)
         values = (self._flat.leaves, words, self._state, flags, seed is not None)
         self._words, self._state, obs, mask = self._programs.begin(*values)
-        self._bank_key = jax.random.fold_in(key_of(words[0]), 1)
+        self._bank_words = key_words(jax.random.fold_in(key_of(words[0]), 1))
         self._draw_bank()
         self._ended &= ~flags
         return self._observed(obs), self._info([], mask, flags)
@@ -98,6 +96,8 @@ class ShoalVectorEnv(VectorEnv):
                 f"the episodes of {self._ended.sum()} environments are over, and autoreset_mode is Disabled: call "
                 f"`env.reset(options={{'reset_mask': flags}})` for them first."
             )
+        if isinstance(actions, list):
+            actions = np.asarray(actions)
         self._check_actions(actions)
         is_same = mode is AutoresetMode.SAME_STEP
         ended = np.stack([self._ended.astype(np.int32), self._used])
@@ -125,6 +125,20 @@ class ShoalVectorEnv(VectorEnv):
         one = (jax.tree.map(lambda x, e=e: x[e], state) for e in range(self.num_envs))
         return tuple(np.asarray(self.env.render(each), np.uint8) for each in one)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs. Arrays become NumPy's."""
+        kept = {name: part for name, part in self.__dict__.items() if name not in OF_PROCESS}
+        arrays = {name: jax.tree.map(np.asarray, kept[name]) for name in ON_DEVICE if name in kept}
+        return {**kept, **arrays, "env": jax.tree.map(np.asarray, self.env)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what `__getstate__` returned."""
+        self.__dict__.update(state)
+        for name in ON_DEVICE:
+            if name in state:
+                self.__dict__[name] = jax.device_put(state[name])
+        self._prepare()
+
     # Seeds and flags of a reset.
 
     def _reset_mask(self, options: dict[str, Any]) -> np.ndarray:
@@ -141,7 +155,10 @@ class ShoalVectorEnv(VectorEnv):
             if self._words is not None:
                 return self._words
             return key_words(jax.random.split(make_key(int(self.np_random.integers(2**62))), self.num_envs))
-        seeds = [seed + e for e in range(self.num_envs)] if not isinstance(seed, (list, tuple)) else [*seed]
+        if isinstance(seed, (list, tuple, np.ndarray)):
+            seeds = [*seed]
+        else:
+            seeds = [check_seed(seed) + e for e in range(self.num_envs)]
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds were given for {self.num_envs} environments: give one for each.")
         random = self.np_random
@@ -149,6 +166,13 @@ class ShoalVectorEnv(VectorEnv):
         return jnp.stack([key_words(make_key(number)) for number in numbers])
 
     # Steps.
+
+    def _prepare(self) -> None:
+        """Set up what cannot be sent to another process."""
+        self._flat = FlatEnv.of(self.env)
+        self._programs = _programs(self._flat.structure)
+        self._space, self._action_space = self.env.observation_space, self.env.action_space
+        self._structure, self._obs_structure, _, self._info_structure = structures(self._flat.structure)
 
     def _check_actions(self, actions: Any) -> None:
         space = self.action_space
@@ -171,7 +195,8 @@ class ShoalVectorEnv(VectorEnv):
         )
 
     def _draw_bank(self) -> None:
-        self._bank_key, key = jax.random.split(self._bank_key)
+        next_key, key = jax.random.split(key_of(self._bank_words))
+        self._bank_words = key_words(next_key)
         size = min(max(1, BANK_BYTES // sum(x.nbytes for x in self._state or [])), LARGEST_BANK)
         self._bank = self._programs.first_states(
             self._flat.leaves, key_words(jax.random.split(key, (size, self.num_envs)))
@@ -201,6 +226,13 @@ class ShoalVectorEnv(VectorEnv):
         of_ended = {name: np.where(_wide(done, value), value, 0) for name, value in of_steps.items()}
         found = {"final_obs": rows, "final_info": of_ended}
         return {**infos, **found, **{f"_{name}": done.copy() for name in found}}
+
+
+def _mode(mode: AutoresetMode | str) -> AutoresetMode:
+    known = [each.value for each in AutoresetMode]
+    if not isinstance(mode, AutoresetMode) and mode not in known:
+        raise ValueError(f"autoreset_mode={mode!r} is unknown. Choose {', '.join(known[:-1])} or {known[-1]}.")
+    return AutoresetMode(mode)
 
 
 def _wide(flags: Any, x: Any) -> Any:

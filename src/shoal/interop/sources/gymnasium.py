@@ -1,7 +1,7 @@
 """Environments of Gymnasium: `gymnasium/LunarLander-v3`, `gymnasium/ALE/Pong-v5`. Python steps them.
 
 All ids that `gymnasium.make` knows are known, also in its form `module:id`, which first imports the module that
-registers the id: `gymnasium/ale_py:ALE/Pong-v5`.
+registers the id. Atari games, `ALE/...`, are registered by ale_py, which is imported without being named.
 """
 
 import difflib
@@ -125,18 +125,21 @@ def facts_of(name: str, options: tuple) -> Facts:
 def _made(name: str, options: tuple, max_steps: Any) -> Any:
     gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
     limit = {} if max_steps is None else {"max_episode_steps": int(np.asarray(max_steps))}
+    is_atari = name.startswith("ALE/")
     try:
-        return gymnasium.make(name, **dict(options), **limit)
+        return gymnasium.make(f"ale_py:{name}" if is_atari else name, **dict(options), **limit)
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"gymnasium/{name} needs another package: {error}") from error
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv, ModuleNotFoundError) as error:
         near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
         hint = f" Did you mean gymnasium/{' or gymnasium/'.join(near)}?" if near else ""
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise UnknownNameError(
-            f"Gymnasium cannot make {name}: {reason}.{hint} An environment that another package registers is written "
-            f"with its module, as in gymnasium/ale_py:ALE/Pong-v5."
-        ) from error
+        where = (
+            "Atari games need the package ale_py: pip install ale-py."
+            if is_atari
+            else "An environment that another package registers is written with its module: gymnasium/MODULE:ID."
+        )
+        raise UnknownNameError(f"Gymnasium cannot make {name}: {reason}.{hint} {where}") from error
 
 
 def _mask(info: Any) -> Any:
