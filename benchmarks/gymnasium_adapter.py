@@ -2,7 +2,9 @@
 
     python benchmarks/gymnasium_adapter.py [--rounds 7] [--envs 1024]
 
-single    One CartPole, stepped from Python: shoal/CartPole-v1 and Gymnasium's CartPole-v1.
+single    One CartPole, stepped from Python: shoal/CartPole-v1 and Gymnasium's CartPole-v1. "empty call" is the least
+          that a step costs: calling a compiled program that adds 1 to as many numbers, and reading its result.
+minigrid  One MiniGrid-DoorKey-8x8, likewise.
 cartpole  E CartPoles: ShoalVectorEnv, Gymnasium's SyncVectorEnv, and EnvPool where it is installed.
 doorkey   E MiniGrid-DoorKey-8x8: ShoalVectorEnv, and EnvPool's version in C++ where it is installed.
 
@@ -24,7 +26,12 @@ import numpy as np
 import run
 
 import shoal
-import shoal.gym
+
+shoal.prepare()
+
+import jax  # noqa: E402
+
+import shoal.gym  # noqa: E402
 
 OUT = run.HERE / "results" / "gymnasium-adapter.json"
 Step = Callable[[int], None]
@@ -36,7 +43,6 @@ def main() -> None:
     parser.add_argument("--envs", type=int, default=1024)
     parser.add_argument("--calls", type=int, default=300, help="of `step` in each round")
     options = parser.parse_args()
-    shoal.prepare()
     command = f"python benchmarks/gymnasium_adapter.py --rounds {options.rounds} --envs {options.envs}"
     packages = [name for name in ("gymnasium", "envpool", "jax") if importlib.util.find_spec(name)]
     versions = {name: importlib.metadata.version(name) for name in packages}
@@ -52,7 +58,11 @@ def main() -> None:
             step(20)  # compile
         for _ in range(options.rounds):
             for name, step in sides.items():
-                calls = max(10, options.calls // 10) if name == "gymnasium" and part != "single" else options.calls
+                calls = (
+                    max(10, options.calls // 10)
+                    if name == "gymnasium" and part not in ("single", "minigrid")
+                    else options.calls
+                )
                 begin = time.perf_counter()
                 step(calls)
                 times[name].append((time.perf_counter() - begin) / calls * 1e6)
@@ -70,6 +80,11 @@ def parts(envs: int) -> dict[str, dict[str, Step]]:
         "single": {
             "shoal": single(gymnasium.make("shoal/CartPole-v1")),
             "gymnasium": single(gymnasium.make("CartPole-v1")),
+            "empty call": empty_call(),
+        },
+        "minigrid": {
+            "shoal": single(gymnasium.make("shoal/MiniGrid-DoorKey-8x8-v0")),
+            "gymnasium": single(gymnasium.make("minigrid:MiniGrid-DoorKey-8x8-v0")),
         },
         "cartpole": {
             "shoal": many(gymnasium.make_vec("shoal/CartPole-v1", envs), envs, 2),
@@ -94,6 +109,18 @@ def single(env: Any) -> Step:
             *_, terminated, truncated, _ = env.step(i & 1)
             if terminated or truncated:
                 env.reset()
+
+    return step
+
+
+def empty_call() -> Step:
+    """Calls of a compiled program with one array in and one out, which is read."""
+    array = jax.device_put(np.zeros(15, np.float32))
+    program = jax.jit(lambda x: x + 1)
+
+    def step(calls: int) -> None:
+        for _ in range(calls):
+            np.asarray(program(array))
 
     return step
 
