@@ -43,12 +43,13 @@ BEST_RETURNS = {
     "Probe-ContinuousAction-v0": 1.0,
     "Probe-ContinuousMatching-v0": 1.0,
     "Probe-MultiDiscrete-v0": 1.0,
+    "Probe-Instruction-v0": 1.0,
     "Probe-Image-v0": 1.0,
     "Probe-CountedMatching-v0": 1.0,
     "Probe-Chain-v0": 1.0,
     "Probe-Mask-v0": -1.0,
 }
-ALONE = ("Probe-MultiDiscrete-v0", "Probe-Image-v0", "Probe-Mask-v0", "Probe-Memory-v0")
+ALONE = ("Probe-MultiDiscrete-v0", "Probe-Image-v0", "Probe-Mask-v0", "Probe-Memory-v0", "Probe-Instruction-v0")
 # Probes that share a program, and the space that all their observations lie in.
 GROUPS = {
     "numbers": (

@@ -7,10 +7,12 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
-from shoal.core.spaces import Box
+from shoal.core.spaces import Box, Dict, MultiDiscrete, zeros
 from shoal.core.struct import to_arrays
 from shoal.core.wrappers import TransformObservation
+from shoal.nn.film import FiLMNet
 from shoal.nn.impala import ImpalaCNN
+from shoal.nn.parts_net import PartsNet
 from shoal.nn.tiles import TileNet
 from shoal.nn.torsos import CNN, MLP
 from shoal.rollouts.demonstrations import Demonstrations
@@ -27,10 +29,13 @@ SMALL = {
     "es": ({"population_size": 8, "episode_steps": 30}, "CartPole-v1"),
     "bc": ({"batch_size": 4, "num_batches": 2}, "CartPole-v1"),
 }
+TILES = Box(0, (3, 2), (4, 5, 2), np.uint8)
 SPACES = {
     "vector": Box(-1.0, 1.0, (3,)),
     "picture": Box(0, 255, (4, 5, 2), np.uint8),
-    "tiles": Box(0, (3, 2), (4, 5, 2), np.uint8),
+    "tiles": TILES,
+    "text": MultiDiscrete((3,) * 4, np.uint8, text=True),
+    "tiles and text": Dict({"image": TILES, "mission": MultiDiscrete((3,) * 4, np.uint8, text=True)}),
 }
 
 
@@ -42,7 +47,12 @@ def picture_of(obs):
     return jnp.broadcast_to((obs[0] > 0).astype(jnp.uint8), (4, 5, 2))
 
 
-FUNCTIONS = {"vector": vector_of, "picture": picture_of, "tiles": picture_of}
+def text_of(obs):
+    return jnp.array([1, 2, 0, 0], jnp.uint8) + (obs[0] > 0).astype(jnp.uint8) * jnp.array([1, 0, 0, 0], jnp.uint8)
+
+
+FUNCTIONS = {"vector": vector_of, "picture": picture_of, "tiles": picture_of, "text": text_of}
+FUNCTIONS["tiles and text"] = lambda obs: {"image": picture_of(obs), "mission": text_of(obs)}
 
 
 def built(name, observation, **fields):
@@ -51,7 +61,8 @@ def built(name, observation, **fields):
     env = TransformObservation(make(env_name), FUNCTIONS[observation], SPACES[observation])
     if name == "bc":
         space = SPACES[observation]
-        fields["demonstrations"] = Demonstrations(jnp.zeros((8, *space.shape), space.dtype), jnp.zeros(8, jnp.int32))
+        obs = jax.tree.map(lambda x: jnp.zeros((8, *x.shape), x.dtype), zeros(space))
+        fields["demonstrations"] = Demonstrations(obs, jnp.zeros(8, jnp.int32))
     return to_arrays(AGENTS[name].build(**sizes, **fields).bind(env)), to_arrays(env)
 
 
@@ -69,7 +80,13 @@ def test_every_agent_class_with_a_network_is_in_the_table():
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("torso", "observation", "kind"),
-    [("mlp", "picture", MLP), ("cnn", "picture", CNN), ("tiles", "tiles", TileNet)],
+    [
+        ("mlp", "picture", MLP),
+        ("cnn", "picture", CNN),
+        ("tiles", "tiles", TileNet),
+        ("auto", "text", PartsNet),
+        ("auto", "tiles and text", TileNet),
+    ],
 )
 @pytest.mark.parametrize("name", SMALL)
 def test_a_torso_is_chosen_by_name(name, torso, observation, kind):
@@ -79,9 +96,21 @@ def test_a_torso_is_chosen_by_name(name, torso, observation, kind):
     assert jax.tree.structure(before) == jax.tree.structure(after)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", SMALL)
+def test_every_agent_reads_an_instruction_with_film(name):
+    agent, env = built(name, "tiles and text", torso="film", hidden=(6, 4))
+    assert type(agent.network) is FiLMNet and (agent.network.channels, agent.network.hidden) == (6, (4,))
+    before, after = shapes(agent, env)
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    with pytest.raises(ValueError, match="torso='film' reads one image of categories and one instruction"):
+        built(name, "tiles", torso="film")
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_a_torso_name_gives_the_same_network_for_every_agent(name):
-    for observation, kind in (("vector", MLP), ("picture", CNN), ("tiles", TileNet)):
+    kinds = {"vector": MLP, "picture": CNN, "tiles": TileNet, "text": PartsNet, "tiles and text": TileNet}
+    for observation, kind in kinds.items():
         assert type(built(name, observation)[0].network) is kind  # auto
     impala = built(name, "picture", torso="impala")[0].network
     assert type(impala) is ImpalaCNN and impala.layer_norm == (name == "pqn")
@@ -89,7 +118,7 @@ def test_a_torso_name_gives_the_same_network_for_every_agent(name):
         built(name, "picture", torso="tiles")
     with pytest.raises(ValueError, match="hidden=.* changes nothing in this network"):
         built(name, "picture", torso="impala", hidden=(7,))
-    with pytest.raises(ValueError, match="torso='rnn' is unknown. Choose one of auto, mlp, cnn, impala, tiles"):
+    with pytest.raises(ValueError, match="torso='rnn' is unknown. Choose one of auto, mlp, cnn, impala, tiles, film"):
         built(name, "vector", torso="rnn")
 
 

@@ -43,7 +43,7 @@ def test_every_observation_of_a_probe_is_in_its_space(name):
 
 
 def test_all_probes_are_registered():
-    assert len(PROBES) == 16
+    assert len(PROBES) == 17
 
 
 def test_constant_reward_pays_one_and_ends():

@@ -22,7 +22,7 @@ from shoal.core.spaces import Box, Discrete, Space, explain
 from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.rollouts.demonstrations import Demonstrations
@@ -79,7 +79,7 @@ class BC(Agent):
     num_batches: int = static(50, help="batches in one update")
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     normalize_observation: bool = normalization_field()
 

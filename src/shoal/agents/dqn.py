@@ -23,7 +23,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.q_network import QNetwork
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
 from shoal.ops.gradients import adam, clip_norm, polyak_update
@@ -123,7 +123,7 @@ class DQN(ReplayAgent):
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(False, choices=(False, True), help="layer normalisation before each activation")
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
 
     def bind(self, env: Env) -> "DQN":

@@ -24,7 +24,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
@@ -117,7 +117,7 @@ class ES(Agent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
     memory_size: int = static(16, help="units of the recurrent cell")
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     normalize_observation: bool = normalization_field()
 

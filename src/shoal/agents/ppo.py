@@ -29,7 +29,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, stati
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.memory import MEMORIES
-from shoal.nn.torso_choice import TORSOS, chosen_torso, is_dense
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
 from shoal.ops.gradients import clip_norm
 from shoal.ops.noise import correlated
@@ -138,7 +138,7 @@ class PPO(RolloutAgent):
     )
     hidden: tuple[int, ...] = static((64, 64))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
     memory_size: int = static(64, help="units of the recurrent cell")

@@ -23,7 +23,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.q_network import QNetwork
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.devices import mean_over, own_key, own_part
 from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
 from shoal.ops.gradients import clip_norm
@@ -96,7 +96,7 @@ class PQN(RolloutAgent):
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
     layer_norm: bool = static(True, choices=(False, True), help="layer normalisation before each activation")
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
     normalize_observation: bool = normalization_field()
     shuffle: str = static("arithmetic", choices=SHUFFLES)

@@ -26,7 +26,7 @@ from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, masked, sample_noise
 from shoal.nn.policy_network import PolicyNetwork
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
@@ -107,7 +107,7 @@ class SAC(ReplayActorCritic):
     num_critics: int = static(2, help="the smallest of their Q-values is used")
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
 
     def bind(self, env: Env) -> "SAC":

@@ -24,7 +24,7 @@ from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import check_bounded, from_unit, sample_noise, to_unit
 from shoal.nn.policy_network import PolicyNetwork
-from shoal.nn.torso_choice import TORSOS, chosen_torso
+from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
@@ -100,7 +100,7 @@ class TD3(ReplayActorCritic):
     )
     hidden: tuple[int, ...] = static((256, 256))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help="auto: chosen by the observation space; impala: fixed layers")
+    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
 
     def bind(self, env: Env) -> "TD3":

@@ -54,10 +54,16 @@ class Discrete:
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscrete:
-    """A vector of integers, the i-th from 0 to nvec[i] - 1."""
+    """A vector of integers, the i-th from 0 to nvec[i] - 1.
+
+    With `text` they are the words of an instruction that differs between episodes: numbers of one vocabulary, in order,
+    and 0 where there is no word. Networks read them with an encoder of instructions (`nn/instructions.py`).
+    Raises ValueError for a text whose components have different sizes.
+    """
 
     nvec: tuple[int, ...]
     dtype: Any = np.int32
+    text: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
@@ -67,6 +73,8 @@ class MultiDiscrete:
                 f"MultiDiscrete needs sizes from 1 to {np.iinfo(self.dtype).max + 1}, which {self.dtype} can count, "
                 f"not nvec={self.nvec}."
             )
+        if self.text and not self.is_uniform:
+            raise ValueError(f"a text has one vocabulary for all its words, but the sizes are {self.nvec}.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,7 +93,8 @@ class MultiDiscrete:
 
     def __repr__(self) -> str:
         sizes = f"({self.nvec[0]},) * {len(self.nvec)}" if self.is_uniform and len(self.nvec) > 4 else self.nvec
-        return f"MultiDiscrete({sizes}{_suffix_unless(np.int32, self.dtype)})"
+        text = ", text=True" if self.text else ""
+        return f"MultiDiscrete({sizes}{_suffix_unless(np.int32, self.dtype)}{text})"
 
     @property
     def is_uniform(self) -> bool:

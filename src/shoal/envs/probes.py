@@ -365,6 +365,52 @@ class Lamp(Env):
         return jnp.where(is_lamp, 255, 0).astype(jnp.uint8)[:, :, None]
 
 
+@struct
+class InstructionState(State):
+    """What the instruction says."""
+
+    first: Int[Array, ""]  # the word that stands first, 1 or 2
+    gap: Int[Array, ""]  # the position without a word
+
+
+@env("Probe-Instruction-v0")
+@struct
+class Instruction(Env):
+    """One step; the first word of an instruction names the right action: reward 1 for it, else -1.
+
+    Observation: MultiDiscrete(3, 3, 3), uint8, a text. It has the words 1 and 2 in random order, which stand for the
+    actions 0 and 1, and 0 at a random position, where there is no word.
+    V = 1. A random or constant policy gets 0, and so does every policy that does not know the order of the words.
+    """
+
+    @property
+    def observation_space(self) -> MultiDiscrete:
+        """The two words and a gap."""
+        return MultiDiscrete((3, 3, 3), np.uint8, text=True)
+
+    @property
+    def action_space(self) -> Discrete:
+        """Action 0 is right for word 1, action 1 for word 2."""
+        return Discrete(2)
+
+    def init(self, key: Key) -> InstructionState:
+        """The first state: a random order, and a random position of the gap."""
+        order, gap = jax.random.randint(key, (2,), 0, np.array([2, 3]), jnp.int32)
+        return InstructionState(jnp.int32(0), first=1 + order, gap=gap)
+
+    def transition(self, state: InstructionState, action: Int[Array, ""], noise: None) -> Outcome:
+        """Reward the action that the first word names; the episode ends."""
+        del noise
+        return _end(state, _sign(action == state.first - 1))
+
+    def observe(self, state: InstructionState) -> UInt8[Array, "3"]:
+        """The words, with the gap between, before or after them."""
+        place = jnp.arange(3, dtype=jnp.int32)
+        is_first = place == jnp.where(state.gap == 0, 1, 0)
+        words = jnp.where(is_first, state.first, 3 - state.first)
+        return jnp.where(place == state.gap, 0, words).astype(jnp.uint8)
+
+
 @env("Probe-CountedMatching-v0")
 @struct
 class CountedMatching(Env):

@@ -61,7 +61,8 @@ class Level(Env):
 
     The objects are, from 0: unseen, empty, wall, floor, door, key, ball, box, goal, lava, agent. The colors are red,
     green, blue, purple, yellow, grey; the states are open, closed, locked. In the image the agent is in the middle of
-    the last row and looks up. Its own cell shows the object that it carries. Cells that it cannot see are zeros.
+    the last row and looks up. Its own cell shows the object that it carries. Cells that it cannot see are zeros. If the
+    mission can differ between episodes, its space is one of texts.
 
     Reward: 1 - 0.9 * time / max_steps on success, 0 otherwise.
     End: terminated when the agent steps onto the goal or into lava, or when the level's own task is decided; truncated
@@ -150,9 +151,14 @@ class Level(Env):
         return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
 
     @property
+    def mission_differs(self) -> bool:
+        """Whether the mission can differ between episodes: whether the level defines `mission`."""
+        return type(self).mission is not Level.mission
+
+    @property
     def longest_mission(self) -> int:
         """An upper bound of the number of characters of a mission, from the longest words that its slots may hold."""
-        if not self.task and type(self).mission is not Level.mission:
+        if not self.task and self.mission_differs:
             return self.mission_length * (LONGEST_WORD + 1) - 1
         return len(self.task.replace("{}", " " * LONGEST_SLOT))
 
@@ -179,7 +185,7 @@ class Level(Env):
             {
                 "image": Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8"),
                 "direction": Discrete(4, "uint8"),
-                "mission": MultiDiscrete((self.vocabulary_size,) * self.mission_length, "uint8"),
+                "mission": MultiDiscrete((self.vocabulary_size,) * self.mission_length, "uint8", self.mission_differs),
             }
         )
 

@@ -1,7 +1,7 @@
 """Dense layers as dicts of arrays, used for the heads of agents."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from shoal.core.keys import Key
 from shoal.nn.initializers import orthogonal
@@ -21,3 +21,8 @@ def apply_dense(layer: Dense, x: Float[Array, "*axes n"]) -> Float[Array, "*axes
     """x @ kernel + bias, with any leading axes."""
     y = x @ layer["kernel"]
     return y + layer["bias"].reshape((1,) * (y.ndim - 1) + (-1,))
+
+
+def look_up(table: Float[Array, "n m"], numbers: Integer[Array, "*axes"]) -> Float[Array, "*axes m"]:
+    """The rows of a table with these numbers, which must exist: the product of one-hot numbers and the table."""
+    return table.at[numbers.astype(jnp.int32)].get(mode="promise_in_bounds")

@@ -42,6 +42,15 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
     return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))
 
 
+def part_spaces(space: Space) -> Iterator[Box | Discrete | MultiDiscrete]:
+    """All spaces inside nested Dict and Tuple spaces, in order; the space itself if it is neither."""
+    if isinstance(space, (Dict, Tuple)):
+        for part in space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces):
+            yield from part_spaces(part)
+    else:
+        yield space
+
+
 def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
     """All (space, observation) pairs inside nested Dict and Tuple spaces, in order."""
     if isinstance(space, Dict):

@@ -1,4 +1,4 @@
-"""A torso for observations of several parts, some of which are images."""
+"""A torso for observations of several parts, some of which are images or instructions."""
 
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from shoal.core.spaces import Space
 from shoal.nn.features import flat_features, image_features, is_image, parts
 from shoal.nn.impala import ImpalaCNN
+from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.torsos import CNN, MLP
 
 PICTURES = {"cnn": CNN, "impala": ImpalaCNN}
@@ -16,10 +17,10 @@ SMALLEST = 3  # smallest height and width: that of a convolution kernel
 
 
 class PartsNet(nn.Module):
-    """Convolutions for every image among the parts of an observation; then dense layers on these and all other parts.
+    """Networks for the images and instructions in an observation; then dense layers on these and all other parts.
 
-    `pictures` selects the convolutions: "cnn" (`CNN`), or "impala" (`ImpalaCNN`, with its own activation). The input is
-    an observation of `space`, unchanged.
+    `pictures` selects the convolutions: "cnn" (`CNN`), or "impala" (`ImpalaCNN`, with its own activation); `encoder`
+    what reads instructions, see `nn/instructions.py`. The input is an observation of `space`, unchanged.
     """
 
     reads: ClassVar[str] = "observation"
@@ -29,6 +30,11 @@ class PartsNet(nn.Module):
     activation: str = "relu"
     pictures: str = "cnn"
     layer_norm: bool = False  # in dense layers and convolutions
+    encoder: str = "gru"  # or "bow"
+
+    def __post_init__(self) -> None:
+        check_encoder(self.encoder)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, obs: object) -> Float[Array, "*axes hidden"]:
@@ -39,6 +45,8 @@ class PartsNet(nn.Module):
             if is_picture(space):
                 image = image_features(space, part)  # type: ignore[arg-type]  # a picture is a Box
                 features.append(PICTURES[self.pictures](hidden=(), layer_norm=self.layer_norm, **options)(image))
+            elif is_text(space):
+                features.append(encoder_of(self.encoder, space)(part))
             else:
                 features.append(flat_features(space, part))
         return MLP(self.hidden, self.activation, self.layer_norm)(jnp.concatenate(features, axis=-1))

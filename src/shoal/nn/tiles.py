@@ -13,9 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
-from shoal.nn.features import flat_features, parts
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
+from shoal.nn.dense import look_up
+from shoal.nn.features import flat_features, part_spaces, parts
 from shoal.nn.initializers import orthogonal
+from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.torsos import ACTIVATIONS, MLP
 
 HIGHEST = 31  # an image with larger values does not count as an image of categories
@@ -36,11 +38,7 @@ def is_tiles(space: Space) -> bool:
 
 def has_tiles(space: Space) -> bool:
     """Whether a space is, or contains in a Dict or Tuple, a space of images of categories."""
-    if isinstance(space, Dict):
-        return any(has_tiles(part) for _, part in space.spaces)
-    if isinstance(space, Tuple):
-        return any(has_tiles(part) for part in space.spaces)
-    return is_tiles(space)
+    return any(map(is_tiles, part_spaces(space)))
 
 
 def sizes_of(tiles: Box) -> tuple[int, ...]:
@@ -54,6 +52,9 @@ class TileNet(nn.Module):
     The discrete components of the observation (a direction, the words of a mission) scale and shift the channels of the
     convolution, so that it can search for what the mission names (FiLM, Perez et al. 2018). The first dense layer reads
     the result together with all other parts of the observation; discrete components are one-hot.
+
+    `encoder` reads instructions (`nn/instructions.py`). With "positions" each word is one-hot at its position instead,
+    which only fits texts whose words stand where they always do.
     """
 
     reads: ClassVar[str] = "observation"
@@ -65,8 +66,10 @@ class TileNet(nn.Module):
     kernel: int = 3
     stride: int = 2
     layer_norm: bool = False  # of dense layers
+    encoder: str = "gru"  # or "bow" or "positions"
 
     def __post_init__(self) -> None:
+        check_encoder(self.encoder, "positions")
         if not self.hidden:
             raise ValueError(
                 "hidden=() leaves no layer to read images of categories with: give at least one size, as hidden=(64,)."
@@ -99,6 +102,9 @@ class TileNet(nn.Module):
         for space, part in parts:
             if isinstance(space, Discrete):
                 total = total + ChoiceDense((space.n,), size)(part[..., None])
+            elif is_text(space) and self.encoder != "positions":
+                text = encoder_of(self.encoder, space)(part)
+                total = total + nn.Dense(size, use_bias=False, kernel_init=orthogonal(2**0.5))(text)
             elif isinstance(space, MultiDiscrete):
                 total = total + ChoiceDense(space.nvec, size)(part)
         return jnp.split(total, (width, width + self.channels), axis=-1)
@@ -137,7 +143,7 @@ class TileConv(nn.Module):
         w, h = ((n - self.kernel) // self.stride + 1 for n in cells.shape[-2:])
         for position, table in enumerate(tables):
             x, y = divmod(position, self.kernel)
-            maps = maps + _rows(table, cells[..., x :: self.stride, y :: self.stride][..., :w, :h])
+            maps = maps + look_up(table, cells[..., x :: self.stride, y :: self.stride][..., :w, :h])
         return maps
 
     def _padded(self, cells: Int[Array, "*axes W H"], outside: int) -> Int[Array, "*axes X Y"]:
@@ -165,7 +171,7 @@ class ChoiceDense(nn.Module):
         if len(self.sizes) > 1 and len(set(self.sizes)) == 1:
             anywhere = self.param("anywhere", orthogonal(2**0.5), (self.sizes[0], self.features))
             tables = [table + anywhere for table in tables]
-        return reduce(jnp.add, [_rows(table, choices[..., i]) for i, table in enumerate(tables)])
+        return reduce(jnp.add, [look_up(table, choices[..., i]) for i, table in enumerate(tables)])
 
 
 def _by_frame(sizes: tuple[int, ...], frames: int) -> list[tuple[int, ...]]:
@@ -191,7 +197,3 @@ def _tables(weights: Float[Array, "K total F"], sizes: tuple[int, ...]) -> Float
         tables = tables + weights[:, start : start + sizes[channel]].reshape(positions, *shape, features)
     tables = tables.reshape(positions, math.prod(sizes), features)
     return jnp.concatenate([tables, jnp.zeros((positions, 1, features), jnp.float32)], axis=1)
-
-
-def _rows(table: Float[Array, "n F"], index: Integer[Array, "*axes"]) -> Float[Array, "*axes F"]:
-    return table.at[index.astype(jnp.int32)].get(mode="promise_in_bounds")

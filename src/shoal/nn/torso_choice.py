@@ -6,13 +6,16 @@ import jax
 from flax.errors import InvalidRngError
 
 from shoal.core.agent import refuse_ignored
-from shoal.core.spaces import Box, Dict, Space, Tuple, only_boxes
-from shoal.nn.features import flat_features, image_features, is_image
+from shoal.core.spaces import Box, Space, only_boxes
+from shoal.nn.features import flat_features, image_features, is_image, part_spaces
+from shoal.nn.film import FiLMNet
+from shoal.nn.instructions import has_text
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import CNN, MLP
 
-TORSOS = ("auto", "mlp", *PICTURES, "tiles")
+TORSOS = ("auto", "mlp", *PICTURES, "tiles", "film")
+TORSO_HELP = "auto: chosen by the observation space; impala: fixed layers; film: reads an instruction, as BabyAI does"
 FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 
 
@@ -22,7 +25,8 @@ def default_torso(
     """The torso for an observation space.
 
     A TileNet if the space contains images of categories, a CNN for one other image, a PartsNet if there are images
-    among other parts, an MLP otherwise. Raises ValueError for arrays with four or more axes.
+    among other parts or instructions, an MLP otherwise. Instructions are read by a GRU (`nn/instructions.py`). Raises
+    ValueError for arrays with four or more axes.
     """
     if stack := _stack(observation_space):
         raise ValueError(
@@ -34,7 +38,7 @@ def default_torso(
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
     if is_picture(observation_space):
         return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
-    if has_pictures(observation_space):
+    if has_pictures(observation_space) or has_text(observation_space):
         return PartsNet(observation_space, hidden, activation, layer_norm=layer_norm)
     return MLP(hidden, activation, layer_norm)
 
@@ -47,9 +51,12 @@ def named_torso(
         return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
         return MLP(hidden, activation, layer_norm)
+    if name == "film":
+        channels, *dense = hidden or (0,)
+        return FiLMNet(observation_space, channels, tuple(dense), activation, layer_norm=layer_norm)
     if name == "tiles":
         if has_tiles(observation_space):
-            return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
+            return TileNet(observation_space, hidden, activation, layer_norm=layer_norm, encoder="positions")
         raise ValueError(
             f"torso='tiles' needs images of categories, and there are none in {observation_space}: leave out torso."
         )
@@ -116,11 +123,7 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
 
 def has_pictures(space: Space) -> bool:
     """Whether a space is, or contains in a Dict or Tuple, a space of images."""
-    if isinstance(space, Dict):
-        return any(has_pictures(part) for _, part in space.spaces)
-    if isinstance(space, Tuple):
-        return any(has_pictures(part) for part in space.spaces)
-    return is_picture(space)
+    return any(map(is_picture, part_spaces(space)))
 
 
 def _check_numbers(space: Space) -> None:
@@ -132,10 +135,7 @@ def _check_numbers(space: Space) -> None:
 
 def _stack(space: Space) -> Box | None:
     """The first part of an observation space with more than three axes, or None."""
-    if isinstance(space, (Dict, Tuple)):
-        within = space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces)
-        return next(filter(None, map(_stack, within)), None)
-    return space if isinstance(space, Box) and len(space.shape) > 3 else None
+    return next((part for part in part_spaces(space) if isinstance(part, Box) and len(part.shape) > 3), None)
 
 
 def form_read(torso: Any, space: Space) -> str:

@@ -128,7 +128,7 @@ def _stacked(space: Space, n: int, layout: str) -> Space:
     axis = _new_axis(space, layout)
     if isinstance(space, MultiDiscrete):
         if axis is None:
-            return MultiDiscrete(space.nvec * n, space.dtype)
+            return MultiDiscrete(space.nvec * n, space.dtype, space.text)
         space = Box(0, np.asarray(space.nvec) - 1, space.shape, space.dtype)
     if axis is None:
         low, high = (_repeated_bound(np.asarray(side), n) for side in (space.low, space.high))
