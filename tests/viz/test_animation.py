@@ -131,6 +131,37 @@ def test_the_caption_shows_step_and_return(tmp_path):
     assert (titled[:, 80:120] < 200).any()
 
 
+class Told(Dot):
+    """A dot that is told where to go in the left half of its picture."""
+
+    def mission_text(self, state):
+        return "go to the left" if state.x < 200 else ""
+
+
+def test_the_mission_stands_in_words_above_the_picture(tmp_path):
+    plain, told = (
+        read(animate(env, moving_dot(2), path=tmp_path / "dot.gif", title="best"))[0] for env in (Dot(), Told())
+    )
+    band = told[0].shape[0] - plain[0].shape[0]
+    assert band > 0
+    for before, after in zip(plain, told, strict=True):  # the caption, then the band, then the picture
+        np.testing.assert_allclose(after[:CAPTION_HEIGHT].astype(int), before[:CAPTION_HEIGHT], atol=24)
+        np.testing.assert_allclose(after[-100:].astype(int), before[-100:], atol=24)
+    words = [frame[CAPTION_HEIGHT : CAPTION_HEIGHT + band] for frame in told]
+    assert (words[0] < 100).any() and not (words[1] < 200).any()
+
+
+def test_each_of_several_episodes_has_its_mission_above_it(tmp_path):
+    both = DotState(jnp.zeros((1, 2), jnp.int32), jnp.array([[30.0, 370.0]]))
+    plain, told = (
+        read(animate([env] * 2, both, path=tmp_path / "dots.gif", title="best", size=200))[0][0]
+        for env in (Dot(), Told())
+    )
+    band, width = told.shape[0] - plain.shape[0], told.shape[1] // 2
+    words = told[-100 - band : -100]
+    assert band > 0 and (words[1:-1, 1 : width - 1] < 100).any() and (words[1:-1, width + 1 : -1] > 200).all()
+
+
 def test_tiny_pictures_are_enlarged_without_blur(tmp_path):
     class Pixels(Dot):
         def render(self, state):

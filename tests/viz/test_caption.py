@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from PIL import ImageDraw
 
-from shoal.viz.caption import BACKGROUND, FONT_SIZE, MOST_SMALL_ROWS, MOST_TITLE_ROWS, SMALLEST_FONT, caption_for
+from shoal.viz.caption import (
+    BACKGROUND,
+    FONT_SIZE,
+    MOST_SMALL_ROWS,
+    MOST_TITLE_ROWS,
+    SMALLEST_FONT,
+    caption_for,
+    mission_band_for,
+)
 
 SETTING = "best: learning_rate=0.0003 num_envs=16 env.gravity=9.8 seed=3"
 LONG = " ".join(f"network.some_long_hyperparameter_{i}=0.000{i}" for i in range(9))
@@ -77,3 +85,20 @@ def test_the_layout_is_the_same_for_all_frames_of_an_animation():
     caption = caption_for(130, "best", [["step 0", "return 0"], ["step 99999", "return -1.2346e+05"]])
     assert caption.draw(["step 0", "return 0"]).shape == caption.draw(["step 99999", "return -1.2346e+05"]).shape
     assert caption.status_rows == 2
+
+
+MISSIONS = ["go to the red ball", "put the blue key next to the yellow box on your left after you open a grey door"]
+
+
+@pytest.mark.parametrize("width", [60, 130, 400])
+def test_no_word_of_a_mission_is_cut(width, boxes):
+    band = mission_band_for(width, MISSIONS)
+    ((height, band_width, _),) = {band.draw(mission).shape for mission in MISSIONS}
+    assert band_width == band.width >= width
+    assert sorted(" ".join(words for _, words in boxes).split()) == sorted(" ".join(MISSIONS).split())
+    for left, top, right, bottom in (box for box, _ in boxes):
+        assert left >= 0 and right <= band.width and top >= 0 and bottom <= height
+
+
+def test_environments_without_a_mission_have_no_band_for_it():
+    assert mission_band_for(300, ["", ""]) is None

@@ -79,7 +79,7 @@ class Game:
         steps = self.env.limit_of(self.state)
         limit = "" if steps is None else f"/{int(steps)}"
         count = f"step {int(self.state.time)}{limit}  reward {self.reward:.4g}  return {self.returns[-1]:.4g}"
-        task = self.env.mission_text(self.state) if self.is_level else type(self.env).__name__
+        task = self.env.mission_text(self.state) or type(self.env).__name__
         hint = "enlarge the window, or add --env.agent-pov true" if small else self._help()
         return [task, f"{self.ended}: press any key  {count}" if self.ended else count, f"{hint}  r new  q quit"]
 

@@ -154,6 +154,11 @@ class Env(Struct, abc.ABC):
         """Return a picture of one concrete state, uint8 [H, W, 3]. It runs on the host, outside `jit`."""
         raise NotImplementedError(f"{type(self).__name__} has no picture: define render(state) -> uint8 [H, W, 3].")
 
+    def mission_text(self, state: State) -> str:
+        """Return the instruction of one concrete state in words; "" if there is none. It runs outside `jit`."""
+        del state
+        return ""
+
     @property
     @abc.abstractmethod
     def observation_space(self) -> Space:

@@ -1,6 +1,6 @@
 """Animations: draw the pictures of an episode, each with a caption, and write them as a GIF or an MP4 file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from shoal.core.env import Env
-from shoal.viz.caption import caption_for
+from shoal.viz.caption import caption_for, mission_band_for
 from shoal.viz.gif import write_gif
 from shoal.viz.grid import MOST_PICTURES, default_columns, default_size, grid_frames, widened
 from shoal.viz.mp4 import encoder, write_mp4
@@ -37,7 +37,8 @@ def animate(
 
     The suffix of `path` decides the format; .mp4 needs the extra `shoal[video]`. `states` is an environment state with
     a leading time axis, or a list of states. A caption above each picture shows the step, the `title`, and, if
-    `cumulative_rewards` (one number per state) is given, the return so far. If the episode has more than `max_frames`
+    `cumulative_rewards` (one number per state) is given, the return so far; below it stands the instruction of the
+    state in words, if the environment has `mission_text`. If the episode has more than `max_frames`
     states, that many are shown, evenly spaced, with the first and the last; by default a GIF shows at most 120 and an
     MP4 file all. Pictures are resized to about `size` pixels (300).
 
@@ -129,11 +130,27 @@ def _frames(
     statuses = [[f"step {step}"] for step in steps]
     if returns is not None:
         statuses = [[*status, f"return {returns[i]:.5g}"] for status, i in zip(statuses, shown, strict=True)]
+    draw = _drawer([(env, episode.state(index)) for index in shown], size)
     caption = None
     for index, status in zip(shown, statuses, strict=True):
-        picture = fit(np.asarray(env.render(episode.state(index))), size)
+        picture = draw(env, episode.state(index))
         caption = caption or caption_for(picture.shape[1], title, statuses)
         yield np.concatenate([caption.draw(status), widened(picture, caption.width)])
+
+
+def _drawer(shown: Sequence[tuple[Env, Any]], size: int) -> Callable[[Env, Any], Frame]:
+    """Return the function that draws each of these (environment, state), below its instruction if there is any."""
+    missions = [env.mission_text(state) for env, state in shown]
+    env, state = shown[0]
+    band = mission_band_for(fit(np.asarray(env.render(state)), size).shape[1], missions)
+
+    def draw(env: Env, state: Any) -> Frame:
+        picture = fit(np.asarray(env.render(state)), size)
+        if band is None:
+            return picture
+        return np.concatenate([band.draw(env.mission_text(state)), widened(picture, band.width)])
+
+    return draw
 
 
 def _envs(env: Env | Sequence[Env], count: int) -> list[Env]:
@@ -159,14 +176,15 @@ def _grid(
     if len(titles) != len(envs):
         raise ValueError(f"{len(titles)} titles are given for {len(envs)} episodes: give one for each.")
 
-    def picture(time: int, number: int) -> Frame:
-        state = jax.tree.map(lambda leaf: leaf[number], episode.state(time))
-        return np.asarray(envs[number].render(state))
+    def at(time: int, number: int) -> tuple[Env, Any]:
+        return envs[number], jax.tree.map(lambda leaf: leaf[number], episode.state(time))
 
-    columns = min(columns or default_columns(len(envs), *picture(0, 0).shape[:2]), len(envs))
-    pixels = size or default_size(columns)
+    first_env, first_state = at(0, 0)
+    height, width = np.shape(first_env.render(first_state))[:2]
+    columns = min(columns or default_columns(len(envs), height, width), len(envs))
+    draw = _drawer([at(time, number) for time in shown for number in range(len(envs))], size or default_size(columns))
     steps = [int(np.max(episode.state(time).time)) for time in shown]
-    return grid_frames(lambda t, n: fit(picture(t, n), pixels), shown, steps, returns, titles, title, columns)
+    return grid_frames(lambda t, n: draw(*at(t, n)), shown, steps, returns, titles, title, columns)
 
 
 def _on_host(leaf: Any) -> Any:

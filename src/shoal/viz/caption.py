@@ -20,6 +20,22 @@ MOST_TITLE_ROWS = 3  # in a font larger than the smallest
 MOST_SMALL_ROWS = 7  # in the smallest font; a longer title ends in an ellipsis
 
 
+class MissionBand(NamedTuple):
+    """The layout of a band with an instruction, which may differ from frame to frame; it is never cut."""
+
+    width: int  # of the band, in pixels: that of the picture, or more
+    font_size: int
+    rows: int  # of the longest instruction
+
+    def draw(self, mission: str) -> UInt8[np.ndarray, "_ _ 3"]:
+        """Return the band [height, width, 3] with one instruction."""
+        row_height = round(1.4 * self.font_size)
+        band = Canvas(self.width, self.rows * row_height + MARGIN, background=BACKGROUND)
+        for index, words in enumerate(_wrapped(mission.split(), self.width, self.font_size)):
+            band.text((MARGIN, MARGIN / 2 + row_height * (index + 0.5)), words, INK, self.font_size, "lm")
+        return band.pixels()
+
+
 class Caption(NamedTuple):
     """The layout of a caption. Its status is the text that changes: the step, and the return if there is one."""
 
@@ -67,6 +83,20 @@ def caption_for(width: int, title: str, statuses: Sequence[Sequence[str]]) -> Ca
     if len(rows) > MOST_SMALL_ROWS:
         rows = [*rows[: MOST_SMALL_ROWS - 1], _shortened(" ".join(rows[MOST_SMALL_ROWS - 1 :]), width, size)]
     return Caption(width, size, rows, "", 1 if _fits_one_row(width, statuses, size) else len(statuses[0]))
+
+
+def mission_band_for(width: int, missions: Sequence[str]) -> MissionBand | None:
+    """Return the layout for pictures `width` pixels wide and the instructions of all frames; None without any."""
+    if not any(missions):
+        return None
+    largest = max(FONT_SIZE, width // 30)
+    for size in range(largest, SMALLEST_FONT - 1, -1):
+        widest = _widest([word for mission in missions for word in mission.split()], size) + 2 * MARGIN
+        band = max(width, widest) if size == SMALLEST_FONT else width
+        rows = max(len(_wrapped(mission.split(), band, size)) for mission in set(missions))
+        if size == SMALLEST_FONT or (widest <= width and rows <= MOST_TITLE_ROWS):
+            return MissionBand(band, size, rows)
+    return None
 
 
 def _layout(width: int, words: list[str], statuses: Sequence[Sequence[str]], size: int) -> Caption | None:

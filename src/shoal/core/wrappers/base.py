@@ -99,6 +99,10 @@ class Wrapper(Env):
         """Return the picture of the inner environment."""
         return self.env.render(state)
 
+    def mission_text(self, state: State) -> str:
+        """Return the instruction of the inner environment."""
+        return self.env.mission_text(state)
+
 
 def _check_env(wrapper: str, env: Any) -> None:
     if isinstance(env, Env):
@@ -150,3 +154,7 @@ class StatefulWrapper(Wrapper):
     def render(self, state: WrapperState) -> Any:
         """Return the picture of the inner environment."""
         return self.env.render(state.inner)
+
+    def mission_text(self, state: WrapperState) -> str:
+        """Return the instruction of the inner environment."""
+        return self.env.mission_text(state.inner)

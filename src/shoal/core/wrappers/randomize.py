@@ -77,3 +77,7 @@ class Randomize(Wrapper):
     def render(self, state: RandomizeState) -> Any:
         """Return the picture of the sampled environment."""
         return state.env.render(state.inner)
+
+    def mission_text(self, state: RandomizeState) -> str:
+        """Return the instruction of the sampled environment."""
+        return state.env.mission_text(state.inner)

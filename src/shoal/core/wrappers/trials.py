@@ -184,6 +184,10 @@ class Trials(Wrapper):
         """Return the picture of the present episode."""
         return self._task(state).render(state.inner)
 
+    def mission_text(self, state: TrialsState) -> str:
+        """Return the instruction of the present episode."""
+        return self._task(state).mission_text(state.inner)
+
     def _task(self, state: TrialsState) -> Env:
         return self.env if state.env is None else state.env
 
