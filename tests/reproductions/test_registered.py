@@ -23,11 +23,15 @@ def test_parts_fit_together(name):
     found = reproductions()[name]
     assert found.source.link.startswith("https://") and found.source.author[-4:].isdigit()
     assert len({part.name for part in found.parts}) == len(found.parts)
+    keys = [row.key for part in found.parts for row in part.rows]
+    assert len(set(keys)) == len(keys)
     for part in found.parts:
         arguments = list(inspect.signature(part.measure).parameters)[1:]
         assert set(part.here) == set(part.full) == set(arguments), part.name
-        for keys in ([row.key for row in part.rows], [chart.key for chart in part.charts]):
-            assert len(set(keys)) == len(keys), part.name
+        charts = [chart.key for chart in part.charts]
+        assert len(set(charts)) == len(charts), part.name
+        if any(row.group for row in part.rows):
+            assert all(row.group for row in part.rows), part.name
         assert part.about.endswith(".") and not part.title.endswith(".") and inspect.getdoc(part.measure)
 
 

@@ -43,6 +43,16 @@ def _warnings(full: bool, parts: Mapping[str, Found], not_measured: Mapping[str,
     return notes
 
 
+def _in_short(reproduction: Reproduction, parts: Mapping[str, Found], not_measured: Mapping[str, str]) -> Html | None:
+    """The table of the main numbers of all parts that were asked for; None if there are none."""
+    asked = [part for part in reproduction.parts if part.name in parts or part.name in not_measured]
+    measured = {
+        row.key: parts.get(part.name, {}).get("numbers", {}).get(row.key) for part in asked for row in part.rows
+    }
+    rows = [row for part in asked for row in part.rows if row.main]
+    return _numbers(rows, measured) if rows else None
+
+
 def _section(part: Part, found: Found | None, reason: str | None, folder: Path) -> Section:
     parts: list[Any] = [tag("p", with_code(part.about))]
     if reason:

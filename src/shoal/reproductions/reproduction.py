@@ -48,12 +48,13 @@ class Source(NamedTuple):
 class Row(NamedTuple):
     """One number of a part: what the source published, and the key under which it is measured."""
 
-    key: str
+    key: str  # no other row of the reproduction has it
     what: str
     published: float | str | None = None
     unit: str = ""
     group: str = ""  # rows of one group stand together
     where: str = ""  # the hardware of the published number
+    main: bool = False  # whether it is also in the table on top of the page
 
 
 class Chart(NamedTuple):

@@ -7,7 +7,6 @@ and one of the best actions by `jax.random.choice`; a reset by `cond` inside the
 step written to one array; agents by `vmap` on the last axis; and its update, which bootstraps beyond the end of an
 episode. With `--last-only` only the last table is kept, which is faster; the better of the two forms counts.
 """
-# pyright: reportMissingImports=false
 
 import argparse
 import json
