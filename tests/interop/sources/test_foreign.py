@@ -24,8 +24,7 @@ from tiny import FIELDS, FLAGS, OPTIONS, SILENT
 def _small_gymnax(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnax", small_gymnax())
     source.class_of.cache_clear()
-    with jax.numpy_dtype_promotion("standard"):  # as users have it
-        yield
+    yield
     source.class_of.cache_clear()
 
 
@@ -81,8 +80,6 @@ def test_a_population_over_a_constant_and_seeds_trains_resumes_and_is_evaluated(
     assert episodes.episode_length.shape == (4, 50) and episodes.episode_length.max() <= 5
     successes = (episodes.episode_return.reshape(2, 2, 50) > 0).mean(axis=(1, 2))
     assert successes[0] > successes[1]  # with 90 % slips, three steps to the right rarely come within five
-    shorter = shoal.evaluate(run, env_fields={"length": 1}, episodes=50, max_steps=5)
-    assert shorter.episode_length.mean() < episodes.episode_length.mean()
 
 
 def test_the_command_line_trains_and_shows_the_fields(tmp_path, capsys, monkeypatch):

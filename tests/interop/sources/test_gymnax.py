@@ -14,12 +14,6 @@ from tiny import FIELDS, OPTIONS, SILENT
 pytestmark = library("gymnax")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _promotion_as_users_have_it():
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
 @pytest.mark.parametrize(
     ("name", "limit"), [("CartPole-v1", 500), ("CartPole-v1", 7), ("Pendulum-v1", 20), ("Breakout-MinAtar", 30)]
 )

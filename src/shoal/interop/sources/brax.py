@@ -20,7 +20,8 @@ from shoal.core.struct import struct
 from shoal.interop.foreign import Facts, ForeignEnv, Outcome, declare, plain_numbers, plain_options, unbounded
 
 LIMIT = 1000  # steps of an episode, where `brax.envs.create` is given no other number
-RESET_EVERY = {}  # steps of an episode under a random policy
+NEVER_TERMINATE = ("fast", "halfcheetah", "humanoidstandup", "pusher", "reacher", "swimmer")
+RESET_EVERY = {"inverted_pendulum": 5} | dict.fromkeys(NEVER_TERMINATE, LIMIT)  # steps, with random actions
 
 
 @struct
@@ -87,7 +88,7 @@ def class_of(name: str) -> type[ForeignEnv]:
         plain_options(arguments, (bool, str)),
         id=name,
         constants=(*numbers,),
-        reset_every=RESET_EVERY.get(name, 100),
+        reset_every=RESET_EVERY.get(name, ForeignEnv.reset_every),
     )
 
 
