@@ -28,6 +28,25 @@ ARGUMENTS = (
     "--hide-scrollbars",
 )
 
+# With all folded parts open: what is wider than the page, pictures that do not decode, links that lead nowhere.
+LOOK = """(async () => {
+  document.querySelectorAll("details").forEach((each) => { each.open = true; });
+  const pictures = [...document.images];
+  const failed = await Promise.all(pictures.map((each) => each.decode().then(() => [], () => [each.src.slice(0, 80)])));
+  const outside = [...document.querySelectorAll("body *")].filter(
+    (each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.closest(".scroll, pre"));
+  const charts = [...document.querySelectorAll("svg.plot")].map((each) => each.getBoundingClientRect());
+  return {
+    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    outside: outside.map((each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`),
+    pictures: pictures.length,
+    failed: failed.flat(),
+    lost: [...document.querySelectorAll('a[href^="#"]')].map((a) => a.hash).filter((at) => !document.querySelector(at)),
+    styled: getComputedStyle(document.querySelector("main")).maxWidth,
+    charts: charts.length,
+    flat: charts.filter((each) => each.width < 150 || each.height < 100).length,
+  };
+})()"""
 
 # The browser reads its commands from descriptor 3 and writes to 4. A `preexec_fn` would fork, of which JAX warns.
 CONNECT = """

@@ -19,26 +19,6 @@ pytestmark = [
 WIDTHS = (1280, 390)
 KINDS = ("run", "grid", "population", "evolution", "comparison", "study", "unfinished")
 
-# With all folded parts open: what is wider than the page, pictures that do not decode, links that lead nowhere.
-LOOK = """(async () => {
-  document.querySelectorAll("details").forEach((each) => { each.open = true; });
-  const pictures = [...document.images];
-  const failed = await Promise.all(pictures.map((each) => each.decode().then(() => [], () => [each.src.slice(0, 80)])));
-  const outside = [...document.querySelectorAll("body *")].filter(
-    (each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.closest(".scroll, pre"));
-  const charts = [...document.querySelectorAll("svg.plot")].map((each) => each.getBoundingClientRect());
-  return {
-    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    outside: outside.map((each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`),
-    pictures: pictures.length,
-    failed: failed.flat(),
-    lost: [...document.querySelectorAll('a[href^="#"]')].map((a) => a.hash).filter((at) => !document.querySelector(at)),
-    styled: getComputedStyle(document.querySelector("main")).maxWidth,
-    charts: charts.length,
-    flat: charts.filter((each) => each.width < 150 || each.height < 100).length,
-  };
-})()"""
-
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):
@@ -77,7 +57,7 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_page_fits_and_loads_nothing(kind, width, pages, chromium):
     chromium.open(pages[kind], width)
-    seen = chromium.run(LOOK)
+    seen = chromium.run(browser.LOOK)
     assert chromium.complaints() == []
     assert (seen["overflow"], seen["outside"], seen["failed"], seen["lost"], seen["flat"]) == (0, [], [], [], 0), seen
     assert seen["styled"] != "none" and seen["charts"] > 0  # the policy allows the style
@@ -117,5 +97,5 @@ def test_a_page_is_dark_where_the_reader_prefers_it_and_white_on_paper(pages, ch
 def test_the_report_of_a_trained_run_fits_too(result, tmp_path, chromium):
     folder = shutil.copytree(result.folder, tmp_path / "run")
     chromium.open(shoal.report(folder), 390)
-    seen = chromium.run(LOOK)
+    seen = chromium.run(browser.LOOK)
     assert chromium.complaints() == [] and seen["overflow"] == 0 and seen["outside"] == [] and seen["charts"] > 8

@@ -25,7 +25,7 @@ def registry(monkeypatch):
     """An empty registry, a dict by name. `register` fills it as long as the test runs."""
     registered = {}
     monkeypatch.setattr(reproduction, "_REGISTERED", registered)
-    monkeypatch.setattr(reproduction.pkgutil, "iter_modules", lambda *arguments: [])
+    monkeypatch.setattr(reproduction, "_import_sources", lambda: None)
     return registered
 
 

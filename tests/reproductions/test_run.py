@@ -71,6 +71,20 @@ def test_every_part_is_measured_with_the_sizes_for_this_machine_and_kept(capsys)
     assert "[2/2] second: The second part" in capsys.readouterr().out
 
 
+def test_main_numbers_stand_on_top_of_the_page_too():
+    row = Row("score", "the score", 6, main=True)
+    register(
+        book(
+            Part("first", "First", "About.", first),
+            Part("second", "Second", "About.", second, rows=(row,)),
+            name="short",
+        )
+    )
+    page = Page(shoal.reproduce("short").page)
+    assert [table[1:] for table in page.tables] == [[["the score", "6", "7"]]] * 2
+    assert page.source.index("<table") < page.source.index("<nav")
+
+
 def test_full_takes_the_sizes_of_the_source_and_given_sizes_replace_either():
     assert shoal.reproduce("book", full=True, only=["first"]).parts["first"]["command"].endswith("--only first --full")
     found = shoal.reproduce("book", only=["first"], sizes={"first": {"steps": 3}}).parts["first"]

@@ -24,6 +24,7 @@ def reproduction_page(
     under = joined(["after ", tag("a", source.title, href=source.link), f" ({source.author})"])
     summary = [
         tag("p", with_code(reproduction.about), class_="lead"),
+        _in_short(reproduction, parts, not_measured),
         warning_box(_warnings(full, parts, not_measured)),
     ]
     sections = [
@@ -46,9 +47,7 @@ def _warnings(full: bool, parts: Mapping[str, Found], not_measured: Mapping[str,
 def _in_short(reproduction: Reproduction, parts: Mapping[str, Found], not_measured: Mapping[str, str]) -> Html | None:
     """The table of the main numbers of all parts that were asked for; None if there are none."""
     asked = [part for part in reproduction.parts if part.name in parts or part.name in not_measured]
-    measured = {
-        row.key: parts.get(part.name, {}).get("numbers", {}).get(row.key) for part in asked for row in part.rows
-    }
+    measured = {key: value for part in asked for key, value in parts.get(part.name, {}).get("numbers", {}).items()}
     rows = [row for part in asked for row in part.rows if row.main]
     return _numbers(rows, measured) if rows else None
 

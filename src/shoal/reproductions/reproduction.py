@@ -151,8 +151,7 @@ def register(reproduction: Reproduction) -> None:
 
 def reproductions() -> dict[str, Reproduction]:
     """Return all reproductions by name."""
-    for module in pkgutil.iter_modules(importlib.import_module(SOURCES).__path__, f"{SOURCES}."):
-        importlib.import_module(module.name)
+    _import_sources()
     return dict(sorted(_REGISTERED.items()))
 
 
@@ -169,6 +168,11 @@ def unmet(needs: Sequence[Need], python: str) -> list[Need]:
     packages = [need.what for need in needs if need.what != GPU]
     missing = set(_not_installed(packages, python)) if packages else set()
     return [need for need in needs if need.what in missing or (need.what == GPU and not _has_gpu())]
+
+
+def _import_sources() -> None:
+    for module in pkgutil.iter_modules(importlib.import_module(SOURCES).__path__, f"{SOURCES}."):
+        importlib.import_module(module.name)
 
 
 def _not_installed(packages: list[str], python: str) -> list[str]:

@@ -265,7 +265,7 @@ def _sizes(part: Part, full: bool, given: Sizes) -> Sizes:
 
 def _command(request: Request, part: Part) -> str:
     """The command, or the call in Python where sizes are given, that measures a part."""
-    python = f" --python {Path(request.python).name}" if request.python else ""
+    python = " --python PATH" if request.python else ""  # the path on this machine says nothing to others
     if not (given := request.sizes.get(part.name)):
         return f"shoal reproduce {request.reproduction} --only {part.name}{' --full' * request.full}{python}"
     full = ", full=True" * request.full

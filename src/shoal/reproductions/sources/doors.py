@@ -314,8 +314,9 @@ register(
                     Row(
                         "shoal, one program",
                         "one program for all steps",
-                        "an empty program",
+                        None,
                         "steps/s",
+                        where="the time of an empty program",
                         main=True,
                     ),
                 ),
