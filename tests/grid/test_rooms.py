@@ -116,6 +116,37 @@ def test_no_suitable_cell_is_an_error_and_leaves_the_plan_unchanged_in_compiled_
         assert np.array_equal(jax.jit(call)(full).grid, full.grid)
 
 
+def test_a_plan_that_may_fail_says_so_and_raises_no_error(plan):
+    def is_possible(grid, is_locked, *calls):
+        def make(grid, is_locked):
+            plan = ROOMS.plan(make_key(0), may_fail=True).replace(grid=grid, is_locked=is_locked)
+            for call in calls:
+                plan = call(plan)
+            return plan.is_possible
+
+        return bool(jax.jit(make)(grid, is_locked))
+
+    def thing(plan):
+        return plan.with_thing(make_key(0), (0, 0), KEY)
+
+    def agent(plan):
+        return plan.with_agent(make_key(0), (0, 0))
+
+    def doors(plan):
+        return plan.connected(make_key(0))
+
+    unlocked, empty = jnp.zeros((3, 2), bool), plan.grid
+    one_free = jnp.full_like(empty, WALL).at[1, 1].set(EMPTY)  # a place for one thing, or for the agent
+    assert is_possible(one_free, unlocked, thing) and is_possible(one_free, unlocked, agent)
+    assert not is_possible(one_free, unlocked, thing, thing) and not is_possible(one_free, unlocked, thing, agent)
+    assert not is_possible(one_free, unlocked, thing, thing, doors)  # once impossible, always impossible
+    assert is_possible(empty, unlocked, doors)
+    assert not is_possible(empty, unlocked.at[0, 0].set(True), doors)  # the locked room has no door yet
+    assert not is_possible(empty, unlocked, lambda plan: plan.provided(jnp.bool_(False)))
+    failing = ROOMS.plan(make_key(0), may_fail=True).replace(grid=jnp.full_like(empty, WALL))
+    assert not thing(failing).is_possible  # not compiled
+
+
 def test_rooms_separated_by_locked_doors_are_an_error(plan):
     for room, side in (((0, 0), RIGHT), ((0, 1), RIGHT)):
         plan = plan.with_door(room, side, LOCKED_DOOR)
@@ -202,3 +233,20 @@ def test_new_doors_are_closed_and_of_every_color():
         return Counter((found >> 4 & 7).tolist())
 
     assert set(doors(many(lambda key: ROOMS.plan(key).connected(key)).grid)) == set(range(6))
+
+
+def test_doors_between_rooms_may_be_given_their_colors():
+    colors = jnp.arange(12, dtype=jnp.int32).reshape(2, 3, 2) % 6
+    plans = many(lambda key: ROOMS.plan(key).connected(key, colors), 20)
+    for plan in range(20):
+        for side, column, row in np.argwhere(plans.is_open[plan]):
+            where = plans.door_x[plan, side, column, row], plans.door_y[plan, side, column, row]
+            assert int(plans.grid[plan][where]) >> 4 & 7 == int(colors[side, column, row])
+
+
+def test_the_agents_poses_in_a_room(plan):
+    # A key in the middle of room (0, 0): the four cells beside it bar one direction each, as do the cells of a door.
+    full = plan.replace(grid=plan.grid.at[2, 2].set(KEY).at[4, 1].set(DOOR))
+    poses = {(int(x), int(y), int(d)) for d, x, y in np.argwhere(full.poses((0, 0)))}
+    barred = {(1, 2, 0), (2, 1, 1), (3, 2, 2), (2, 3, 3), (3, 1, 0)}
+    assert poses == {(x, y, d) for x in (1, 2, 3) for y in (1, 2, 3) for d in range(4) if (x, y) != (2, 2)} - barred

@@ -51,12 +51,13 @@ def row(shape: tuple[int, int], y: Int[Array, ""] | int) -> Bool[Array, "W H"]:
     return rectangle(shape, 0, y, shape[0], 1)
 
 
-def choose(key: Key, mask: Bool[Array, "W H"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+def choose(key: Key, mask: Bool[Array, "W H"], *, may_be_empty: bool = False) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """Sample a cell (x, y) of a mask uniformly. `key` is consumed.
 
-    Raises ValueError for an empty mask. Compiled code cannot raise an error and returns (0, 0).
+    Raises ValueError for an empty mask. Compiled code cannot raise an error and returns (0, 0), and so does other code
+    with `may_be_empty`.
     """
-    if is_concrete(mask) and not np.any(mask):
+    if not may_be_empty and is_concrete(mask) and not np.any(mask):
         raise ValueError("no cell of the mask is left to choose from: ask for fewer things, or for a larger grid.")
     size = mask.size
     width = max(1, (size - 1).bit_length())

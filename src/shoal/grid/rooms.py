@@ -52,10 +52,12 @@ class Rooms(NamedTuple):
         has_neighbor[0, -1, :] = has_neighbor[1, :, -1] = False
         return has_neighbor
 
-    def plan(self, key: Key, last: int | None = None) -> "Plan":
+    def plan(self, key: Key, last: int | None = None, *, may_fail: bool = False) -> "Plan":
         """A plan without doors, with a random position for a door in each wall. `key` is consumed.
 
         The position is uniform among cells 1 to `last` of the wall; by default among all cells between its ends.
+        `may_fail` is for a generator that tries again: an addition for which there is no place then sets `is_possible`
+        of the plan to False, and never raises an error.
         """
         grid = empty_room(*self.shape)
         for left in range(0, self.shape[0] - 1, self.pitch):
@@ -74,6 +76,8 @@ class Rooms(NamedTuple):
             x=jnp.int32(self.middle[0]),
             y=jnp.int32(self.middle[1]),
             direction=jnp.int32(0),
+            is_possible=jnp.bool_(True),
+            may_fail=may_fail,
         )
 
 
@@ -89,7 +93,9 @@ class Plan(Struct):
     x: Int[Array, ""]
     y: Int[Array, ""]
     direction: Int[Array, ""]
+    is_possible: Bool[Array, ""]  # False if some addition found no place
     rooms: Rooms = static()
+    may_fail: bool = static(False)  # whether such an addition is no error
 
     def door_at(self, room: tuple[Index, Index], side: Index) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The position (x, y) of the door in one wall of a room."""
@@ -124,13 +130,13 @@ class Plan(Struct):
 
         Raises ValueError if there is no such cell; compiled code returns the plan unchanged.
         """
-        left, top, cells = self._cells(room)
+        (left, top), cells = self._corner(room), self._cells(room)
         along = np.arange(self.rooms.size, dtype=np.int32)
         distance = jnp.abs(left + along - self.x)[:, None] + jnp.abs(top + along - self.y)[None, :]
         fits = (cells == EMPTY) & (distance > 1)
-        x, y = choose(key, fits)
+        x, y = choose(key, fits, may_be_empty=self.may_fail)
         thing = jnp.where(fits[x, y], thing, cells[x, y])
-        return self.replace(grid=with_cell(self.grid, left + x, top + y, thing))
+        return self.replace(grid=with_cell(self.grid, left + x, top + y, thing)).provided(jnp.any(fits))
 
     def with_agent(self, key: Key, room: tuple[Index, Index]) -> "Plan":
         """Put the agent into a room, so that it faces an empty cell or a wall. `key` is consumed.
@@ -138,22 +144,32 @@ class Plan(Struct):
         All such poses have the same probability. Raises ValueError if there is none; in compiled code the agent then
         stands in a wall.
         """
-        left, top, cells = self._cells(room, around=1)
-        size = self.rooms.size
+        size, (left, top), fits = self.rooms.size, self._corner(room), self.poses(room)
+        x, y = choose(key, fits.reshape(4 * size, size), may_be_empty=self.may_fail)
+        return self.replace(x=left + x % size, y=top + y, direction=x // size).provided(jnp.any(fits))
+
+    def poses(self, room: tuple[Index, Index]) -> Bool[Array, "4 S S"]:
+        """Where in a room the agent may stand and look: [direction, x, y], from the upper left corner of its walls.
+
+        Its cell is empty, and the cell in front of it is empty or a wall.
+        """
+        cells = self._cells(room, around=1)
         ahead = jnp.stack([cells[2:, 1:-1], cells[1:-1, 2:], cells[:-2, 1:-1], cells[1:-1, :-2]])
-        fits = ((ahead == EMPTY) | (ahead == WALL)) & (cells == EMPTY)[None, 1:-1, 1:-1]
-        x, y = choose(key, fits.reshape(4 * size, size))
-        return self.replace(x=left + x % size, y=top + y, direction=x // size)
+        return ((ahead == EMPTY) | (ahead == WALL)) & (cells == EMPTY)[None, 1:-1, 1:-1]
 
-    def connected(self, key: Key) -> "Plan":
-        """Add closed doors of random colors in random walls, one after another, until every room can be reached.
+    def provided(self, condition: Bool[Array, ""]) -> "Plan":
+        """The same plan, which is not possible unless a condition holds."""
+        return self.replace(is_possible=self.is_possible & condition)
 
-        A room with a locked door gets no further doors. As in MiniGrid, some of the added doors may not be needed.
-        `key` is consumed. Raises ValueError if rooms cannot be reached because of locked doors; compiled code returns
-        such a plan without an error.
+    def connected(self, key: Key, colors: Int[Array, "2 C R"] | None = None) -> "Plan":
+        """Add closed doors in random walls, one after another, until every room can be reached.
+
+        A door has the color that `colors` gives for its wall, or a random one. A room with a locked door gets no
+        further doors. As in MiniGrid, some of the added doors may not be needed. `key` is consumed. Raises ValueError
+        if rooms cannot be reached because of locked doors; compiled code returns such a plan without an error.
         """
         k_walls, k_colors = jax.random.split(key)
-        in_colors = closed_doors(random_color(k_colors, self.is_open.shape))
+        in_colors = closed_doors(random_color(k_colors, self.is_open.shape) if colors is None else colors)
         free = ~(self.is_locked[None] | _next(self.is_locked, False)) & self.rooms.inner_walls & ~self.is_open
         # Each free wall gets a random priority, and walls open in the order of decreasing priority until every room can
         # be reached. That needs no loop over walls. Let the width of a path be the smallest priority of its walls, and
@@ -162,11 +178,11 @@ class Plan(Struct):
         priorities = jax.random.bits(k_walls, free.shape, jnp.uint32) >> 8 << 8
         priorities = priorities | np.arange(1, free.size + 1, dtype=np.uint32).reshape(free.shape)
         threshold = jnp.min(_widest(jnp.where(self.is_open, jnp.uint32(2**32 - 1), jnp.where(free, priorities, 0))))
-        if is_concrete(threshold) and threshold == 0:
+        if not self.may_fail and is_concrete(threshold) and threshold == 0:
             raise ValueError(
                 "some rooms cannot be reached: all walls to other rooms belong to a room with a locked door."
             )
-        return self.with_doors(free & (priorities >= threshold), in_colors)
+        return self.with_doors(free & (priorities >= threshold), in_colors).provided(threshold > 0)
 
     def with_doors(
         self, where: Bool[Array, "2 C R"] | Bool[np.ndarray, "2 C R"], doors: UInt16[Array, "2 C R"]
@@ -182,14 +198,15 @@ class Plan(Struct):
         new = jax.lax.pad(right, none, (spaced, every)) | jax.lax.pad(below, none, (every, spaced))
         return self.replace(grid=jnp.where(new != 0, new, self.grid), is_open=self.is_open | where)
 
-    def _cells(
-        self, room: tuple[Index, Index], around: int = 0
-    ) -> tuple[Int[Array, ""], Int[Array, ""], UInt16[Array, "S S"]]:
-        # The corner of a room and its cells, walls included: sampling among these is cheaper than in the whole grid.
-        left, top = (jnp.asarray(index, jnp.int32) * self.rooms.pitch for index in room)
+    def _corner(self, room: tuple[Index, Index]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        column, row = (jnp.asarray(index, jnp.int32) for index in room)
+        return column * self.rooms.pitch, row * self.rooms.pitch
+
+    def _cells(self, room: tuple[Index, Index], around: int = 0) -> UInt16[Array, "S S"]:
+        # The cells of a room, walls included: sampling among these is cheaper than in the whole grid.
         size = self.rooms.size + 2 * around
         grid = jnp.pad(self.grid, around, constant_values=WALL)
-        return left, top, jax.lax.dynamic_slice(grid, (left, top), (size, size))
+        return jax.lax.dynamic_slice(grid, self._corner(room), (size, size))
 
     def _opened(self, room: tuple[Index, Index], side: Index) -> "Plan":
         which, column, row = _wall(room, side)

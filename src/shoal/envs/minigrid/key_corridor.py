@@ -7,15 +7,16 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.minigrid.pick_up import PickUp, PickUpState
-from shoal.grid.cells import BALL, BOX, KEY, cell, with_color
+from shoal.grid.cells import BALL, BOX, KEY, Cell, cell, with_color
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
-from shoal.grid.rooms import ABOVE, LEFT, Rooms
+from shoal.grid.rooms import ABOVE, LEFT, Plan, Rooms
 
 TARGETS = {"ball": BALL, "box": BOX}
 
@@ -71,16 +72,25 @@ class KeyCorridor(PickUp):
 
     def init(self, key: Key) -> PickUpState:
         """Sample locked door, target, key, agent and other doors, in MiniGrid's order."""
-        k_plan, k_rows, k_colors, k_target, k_key, k_agent, k_doors = jax.random.split(key, 7)
-        locked, with_key = jax.random.randint(k_rows, (2,), 0, self.num_rows)
-        door_color, color = random_color(k_colors, (2,))
-        target = jnp.asarray(with_color(TARGETS[self.obj_type], color))
-        plan = self.rooms.plan(k_plan)
-        for row in range(1, self.num_rows):
-            plan = plan.without_wall((1, row), ABOVE)
-        plan = plan.with_door((2, locked), LEFT, with_color(cell("door", state="locked"), door_color))
-        plan = plan.with_thing(k_target, (2, locked), target).with_thing(
-            k_key, (0, with_key), with_color(KEY, door_color)
-        )
-        plan = plan.with_agent(k_agent, (1, self.num_rows // 2)).connected(k_doors)
+        plan, target = corridor(key, self.rooms, TARGETS[self.obj_type])
         return PickUpState(**begin(plan.grid, plan.x, plan.y, plan.direction), target=target)
+
+
+def corridor(key: Key, rooms: Rooms, kind: Cell) -> tuple[Plan, UInt16[Array, ""]]:
+    """A plan of three columns of rooms, of which the middle one is a corridor, and the target. `key` is consumed.
+
+    The target, of this kind and a random color, is in a random room on the right, whose door is locked; the key is in a
+    random room on the left. The agent is in the middle of the corridor, and random doors make every other room
+    reachable.
+    """
+    k_plan, k_rows, k_colors, k_target, k_key, k_agent, k_doors = jax.random.split(key, 7)
+    locked, with_key = jax.random.randint(k_rows, (2,), 0, rooms.rows)
+    door_color, color = random_color(k_colors, (2,))
+    target = jnp.asarray(with_color(kind, color))
+    plan = rooms.plan(k_plan)
+    for row in range(1, rooms.rows):
+        plan = plan.without_wall((1, row), ABOVE)
+    plan = plan.with_door((2, locked), LEFT, with_color(cell("door", state="locked"), door_color))
+    plan = plan.with_thing(k_target, (2, locked), target)
+    plan = plan.with_thing(k_key, (0, with_key), with_color(KEY, door_color))
+    return plan.with_agent(k_agent, (1, rooms.rows // 2)).connected(k_doors), target
