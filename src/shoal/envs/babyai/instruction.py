@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int8, UInt16
+from jaxtyping import Array, Bool, Int, Int8, Integer, UInt16
 
 from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
 from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, color_of, object_of
 
-Number = Int[Array, ""] | Int8[Array, ""] | int
+Number = Integer[Array, ""] | int
 Descriptor = Int8[Array, "3"] | Int8[np.ndarray, "3"]
 Clause = Int8[Array, "8"] | Int8[np.ndarray, "8"]
 

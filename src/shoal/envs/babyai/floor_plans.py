@@ -1,0 +1,104 @@
+"""The base classes of BabyAI's levels by their rooms: one room, two rooms, nine rooms, or any number of them."""
+
+from typing import ClassVar
+
+from shoal.core.struct import static, struct
+from shoal.envs.babyai.level import BabyLevel
+from shoal.grid.rooms import Rooms
+
+# Cells that are not available in the room of an agent that was placed before: its own, and those next to it.
+AROUND_CORNER, AROUND_AGENT = 3, 5
+
+
+@struct
+class OneRoom(BabyLevel):
+    """A level in one room."""
+
+    reset_every: ClassVar[int] = 12
+
+    room_size: int = static(8, help="side of the room in cells, walls included: at least 4")
+
+    def __post_init__(self) -> None:
+        check_room_size(self.room_size)
+
+    @property
+    def rooms(self) -> Rooms:
+        """The only room."""
+        return Rooms(columns=1, rows=1, size=self.room_size)
+
+
+@struct
+class TwoRooms(BabyLevel):
+    """A level in two rooms side by side."""
+
+    reset_every: ClassVar[int] = 64
+
+    room_size: int = static(6, help="side of a room in cells, walls included: at least 4")
+
+    def __post_init__(self) -> None:
+        check_room_size(self.room_size)
+
+    @property
+    def rooms(self) -> Rooms:
+        """The left room (0, 0) and the right room (1, 0)."""
+        return Rooms(columns=2, rows=1, size=self.room_size)
+
+
+@struct
+class NineRooms(BabyLevel):
+    """A level in 3 x 3 rooms, of which the middle one has a role of its own."""
+
+    reset_every: ClassVar[int] = 64
+    middle: ClassVar[tuple[int, int]] = (1, 1)
+
+    room_size: int = static(8, help="side of a room in cells, walls included: at least 4")
+
+    def __post_init__(self) -> None:
+        check_room_size(self.room_size)
+
+    @property
+    def rooms(self) -> Rooms:
+        """Three columns and three rows."""
+        return Rooms(columns=3, rows=3, size=self.room_size)
+
+
+@struct
+class Maze(BabyLevel):
+    """A level in any number of rooms, which random doors connect."""
+
+    reset_every: ClassVar[int] = 32
+
+    room_size: int = static(8, help="side of a room in cells, walls included: at least 4")
+    num_rows: int = static(3, help="number of rooms from top to bottom")
+    num_cols: int = static(3, help="number of rooms from left to right")
+
+    def __post_init__(self) -> None:
+        check_room_size(self.room_size)
+        for name in ("num_rows", "num_cols"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} leaves no room: at least 1.")
+
+    @property
+    def rooms(self) -> Rooms:
+        """`num_cols` columns and `num_rows` rows."""
+        return Rooms(columns=self.num_cols, rows=self.num_rows, size=self.room_size)
+
+
+def check_room_size(size: int, smallest: int = 4) -> None:
+    """Raise ValueError for rooms without a cell for the agent and one for something else."""
+    if size < smallest:
+        raise ValueError(f"room_size={size} leaves too few cells between the walls: at least {smallest}.")
+
+
+def check_count(name: str, count: int, fewest: int, most: int, where: str) -> None:
+    """Raise ValueError for a number of things that the level cannot hold, or that its mission cannot do with."""
+    if not fewest <= count <= most:
+        raise ValueError(f"{name}={count} is impossible {where}: from {fewest} to {most}.")
+
+
+def check_several_rooms(columns: int, rows: int) -> None:
+    """Raise ValueError for a single room, which has no wall for a locked door."""
+    if columns * rows < 2:
+        raise ValueError(
+            f"num_rows={rows} with num_cols={columns} leave no wall for the locked door: at least 2 rooms."
+        )
