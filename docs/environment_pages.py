@@ -13,13 +13,26 @@ from shoal.core.env import Env
 from shoal.core.names import ranges
 from shoal.core.registry import ENVS, Entry
 from shoal.core.struct import static_fields
+from shoal.envs.babyai.level import BabyLevel
 from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level
 
 NAVIGATION = Path(__file__).parents[1] / "mkdocs.yml"
 PICTURES = Path(__file__).parent / "images" / "environments" / "pictures.json"
-SHARED = (Level, Bandit)  # base classes with a section of their own, to which the sections of their subclasses link
-COVERS = ("CartPole", "DeepSea", "DoorKey", "MetaMaze", "SpaceInvaders", "Taxi")  # pictures of their families
+SHARED = (
+    Level,
+    BabyLevel,
+    Bandit,
+)  # base classes with a section of their own, to which the sections of their subclasses link
+COVERS = (
+    "GoToLocal",
+    "CartPole",
+    "DeepSea",
+    "DoorKey",
+    "MetaMaze",
+    "SpaceInvaders",
+    "Taxi",
+)  # pictures of their families
 KINDS = (
     "Constants of an environment can be swept or randomized in one program. Each value of a static field needs a "
     "program of its own."
@@ -133,7 +146,7 @@ def _names(classes: dict[type, list[Entry]]) -> str:
         known = {entry.name: entry for entry in entries}
         for label, members in ranges(known).items():
             first, last = (known[name].build() for name in (members[0], members[-1]))
-            limit = "none" if first.max_steps is None else str(first.max_steps)
+            limit = " to ".join(str(steps) for steps in dict.fromkeys(first.limit_range or ("none",)))
             observation = _from_to(_space(first.observation_space), _space(last.observation_space))
             action = _from_to(_space(first.action_space), _space(last.action_space))
             about = known[members[0]].summary.replace("|", "\\|")

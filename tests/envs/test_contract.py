@@ -28,6 +28,7 @@ ONE_OF_EACH_FAMILY = (
     "PlanarReacher-v0",
     "Probe-Mask-v0",
     "CliffWalking-v1",
+    "BabyAI-GoToObjS4-v0",
     "MFOS/Chicken-NL-v0",
 )
 # Every family, every base class and every kind of space is met in these; see the test below.
@@ -40,7 +41,8 @@ QUICK = (
     "RewardNoise",
     "GridWorld",
     "Breakout",
-    "GoToDoor",
+    "GoToObject",
+    "GoToLocal",
     "ObstructedMaze1D",
     "PlanarReacher",
     "ConstantReward",
@@ -50,6 +52,7 @@ QUICK = (
     "CartPoleGoal",
     "CheapTalkCartPole",
 )
+HOOKS = {name for name, hook in vars(Env).items() if callable(hook) or isinstance(hook, property)} - {"__post_init__"}
 # Environments that once failed to trace in float64, or changed a dtype there.
 ONCE_BROKEN_IN_FLOAT64 = ("MultiRoom", "MetaMaze", "CartPole", "DiscountingChain", "MemoryChain", "UmbrellaChain")
 NAMES = [name for members in ranges(ENVS).values() for name in sorted({members[0], members[-1]})]
@@ -64,9 +67,9 @@ def classes(*quick):
 
 
 def kinds(cls):
-    """The family, the base classes and the kinds of spaces of an environment."""
+    """The family, the base classes that define hooks, and the kinds of spaces of an environment."""
     env = next(entry for entry in ENVS.values() if entry.cls is cls).build()
-    bases = {base.__name__ for base in cls.__mro__[1:] if issubclass(base, Env)}
+    bases = {base.__name__ for base in cls.__mro__[1:] if issubclass(base, Env) and HOOKS & {*vars(base)}}
     spaces = {(what, type(getattr(env, f"{what}_space")).__name__) for what in ("observation", "action")}
     return bases | spaces | {cls.__module__.split(".")[2]}
 
