@@ -27,7 +27,7 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
         ("GoToRedBall", {"num_dists": 33}, "num_dists=33 is impossible with room_size=8: from 0 to 32"),
         ("GoTo", {"num_rows": 0}, "num_rows=0 leaves no room: at least 1"),
         ("GoTo", {"num_dists": 400}, "num_dists=400 is impossible in rooms of room_size=8"),
-        ("GoToImpUnlock", {"num_rows": 1, "num_cols": 1}, "no wall for a locked door: at least 2 rooms"),
+        ("GoToImpUnlock", {"num_rows": 1, "num_cols": 1}, "no wall for the locked door: at least 2 rooms"),
         ("GoToObjDoor", {"room_size": 5}, "room_size=5 leaves too few cells between the walls: at least 6"),
         ("Open", {"num_rows": 1, "num_cols": 1}, "have no door: at least 2 rooms"),
         ("OpenDoor", {"select_by": "size"}, "select_by='size' is unknown. Choose 'color' or 'loc'"),
@@ -45,7 +45,7 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
         ("BossLevel", {"instr_kinds": ()}, "it is empty. Choose among: action, and, seq"),
         ("BossLevel", {"instr_kinds": ("and", "and")}, "a name is there twice"),
         ("PickupLoc", {"action_kinds": ("open",)}, "needs a door: at least 2 rooms"),
-        ("PickupLoc", {"locked_room_prob": 0.5}, "no wall for a locked door"),
+        ("PickupLoc", {"locked_room_prob": 0.5}, "no wall for the locked door"),
     ],
 )
 def test_impossible_levels_are_refused_when_they_are_made(name, fields, words):

@@ -50,14 +50,15 @@ class GoToInRoom(OneRoom):
 
     num_dists: int = static(7, help="number of distractors")
 
-    def __post_init__(self) -> None:
-        most = (self.room_size - 2) ** 2 - AROUND_CORNER - 1
-        check_count("num_dists", self.num_dists, 0, most, f"with room_size={self.room_size}")
-
     @property
     def grammar(self) -> Grammar:
         """One thing to go to."""
         return Grammar(verbs=(GO_TO,))
+
+    def check_distractors(self, fewest: int, others: int) -> None:
+        """Raise ValueError if the distractors and `others` more things do not fit into the room beside the agent."""
+        most = (self.room_size - 2) ** 2 - AROUND_CORNER - others
+        check_count("num_dists", self.num_dists, fewest, most, f"with room_size={self.room_size}")
 
 
 @env("BabyAI-GoToRedBallGrey-v0", grey=True)
@@ -73,6 +74,9 @@ class GoToRedBall(GoToInRoom):
     """
 
     grey: bool = static(False, choices=(False, True), help="whether the distractors are grey")
+
+    def __post_init__(self) -> None:
+        self.check_distractors(fewest=0, others=1)
 
     def layout(self, key: Key) -> Layout:
         """Sample agent, ball and distractors."""
@@ -137,8 +141,7 @@ class GoToLocal(GoToInRoom):
     num_dists: int = static(8, help="number of things: at least 1")
 
     def __post_init__(self) -> None:
-        most = (self.room_size - 2) ** 2 - AROUND_CORNER
-        check_count("num_dists", self.num_dists, 1, most, f"with room_size={self.room_size}")
+        self.check_distractors(fewest=1, others=0)
 
     def layout(self, key: Key) -> Layout:
         """Sample agent, things and target."""
@@ -157,6 +160,9 @@ class GoToRedBlueBall(GoToInRoom):
     cells; the agent can go beside each of them.
     End: terminated when the ball is in front of the agent. Time limit: room_size^2 steps. The rest: see `BabyLevel`.
     """
+
+    def __post_init__(self) -> None:
+        self.check_distractors(fewest=0, others=1)
 
     def layout(self, key: Key) -> Layout:
         """Sample agent, distractors and ball."""

@@ -126,14 +126,14 @@ class BossLevel(Maze):
             raise ValueError(f"locked_room_prob={self.locked_room_prob} is no probability: from 0 to 1.")
         if self.locked_room_prob > 0:
             check_several_rooms(self.num_cols, self.num_rows)
-        _check_names("action_kinds", self.action_kinds, tuple(VERBS))
-        _check_names("instr_kinds", self.instr_kinds, SHAPES)
         if self.action_kinds == ("open",) and self.num_rows * self.num_cols < 2:
             raise ValueError("action_kinds=('open',) needs a door: at least 2 rooms (num_rows, num_cols).")
 
     @property
     def grammar(self) -> Grammar:
-        """What `instr_kinds` and `action_kinds` allow."""
+        """What `instr_kinds` and `action_kinds` allow. Raises ValueError for an unknown name in them."""
+        _check_names("action_kinds", self.action_kinds, tuple(VERBS))
+        _check_names("instr_kinds", self.instr_kinds, SHAPES)
         return Grammar(
             verbs=tuple(VERBS[name] for name in self.action_kinds),
             groups=2 if "seq" in self.instr_kinds else 1,
