@@ -16,7 +16,7 @@ from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
 from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, color_of, object_of
 
-Number = Integer[Array, ""] | int
+Number = Integer[Array, ""] | Integer[np.ndarray, ""] | np.integer | int
 Descriptor = Int8[Array, "3"] | Int8[np.ndarray, "3"]
 Clause = Int8[Array, "8"] | Int8[np.ndarray, "8"]
 
