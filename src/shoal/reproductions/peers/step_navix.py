@@ -4,6 +4,7 @@ It uses the observation of NAVIX that is most similar to MiniGrid's: `symbolic_f
 hide nothing and the carried object is not shown. Every observation is added to a checksum in its own dtype, which is
 returned. With `--envs-last` the environments are the last axis of the checksum (see `step_shoal.py`).
 """
+# pyright: reportMissingImports=false
 
 import argparse
 
@@ -25,10 +26,12 @@ env = navix.make(args.env, observation_fn=navix.observations.symbolic_first_pers
 
 
 def folded(obs):
+    """Observations as they are added to the checksum."""
     return jnp.moveaxis(obs, 0, -1) if args.envs_last else obs
 
 
 def rollout(timestep, checksum, key):
+    """Steps of all environments: the arguments of the next call."""
     k_actions, key = jax.random.split(key)
     actions = jax.random.randint(k_actions, (args.steps, args.envs), 0, len(env.action_set))
 
@@ -48,6 +51,7 @@ program, phases = measure.compile_phases(rollout, *carry)
 
 
 def advance():
+    """Run the program once, and wait for it."""
     global carry
     carry = jax.block_until_ready(program(*carry))
 

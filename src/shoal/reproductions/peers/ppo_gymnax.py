@@ -6,6 +6,7 @@ in every step by gymnax itself; statistics of episodes returned for every step; 
 linear schedule; `vmap` over seeds outside everything. Its debug print, a host callback, is left out, as its own
 benchmark does; so are the entries that gymnax 1.0 added to `info`, which its scan would otherwise store.
 """
+# pyright: reportMissingImports=false
 
 import argparse
 from collections.abc import Callable
@@ -79,10 +80,13 @@ network = ActorCritic(env.action_space(params).n)
 
 
 def learning_rate(count):
+    """The learning rate after this many gradient steps."""
     return LEARNING_RATE * (1.0 - (count // (MINIBATCHES * EPOCHS)) / UPDATES)
 
 
 def collect(train_state, env_state, obs, key):
+    """A rollout: ((env states, observations, key), steps with leading axes [T, E])."""
+
     def step(carry, _):
         env_state, obs, key = carry
         key, k_act, k_env = jax.random.split(key, 3)
@@ -99,6 +103,8 @@ def collect(train_state, env_state, obs, key):
 
 
 def advantages_of(steps, last_value):
+    """Generalised advantage estimates [T, E]."""
+
     def backward(carry, step):
         advantage, next_value = carry
         alive = 1 - step.done
@@ -110,6 +116,7 @@ def advantages_of(steps, last_value):
 
 
 def loss(weights, steps, advantage, target):
+    """PPO's loss of a minibatch, and its three parts."""
     policy, value = network.apply(weights, steps.obs)
     clipped = steps.value + (value - steps.value).clip(-CLIP, CLIP)
     value_loss = 0.5 * jnp.maximum((value - target) ** 2, (clipped - target) ** 2).mean()
@@ -121,11 +128,13 @@ def loss(weights, steps, advantage, target):
 
 
 def minibatch_step(train_state, minibatch):
+    """One gradient step."""
     losses, grads = jax.value_and_grad(loss, has_aux=True)(train_state.params, *minibatch)
     return train_state.apply_gradients(grads=grads), losses
 
 
 def epoch(carry, _):
+    """Gradient steps with all minibatches of a shuffled batch."""
     train_state, batch, key = carry
     key, k_shuffle = jax.random.split(key)
     order = jax.random.permutation(k_shuffle, BATCH)
@@ -137,6 +146,7 @@ def epoch(carry, _):
 
 
 def update(carry, _):
+    """A rollout, and the epochs that learn from it."""
     train_state, env_state, obs, key = carry
     (env_state, obs, key), steps = collect(train_state, env_state, obs, key)
     advantage = advantages_of(steps, network.apply(train_state.params, obs)[1])
@@ -146,6 +156,7 @@ def update(carry, _):
 
 
 def start(key):
+    """Weights, optimizer and environments of one agent."""
     key, k_net, k_env, k_run = jax.random.split(key, 4)
     weights = network.init(k_net, jnp.zeros(env.observation_space(params).shape))
     rule = optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), optax.adam(learning_rate, eps=1e-5))
@@ -155,22 +166,28 @@ def start(key):
 
 
 def train(key):
+    """The whole training of one agent: (weights, episodes of every step)."""
     (train_state, _, _, _), info = jax.lax.scan(update, start(key), None, UPDATES)
     return train_state.params, info
 
 
 def main():
+    """Train, and report times and the learning curve."""
     keys = jax.random.split(jax.random.PRNGKey(30), args.seeds)
     program, phases = measure.compile_phases(jax.vmap(train), keys)
     begin = measure.seconds_since_start()
     _, info = jax.block_until_ready(program(keys))
     run_s = measure.seconds_since_start() - begin
-    ended, returns = info["returned_episode"][:, -20:], info["returned_episode_returns"][:, -20:]  # last 20 updates
+    ended, returns = np.asarray(info["returned_episode"]), np.asarray(info["returned_episode_returns"])  # [M, U, T, E]
+    count, total = ended.sum(axis=(0, 2, 3)), np.where(ended, returns, 0).sum(axis=(0, 2, 3))  # of each update [U]
+    curve = [((u + 1) * BATCH, run_s * (u + 1) / UPDATES, total[u] / count[u]) for u in np.flatnonzero(count)]
+    last = ended[:, -20:]  # of the last 20 updates
     measure.report(
         steps=args.seeds * UPDATES * BATCH,
         import_s=import_s,
         run_s=run_s,
-        last_return=float(np.mean(returns[ended])),
+        last_return=float(np.mean(returns[:, -20:][last])),
+        curve=[[int(steps), float(seconds), float(mean)] for steps, seconds, mean in curve],
         **phases,
     )
 

@@ -5,6 +5,7 @@ observations are written instead. Actions are sampled in bulk before the scan, w
 gets its own key in every step, as gymnax requires. With `--envs-last` the environments are the last axis of the
 checksum.
 """
+# pyright: reportMissingImports=false
 
 import argparse
 
@@ -28,16 +29,19 @@ space = env.action_space(params)
 
 
 def draw_actions(key, shape):
+    """Random actions."""
     if hasattr(space, "n"):
         return jax.random.randint(key, shape, 0, space.n)
     return jax.random.uniform(key, shape + space.shape, minval=space.low, maxval=space.high)
 
 
 def folded(obs):
+    """Observations as they are added to the checksum."""
     return jnp.moveaxis(obs, 0, -1) if args.envs_last else obs
 
 
 def rollout(obs, state, checksum, key):
+    """Steps of all environments: (carry of the next call, trajectory or None)."""
     k_actions, key = jax.random.split(key)
     actions = draw_actions(k_actions, (args.steps, args.envs))
 
@@ -63,6 +67,7 @@ program, phases = measure.compile_phases(rollout, *carry)
 
 
 def advance():
+    """Run the program once, and wait for it."""
     global carry
     carry, _ = jax.block_until_ready(program(*carry))
 
