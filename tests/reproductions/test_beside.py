@@ -1,0 +1,44 @@
+"""Other libraries beside shoal: measured if they are installed, otherwise a sentence on the page."""
+
+import json
+import sys
+
+from shoal.reproductions.beside import Peer, measure_peer, train
+from shoal.reproductions.reproduction import Need, NotMeasured
+from shoal.reproductions.workspace import Workspace
+
+
+def test_a_missing_package_is_said_once_and_nothing_runs(tmp_path):
+    notes, peer = [], Peer("Other", "no_such_script", (Need("no_such_package", "pip install it"),))
+    work = Workspace(tmp_path, "", print)
+    assert measure_peer(work._replace(python=sys.executable), peer, notes) is None
+    assert measure_peer(work._replace(python=sys.executable), peer, notes) is None
+    assert notes == ["Other: not measured here: needs the package no_such_package (pip install it)."]
+
+
+def test_an_installed_peer_is_measured_with_the_words(tmp_path, monkeypatch):
+    asked = []
+    answer = {"steps": 3, "versions": {"python": "3.9", "json": "2.0", "jax": "0.1"}}
+    monkeypatch.setattr(Workspace, "peer", lambda self, *words: asked.append(words) or answer)
+    notes, peer = [], Peer("Other", "script", (Need("json"),), ("jax", "flax"))
+    assert measure_peer(Workspace(tmp_path, sys.executable, print), peer, notes, "--steps", 3) == answer
+    assert asked == [("script", "--steps", 3)] and notes == ["Other: python 3.9, json 2.0, jax 0.1."]
+
+
+def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
+    def fail(self, *words):
+        raise NotMeasured("`the script x.py` failed: no memory")
+
+    monkeypatch.setattr(Workspace, "peer", fail)
+    notes = []
+    assert measure_peer(Workspace(tmp_path, "", print), Peer("Other", "x", ()), notes) is None
+    assert notes == ["Other: not measured here: `the script x.py` failed: no memory."]
+
+
+def test_training_shows_the_command_that_repeats_it(tmp_path, in_process):
+    done = train(Workspace(tmp_path, "", lambda text: None), "tiny", "q-learning", "GridWorld-v0", "--steps", 200)
+    assert done.command == (
+        "shoal train q-learning GridWorld-v0 --steps 200 --evaluations 0 --preset none --no-figures --no-progress "
+        "--name tiny"
+    )
+    assert done.result.spec.steps == 200 and json.loads((done.result.folder / "spec.json").read_text())
