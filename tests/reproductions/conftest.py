@@ -36,13 +36,13 @@ def in_process(monkeypatch):
     def shoal(self, *words):
         with chdir(self.folder), redirect_stdout(io.StringIO()) as out:
             assert main([str(word) for word in words]) == 0
-        return Done(1.0, out.getvalue())
+        return Done(1.0, 1.0, out.getvalue())
 
     def peer(self, script, *words):
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
         with redirect_stdout(io.StringIO()) as out:
             runpy.run_path(str(PEERS / f"{script}.py"), run_name="__main__")
-        return {**json.loads(out.getvalue().splitlines()[-1]), "seconds": 1.0}
+        return {**json.loads(out.getvalue().splitlines()[-1]), "seconds": 1.0, "cpu_seconds": 1.0}
 
     monkeypatch.setattr(Workspace, "shoal", shoal)
     monkeypatch.setattr(Workspace, "peer", peer)

@@ -232,4 +232,4 @@ def test_a_process_that_fails_is_named_with_its_last_line(tmp_path):
     with pytest.raises(NotMeasured, match=r"`the script no_such_script.py` failed: .*No such file"):
         work.peer("no_such_script")
     done = work.shoal("--version")
-    assert done.output.startswith("shoal ") and done.seconds > 0
+    assert done.output.startswith("shoal ") and done.seconds > 0 and done.cpu_seconds > 0

@@ -18,9 +18,10 @@ NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 class Done(NamedTuple):
-    """A process that ended: its seconds, with imports and compilation, and what it printed."""
+    """A process that ended: its seconds and those of processors, with imports and compilation, and what it printed."""
 
     seconds: float
+    cpu_seconds: float  # of all its threads together; on an idle machine a process takes at most that long
     output: str
 
 
@@ -47,11 +48,13 @@ class Workspace(NamedTuple):
     def peer(self, script: str, *words: Any) -> dict[str, Any]:
         """Run a script of `peers` with `python`, without a cache, and return the line of JSON that it prints last.
 
-        `seconds`, of the whole process, is added. Raises NotMeasured, with the error's last line, if it fails.
+        `seconds` and `cpu_seconds`, of the whole process, are added. Raises NotMeasured, with the error's last line,
+        if it fails.
         """
         command = [self.python, str(PEERS / f"{script}.py"), *(str(word) for word in words)]
         done = _run(command, f"the script {script}.py", self.folder, NO_CACHE)
-        return {**json.loads(done.output.splitlines()[-1]), "seconds": done.seconds}
+        answer = json.loads(done.output.splitlines()[-1])
+        return {**answer, "seconds": done.seconds, "cpu_seconds": done.cpu_seconds}
 
 
 def _source() -> str:
@@ -60,7 +63,7 @@ def _source() -> str:
 
 
 def _run(command: list[str], name: str, folder: Path, variables: dict[str, str]) -> Done:
-    begin = time.perf_counter()
+    begin, cpu_before = time.perf_counter(), _cpu_seconds_of_children()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"JAX_PLATFORMS": os.environ["JAX_PLATFORMS"]} if "JAX_PLATFORMS" in os.environ else {}
     done = subprocess.run(
@@ -69,4 +72,10 @@ def _run(command: list[str], name: str, folder: Path, variables: dict[str, str])
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise NotMeasured(f"`{name}` failed: {lines[-1] if lines else f'status {done.returncode}'}")
-    return Done(time.perf_counter() - begin, done.stdout)
+    return Done(time.perf_counter() - begin, _cpu_seconds_of_children() - cpu_before, done.stdout)
+
+
+def _cpu_seconds_of_children() -> float:
+    """The processor time of all processes that this one has started and waited for."""
+    times = os.times()
+    return times.children_user + times.children_system

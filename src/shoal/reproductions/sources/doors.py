@@ -87,6 +87,7 @@ def _gymnasium_search(work: Workspace, network: str, trials: int, steps: int) ->
             f"{network}.reward": found["best"].pop("score"),
             f"{network}.search": _search_in_words(found["seconds"], trials),
             f"{network}.trial": found["seconds"] / trials,
+            f"{network}.cpu": found["cpu_seconds"] / trials,
         },
         notes=[
             f"The best trial has {_words(found['best'])}.",
@@ -104,7 +105,8 @@ def shoal_search(work: Workspace, *, trials: int, parallel: int, steps: int, fre
     one = ("train", "dqn", ENV, *FIXED, *CHOSEN, "--steps", steps, "--evaluations", 1, "--no-figures", "--no-progress",
            "--name", "one")  # fmt: skip
     work.say("  one training")
-    numbers["one.seconds"] = work.shoal(*one).seconds
+    done = work.shoal(*one)
+    numbers |= {"one.seconds": done.seconds, "one.cpu": done.cpu_seconds}
     curves = load_result(work.folder / "runs" / "one").curves
     rewards = curves["train_return"][:, 0] / curves["train_length"][:, 0]
     numbers |= {"one.reward": float(rewards[-1])}
@@ -114,13 +116,14 @@ def shoal_search(work: Workspace, *, trials: int, parallel: int, steps: int, fre
               "--trials", trials, "--parallel", parallel, "--seeds", 1, "--steps", steps, "--records", 27, *tracker,
               "--fresh-seeds", fresh_seeds, "--no-figures", "--no-progress", "--name", "search")  # fmt: skip
     work.say(f"  the search: {trials} trials")
-    seconds = work.shoal(*search).seconds
+    done = work.shoal(*search)
     summary = StudyResult(work.folder / "runs" / "search").summary
     best = summary["best"]
     numbers |= {
         "shoal.reward": best["score"] / LIMIT,
-        "shoal.search": _search_in_words(seconds, trials),
-        "shoal.trial": seconds / trials,
+        "shoal.search": _search_in_words(done.seconds, trials),
+        "shoal.trial": done.seconds / trials,
+        "shoal.cpu": done.cpu_seconds / trials,
         "shoal.fresh": best["fresh_score"] / LIMIT,
     }
     notes = [
@@ -355,6 +358,7 @@ register(
                     Row("shoal.fresh", "reward of the best trial on fresh seeds", None, "", "everything in JAX"),
                     Row("one.reward", "rolling reward per step", None, "", "one training with shoal", main=True),
                     Row("one.seconds", "the whole process", None, "s", "one training with shoal", main=True),
+                    Row("one.cpu", "its processor time", None, "s", "one training with shoal", main=True),
                     Row("one.greedy", "reward per step without random actions", None, "", "one training with shoal"),
                     Row("possible", "with 5 % random actions", None, "", f"the largest reward per step, {LIMIT} steps"),
                     Row("possible.greedy", "without", None, "", f"the largest reward per step, {LIMIT} steps"),
