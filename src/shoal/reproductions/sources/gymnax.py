@@ -95,14 +95,16 @@ def speeds(work: Workspace, *, envs: Sequence[str], num_envs: int, seconds: floa
         size = ("--env", name, "--envs", num_envs, "--steps", WORLDS[name].calls, "--repeats", 3)
         if found := measure_peer(work, GYMNAX, notes, *size):
             numbers[f"{name}.gymnax"] = 1e6 * statistics.median(found["wall_s"]) / found["steps"]
-            numbers[f"{name}.times"] = numbers[f"{name}.gymnax"] / numbers[f"{name}.shoal"]
+    ratios = [numbers[f"{name}.gymnax"] / numbers[f"{name}.shoal"] for name in envs if f"{name}.gymnax" in numbers]
+    if ratios:
+        numbers |= {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
     return Measured(numbers, notes=notes)
 
 
 def returns(work: Workspace, *, envs: Sequence[str], seeds: int, steps: int) -> Measured:
     """Train shoal's PPO with its presets (`steps` 0: as long as they say); greedy returns of the last weights."""
-    numbers: dict[str, float | str] = {}
-    commands = {}
+    numbers: dict[str, float] = {}
+    commands, trained = {}, []
     for name in envs:
         world, folder = WORLDS[name], name.lower()
         work.say(f"  ppo on {world.shoal}")
@@ -118,11 +120,12 @@ def returns(work: Workspace, *, envs: Sequence[str], seeds: int, steps: int) -> 
             progress=False,
         )
         numbers[name] = run.summary["last"]["mean"]
-        numbers[f"{name}.steps"] = f"{run.summary['steps_per_member']:,} steps"
+        trained.append(f"{name} {run.summary['steps_per_member']:,}")
         preset = f" --preset {world.preset}" if world.preset else ""
         words = f"{preset} --steps {steps}" if steps else preset
         commands[name] = f"shoal train ppo {world.shoal}{words} --seeds {seeds} --evaluations 1"
-    return Measured(numbers, commands=commands)
+    notes = [f"Environment steps of each of the {seeds} seeds: {', '.join(trained)}."]
+    return Measured(numbers, notes=notes, commands=commands)
 
 
 def visualizer(work: Workspace, *, envs: Sequence[str], steps: int, size: int) -> Measured:
@@ -152,8 +155,9 @@ def _speed_rows() -> list[Row]:
             published, where = world.seconds, "A100" if world.seconds else ""
             rows.append(Row(f"{name}.gymnax", f"{name}: gymnax", published, "s", family, where))
             rows.append(Row(f"{name}.shoal", f"{name}: shoal", None, "s", family))
-            rows.append(Row(f"{name}.times", f"{name}: gymnax / shoal", None, "times", family))
-    return rows
+    group = "gymnax's seconds / shoal's"
+    least, most = Row("least", "the smallest ratio", None, "", group), Row("most", "the largest ratio", None, "", group)
+    return [*rows, Row("median", "median of the environments", None, "", group, main=True), least, most]
 
 
 def _return_rows() -> list[Row]:
@@ -162,8 +166,6 @@ def _return_rows() -> list[Row]:
         for name, world in worlds.items():
             if world.score is not None:
                 rows.append(Row(name, name, world.score, "", family, "" if world.preset is not None else "ES"))
-                if world.preset is not None:
-                    rows.append(Row(f"{name}.steps", f"{name}: training", None, "", family))
     return rows
 
 
