@@ -56,8 +56,11 @@ def start_of(env: Any) -> Start:
     return Start(grid, x, y, int(env.agent_dir), carried, order, clauses, int(env.max_steps))
 
 
-def begin(env: Any, start: Start) -> None:
-    """Begin an episode in a reference of the same id, which was reset before, so that it has its rooms."""
+def begin(env: Any, start: Start) -> dict[str, Any]:
+    """Begin an episode in a reference of the same id, which was reset before, and return its first observation.
+
+    As after a reset, an object that the agent carries from the start still lies in the grid in this observation.
+    """
     env.grid = Grid(*start.grid.shape)
     for (x, y), cell in np.ndenumerate(start.grid):
         thing = unpack(cell)
@@ -69,9 +72,11 @@ def begin(env: Any, start: Start) -> None:
     env.instrs = unpacked_instruction(start.order, start.clauses)
     env.mission = env.instrs.surface(env)
     env.instrs.reset_verifier(env)
+    obs = env.gen_obs()
     if start.carried is not None:  # only after the descriptors have found it in the grid
         env.carrying = env.obj_a = env.grid.get(*start.carried)
         env.grid.set(*start.carried, None)
+    return obs
 
 
 def clauses_of(instruction: verifier.Instr) -> list[verifier.ActionInstr]:

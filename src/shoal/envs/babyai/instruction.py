@@ -135,19 +135,15 @@ def matches(
     agent's room, its walls included; a cell may be in front of the agent and on its left. A descriptor that the clause
     does not use describes nothing.
     """
-    at = places(grid.shape, x, y, direction, room_size)
-    rows = []
-    for g in range(instruction.shape[0]):
-        for p in range(instruction.shape[1]):
-            clause = instruction.clauses[g, p]
-            is_used = (clause[VERB] != NONE, clause[VERB] == PUT_NEXT)
-            for used, begin in zip(is_used, (FIRST, SECOND), strict=True):
-                place = clause[begin + 2]
-                there = (place == ANYWHERE) | jnp.any(
-                    at & (np.arange(1, 5, dtype=np.int8)[:, None, None] == place), axis=0
-                )
-                rows.append(looks_like(grid, clause, begin) & there & used)
-    return jnp.stack(rows).reshape(*instruction.shape, 2, *grid.shape)
+    clauses = instruction.clauses[:, :, None, None, None]  # [G, P, 1, 1, 1, 8]
+    descriptors = jnp.concatenate([clauses[..., FIRST:SECOND], clauses[..., SECOND:]], axis=2)  # [G, P, 2, 1, 1, 3]
+    kind, color, place = (descriptors[..., i] for i in range(3))
+    there = place == ANYWHERE
+    for number, cells in enumerate(places(grid.shape, x, y, direction, room_size), start=1):
+        there = there | (place == number) & cells[None, None, None]
+    verb = clauses[..., VERB]
+    is_used = jnp.concatenate([verb != NONE, verb == PUT_NEXT], axis=2)
+    return looks_like(grid[None, None, None], kind, color) & there & is_used
 
 
 def places(
@@ -164,11 +160,10 @@ def places(
     return jnp.stack([aside < 0, aside > 0, ahead > 0, ahead < 0]) & inside[None]
 
 
-def looks_like(cells: Cell, clause: Clause, begin: int) -> Bool[Array, "..."]:
-    """Whether cells have the kind and color of the descriptor of a clause that begins at FIRST or SECOND."""
-    kind, color = clause[begin].astype(jnp.uint16), clause[begin + 1].astype(jnp.uint16)
-    fits = (kind == ANY_KIND) | (object_of(cells) == kind)
-    return (cells != EMPTY) & fits & ((color == ANY_COLOR) | (color_of(cells) == color))
+def looks_like(cells: Cell, kind: Int8[Array, "..."], color: Int8[Array, "..."]) -> Bool[Array, "..."]:
+    """Whether cells are of a kind and of a color, as a descriptor has them."""
+    is_kind = (kind == ANY_KIND) | (object_of(cells) == kind.astype(jnp.uint16))
+    return (cells != EMPTY) & is_kind & ((color == ANY_COLOR) | (color_of(cells) == color.astype(jnp.uint16)))
 
 
 def is_possible(instruction: Instruction, found: Bool[Array, "G P 2 W H"]) -> Bool[Array, ""]:

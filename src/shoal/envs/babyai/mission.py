@@ -5,10 +5,11 @@ open the door on your left". The article is "a" if the descriptor describes seve
 """
 
 import re
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt8
+from jaxtyping import Array, Bool, Int8, UInt8
 
 from shoal.envs.babyai.instruction import (
     AFTER,
@@ -25,15 +26,15 @@ from shoal.envs.babyai.instruction import (
     SECOND,
     SIZE,
     VERB,
-    Clause,
     Grammar,
     Instruction,
 )
 from shoal.grid.cells import COLORS, OBJECTS
-from shoal.grid.words import VOCABULARY, color_word, encode
+from shoal.grid.words import VOCABULARY, encode
 
 DOOR = OBJECTS.index("door")
 VERB_PHRASES = {GO_TO: "go to", PICK_UP: "pick up", OPEN: "open", PUT_NEXT: "put"}
+JOINTS = ("", ", then", "after you")  # before the second group, in the order of ONE, BEFORE, AFTER
 PLACE_PHRASES = ("", "on your left", "on your right", "in front of you", "behind you")
 LONGEST_PLACE = max(len(phrase.split()) for phrase in PLACE_PHRASES)
 EXAMPLES = '"go to the red ball" or "open a door, then put the key next to a box"'
@@ -58,15 +59,22 @@ def longest_text(grammar: Grammar) -> int:
 def words(instruction: Instruction, several: Bool[Array, "G P 2"], grammar: Grammar) -> UInt8[Array, "L"]:
     """The word numbers of an instruction [L]. `several`: which descriptors describe several objects at the start."""
     groups, parts = instruction.shape
-    spoken = []
-    for g in range(groups):
-        for p in range(parts):
-            if p > 0:
-                spoken.append(jnp.where(instruction.clauses[g, p, VERB] == NONE, 0, _word("and")))
-            spoken += _clause_words(instruction.clauses[g, p], several[g, p], grammar)
-        if g < groups - 1:
-            spoken += _phrase(instruction.order, ("", ", then", "after you"))
-    return _without_gaps(jnp.stack([jnp.asarray(word).astype(jnp.uint8) for word in spoken]), longest_mission(grammar))
+    clauses = instruction.clauses
+    verb = clauses[..., VERB]
+    spoken = _phrase(verb, [VERB_PHRASES[i] if i in grammar.verbs else "" for i in range(PUT_NEXT + 1)])
+    spoken += _descriptor_words(clauses[..., FIRST:SECOND], several[..., 0], verb != NONE, grammar)
+    if PUT_NEXT in grammar.verbs:
+        puts = verb == PUT_NEXT
+        spoken += [jnp.where(puts, _word(word), np.uint8(0)) for word in ("next", "to")]
+        spoken += _descriptor_words(clauses[..., SECOND:], several[..., 1], puts, grammar)
+    # Before a second clause there is "and", before a second group ", then" or "after you".
+    if parts > 1:
+        is_second = np.arange(parts)[None] > 0
+        spoken.insert(0, jnp.where(is_second & (verb != NONE), _word("and"), np.uint8(0)))
+    if groups > 1:
+        is_next = (np.arange(groups)[:, None] > 0) & (np.arange(parts)[None] == 0)
+        spoken[:0] = [jnp.where(is_next, word, np.uint8(0)) for word in _phrase(instruction.order, JOINTS)]
+    return _without_gaps(jnp.stack(spoken, axis=-1).reshape(-1), longest_mission(grammar))
 
 
 def parse(text: str) -> Instruction:
@@ -94,52 +102,37 @@ def parse(text: str) -> Instruction:
     return Instruction(jnp.int8(order), jnp.asarray(clauses))
 
 
-def _clause_words(clause: Clause, several: Bool[Array, "2"], grammar: Grammar) -> list:
-    """The words of a clause, with 0 for words that it does not have."""
-    verb = clause[VERB]
-    spoken = _phrase(verb, [VERB_PHRASES.get(i, "") for i in range(PUT_NEXT + 1)], kept=grammar.verbs)
-    spoken += _descriptor_words(clause, FIRST, several[0], verb != NONE, grammar)
-    if PUT_NEXT in grammar.verbs:
-        puts = verb == PUT_NEXT
-        spoken += [jnp.where(puts, _word(word), 0) for word in ("next", "to")]
-        spoken += _descriptor_words(clause, SECOND, several[1], puts, grammar)
-    return spoken
-
-
 def _descriptor_words(
-    clause: Clause, begin: int, several: Bool[Array, ""], is_used: Bool[Array, ""], grammar: Grammar
-) -> list:
-    kind, color, place = clause[begin], clause[begin + 1], clause[begin + 2]
-    kinds = jnp.asarray([_word("object") if i not in KINDS else _word(name) for i, name in enumerate(OBJECTS)])
-    has_color = color != ANY_COLOR
+    descriptor: Int8[Array, "G P 3"], several: Bool[Array, "G P"], is_used: Bool[Array, "G P"], grammar: Grammar
+) -> list[UInt8[Array, "G P"]]:
+    """The words of descriptors, with 0 for words that they do not have."""
+    kind, color, place = (descriptor[..., i] for i in range(3))
     spoken = [
         jnp.where(several, _word("a"), _word("the")),
-        jnp.where(has_color, color_word(jnp.where(has_color, color, 0).astype(jnp.int32)), 0),
-        kinds[kind],
+        *_phrase(color, (*COLORS, "")),
+        *_phrase(kind, [name if i in KINDS else "object" for i, name in enumerate(OBJECTS)]),
+        *(_phrase(place, PLACE_PHRASES) if grammar.places else []),
     ]
-    if grammar.places:
-        spoken += _phrase(place, PLACE_PHRASES)
-    return [jnp.where(is_used, word, 0) for word in spoken]
+    return [jnp.where(is_used, word, np.uint8(0)) for word in spoken]
 
 
-def _phrase(which: Int[Array, ""], phrases: tuple[str, ...] | list[str], kept: tuple[int, ...] | None = None) -> list:
-    # The words of phrase number `which`: one for each position of the longest phrase of those that are kept.
-    phrases = [phrase if kept is None or i in kept else "" for i, phrase in enumerate(phrases)]
+def _phrase(which: Int8[Array, "*n"], phrases: Sequence[str]) -> list[UInt8[Array, "*n"]]:
+    """The words of phrase number `which`: an array for each position of the longest phrase; 0 after a shorter one."""
     longest = max(len(phrase.replace(",", ", ").split()) for phrase in phrases)
-    table = np.stack([encode(phrase, longest)[:longest] for phrase in phrases])
-    return [jnp.asarray(table[:, i])[which] for i in range(longest)]
+    table = np.stack([encode(phrase, max(longest, 1)) for phrase in phrases])
+    return [jnp.asarray(table[:, i]).at[which].get(mode="promise_in_bounds") for i in range(longest)]
 
 
 def _without_gaps(spoken: UInt8[Array, "n"], length: int) -> UInt8[Array, "length"]:
-    # The words that are not 0, in their order, at the front.
+    """The words that are not 0, in their order, padded with 0 at the end."""
     is_word = spoken != 0
-    position = jnp.cumsum(is_word) - 1
-    is_here = is_word[None, :] & (position[None, :] == np.arange(length)[:, None])
+    position = jnp.cumsum(is_word, dtype=jnp.int32) - 1
+    is_here = is_word[None, :] & (position[None, :] == np.arange(length, dtype=np.int32)[:, None])
     return jnp.sum(jnp.where(is_here, spoken[None, :], 0), axis=1, dtype=jnp.uint8)
 
 
-def _word(word: str) -> int:
-    return VOCABULARY.index(word)
+def _word(word: str) -> np.uint8:
+    return np.uint8(VOCABULARY.index(word))
 
 
 _WHAT = (

@@ -83,10 +83,9 @@ def needs_tracks(grammar: Grammar) -> bool:
 
 def first_tracks(found: Bool[Array, "G P 2 W H"]) -> Tracks:
     """The tracks at the start of an episode, from the `matches` of the instruction."""
-    cells = jnp.zeros(found.shape[-2:], jnp.uint16)
-    for bit, cells_of_one in enumerate(found.reshape(-1, *found.shape[-2:])):
-        cells = cells | cells_of_one.astype(jnp.uint16) << bit
-    return Tracks(_with_new_lists(cells), jnp.uint16(0))
+    bits = found.reshape(-1, *found.shape[-2:]).astype(jnp.uint16)
+    shifts = np.arange(bits.shape[0], dtype=np.uint16)[:, None, None]
+    return Tracks(_with_new_lists(jnp.sum(bits << shifts, axis=0, dtype=jnp.uint16)), jnp.uint16(0))
 
 
 def track(tracks: Tracks, before: GridState, after: GridState, action: Int[Array, ""]) -> Tracks:
@@ -183,16 +182,20 @@ def _seen_by_looks(clauses: Int8[Array, "G P 8"], grammar: Grammar, before: Grid
     x, y = in_front(after)
     front = cell_at(after.grid, x, y, WALL)
     rows = [clauses[g, p] for g in range(clauses.shape[0]) for p in range(clauses.shape[1])]
-    in_place = [looks_like(front, row, FIRST) for row in rows]
+    in_place = [_fits(front, row, FIRST) for row in rows]
     puts = rows if PUT_NEXT in grammar.verbs else []
     near = [cell_at(after.grid, x + dx, y + dy, WALL) for dx, dy in BESIDE] if puts else []
     return Sight(
         faces=in_place,
         front=in_place,
-        holds=[looks_like(after.carrying, row, FIRST) for row in rows],
-        held=[looks_like(before.carrying, row, FIRST) for row in puts],
-        beside=[functools.reduce(or_, [looks_like(cell, row, SECOND) for cell in near]) for row in puts],
+        holds=[_fits(after.carrying, row, FIRST) for row in rows],
+        held=[_fits(before.carrying, row, FIRST) for row in puts],
+        beside=[functools.reduce(or_, [_fits(cell, row, SECOND) for cell in near]) for row in puts],
     )
+
+
+def _fits(cell: UInt16[Array, ""], clause: Clause, begin: int) -> Bool[Array, ""]:
+    return looks_like(cell, clause[begin], clause[begin + 1])
 
 
 def _tracked(old: Tracks, new: Tracks, grammar: Grammar, after: GridState) -> Sight:
