@@ -243,19 +243,12 @@ class Ours:
         groups, parts = self.env.grammar.groups, self.env.grammar.parts
         for start in starts:
             assert not start.clauses[groups:].any() and not start.clauses[:, parts:].any(), (self.env_id, start.clauses)
-        layouts = Layout(
-            grid=np.stack([s.grid for s in starts]),
-            x=np.array([s.x for s in starts], np.int32),
-            y=np.array([s.y for s in starts], np.int32),
-            direction=np.array([s.direction for s in starts], np.int32),
-            instruction=Instruction(
-                np.array([s.order for s in starts], np.int8),
-                np.stack([s.clauses[:groups, :parts] for s in starts]),
-            ),
-            is_accepted=np.ones(len(starts), bool),
-        )
+        poses = [np.array([getattr(s, name) for s in starts], np.int32) for name in ("x", "y", "direction")]
+        orders = np.array([s.order for s in starts], np.int8)
+        clauses = np.stack([s.clauses[:groups, :parts] for s in starts])
         limits = np.array([s.max_steps for s in starts], np.int32)
-        return jax.tree.map(np.array, self.start_batch(layouts, limits))
+        grids = np.stack([s.grid for s in starts])
+        return jax.tree.map(np.array, self.start_batch(grids, *poses, orders, clauses, limits))
 
     def step(self, states: Any, actions: np.ndarray, limits: np.ndarray) -> tuple:
         """(obs, states, reward, terminated, truncated) of a batch, as arrays that may be written to."""
@@ -268,7 +261,8 @@ def programs(env_id: str) -> tuple:
     env: Any = make(env_id)
     keeps_limit = env.max_steps is None
 
-    def start(layout: Layout, limit: Any) -> tuple:
+    def start(grid: Any, x: Any, y: Any, direction: Any, order: Any, clauses: Any, limit: Any) -> tuple:
+        layout = Layout(grid, x, y, direction, Instruction(order, clauses), jnp.bool_(True))
         state = env.first_state(layout, jnp.bool_(False) if env.can_reject else None)
         own_limit = jnp.int32(env.limit_of(state))
         state = state.replace(limit=limit) if keeps_limit else state

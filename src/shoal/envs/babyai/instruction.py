@@ -6,11 +6,14 @@ instruction is a group, or two in a given order: "pick up a ball, then open a do
 ball". Source: MiniGrid 3.2.0, `envs/babyai/core/verifier.py`.
 """
 
+import functools
+from operator import or_
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int8, Integer, UInt16
+from jaxtyping import Array, Bool, Int, Int8, Integer, UInt8, UInt16
 
 from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
@@ -28,6 +31,7 @@ KINDS = tuple(OBJECTS.index(name) for name in ("door", "key", "ball", "box"))  #
 
 # The numbers of a clause: VERB, STRICT, then the kind, color and place of each descriptor.
 VERB, STRICT, FIRST, SECOND, SIZE = 0, 1, 2, 5, 8
+_ONE_BIT, _ALL_BITS, _EMPTY_BIT = np.uint16(1), np.uint16(0xFFFF), np.uint16(1 << OBJECTS.index("empty"))
 
 
 @struct
@@ -128,22 +132,54 @@ def matches(
     y: Int[Array, ""],
     direction: Int[Array, ""],
     room_size: int,
-) -> Bool[Array, "G P 2 W H"]:
-    """The cells that each descriptor describes, for an agent with this pose.
+) -> UInt8[Array, "W H"]:
+    """Which descriptors describe each cell, for an agent with this pose: bit 2 c + i for descriptor i of clause c.
 
     As in MiniGrid, a descriptor of any kind also describes walls. A descriptor with a place describes only cells of the
     agent's room, its walls included; a cell may be in front of the agent and on its left. A descriptor that the clause
     does not use describes nothing.
     """
-    clauses = instruction.clauses[:, :, None, None, None]  # [G, P, 1, 1, 1, 8]
-    descriptors = jnp.concatenate([clauses[..., FIRST:SECOND], clauses[..., SECOND:]], axis=2)  # [G, P, 2, 1, 1, 3]
-    kind, color, place = (descriptors[..., i] for i in range(3))
-    there = place == ANYWHERE
-    for number, cells in enumerate(places(grid.shape, x, y, direction, room_size), start=1):
-        there = there | (place == number) & cells[None, None, None]
+    kinds, colors = object_of(grid).reshape(-1), color_of(grid).reshape(-1)
+    at = [cells.reshape(-1).astype(jnp.uint16) for cells in places(grid.shape, x, y, direction, room_size)]
+    there = functools.reduce(or_, (cells << np.uint16(place) for place, cells in enumerate(at, start=1)), np.uint16(1))
+    clauses = instruction.clauses.reshape(-1, 1, SIZE)
     verb = clauses[..., VERB]
-    is_used = jnp.concatenate([verb != NONE, verb == PUT_NEXT], axis=2)
-    return looks_like(grid[None, None, None], kind, color) & there & is_used
+    is_used = jnp.concatenate([verb != NONE, verb == PUT_NEXT], axis=1).reshape(-1)
+    descriptors = jnp.concatenate([clauses[..., FIRST:SECOND], clauses[..., SECOND:]], axis=1).reshape(-1, 3)
+
+    def add(found: UInt8[Array, "N"], each: tuple) -> tuple[UInt8[Array, "N"], None]:
+        # What a descriptor allows is a word with a bit for each number: a shift is cheaper than comparisons.
+        is_used, (kind, color, place), bit = each
+        allowed_kinds = jnp.where(kind == ANY_KIND, _ALL_BITS, _ONE_BIT << kind) & ~_EMPTY_BIT
+        allowed_colors = jnp.where(color == ANY_COLOR, _ALL_BITS, _ONE_BIT << color)
+        fits = allowed_kinds >> kinds & allowed_colors >> colors & there >> place & _ONE_BIT
+        return found | jnp.where(is_used, fits, np.uint16(0)).astype(jnp.uint8) << bit, None
+
+    # A loop, because XLA would otherwise compute the bits again for each value that depends on them.
+    each = (is_used, descriptors.astype(jnp.uint16), np.arange(descriptors.shape[0], dtype=np.uint8))
+    found, _ = jax.lax.scan(add, jnp.zeros(grid.size, jnp.uint8), each)
+    return found.reshape(grid.shape)
+
+
+def some_and_several(found: UInt8[Array, "W H"]) -> tuple[UInt8[Array, ""], UInt8[Array, ""]]:
+    """Which descriptors describe at least one cell, and which more than one, as bits. `found` are the `matches`."""
+
+    def add(one: tuple, other: tuple) -> tuple:
+        return one[0] | other[0], one[1] | other[1] | one[0] & other[0]
+
+    none = np.uint8(0)
+    return jax.lax.reduce((found.reshape(-1), jnp.zeros(found.size, jnp.uint8)), (none, none), add, (0,))
+
+
+def is_possible(found: UInt8[Array, "W H"]) -> Bool[Array, ""]:
+    """Whether no clause "put A next to B" is senseless: an object that is A and B, or an A beside a B already.
+
+    `found` are the `matches` of the instruction.
+    """
+    moved, fixed = found & np.uint8(0b01010101), found >> np.uint8(1) & np.uint8(0b01010101)
+    wide = jnp.pad(fixed, 1)
+    beside = wide[2:, 1:-1] | wide[:-2, 1:-1] | wide[1:-1, 2:] | wide[1:-1, :-2]
+    return ~jnp.any(moved & (fixed | beside) != 0)
 
 
 def places(
@@ -164,26 +200,6 @@ def looks_like(cells: Cell, kind: Int8[Array, "..."], color: Int8[Array, "..."])
     """Whether cells are of a kind and of a color, as a descriptor has them."""
     is_kind = (kind == ANY_KIND) | (object_of(cells) == kind.astype(jnp.uint16))
     return (cells != EMPTY) & is_kind & ((color == ANY_COLOR) | (color_of(cells) == color.astype(jnp.uint16)))
-
-
-def is_possible(instruction: Instruction, found: Bool[Array, "G P 2 W H"]) -> Bool[Array, ""]:
-    """Whether no clause "put A next to B" is senseless: an object that is A and B, or an A beside a B already.
-
-    `found` are the `matches` of the instruction.
-    """
-    moved, fixed = found[:, :, 0], found[:, :, 1]
-    beside = _shifted(fixed, 2) | _shifted(fixed, 3)
-    return ~jnp.any(moved & (fixed | beside))
-
-
-def _shifted(mask: Bool[Array, "G P W H"], axis: int) -> Bool[Array, "G P W H"]:
-    # The cells before and after those of the mask, along an axis.
-    size = mask.shape[axis]
-    pad = [(0, 0)] * 4
-    pad[axis] = (1, 1)
-    wide = jnp.pad(mask, pad)
-    before, after = (jnp.take(wide, np.arange(size) + shift, axis=axis) for shift in (0, 2))
-    return before | after
 
 
 def _clause(verb: int, strict: bool, what: Descriptor) -> Int8[Array, "8"]:

@@ -23,6 +23,7 @@ from shoal.envs.babyai.instruction import (
     matches,
     navigations,
     padded,
+    some_and_several,
 )
 from shoal.envs.babyai.mission import VERB_PHRASES, longest_mission, longest_text, parse, words
 from shoal.envs.babyai.verifier import Tracks, first_tracks, needs_tracks, track, verify
@@ -138,18 +139,20 @@ class BabyLevel(Level):
     def first_state(self, layout: Layout, is_fallback: Bool[Array, ""] | None = None) -> BabyState:
         """The first state of an episode in a layout."""
         instruction, grammar = layout.instruction, self.grammar
+        is_turned = instruction.order == AFTER
+        to_do = instruction.replace(clauses=jnp.where(is_turned, instruction.clauses[::-1], instruction.clauses))
         pose = (layout.x, layout.y, layout.direction)
-        found = matches(instruction, layout.grid, *pose, self.rooms.size)
-        several = jnp.sum(found, axis=(-2, -1), dtype=jnp.int32) > 1
-        clauses, limit = instruction.clauses, None
-        if grammar.groups > 1:
-            clauses, found = (jnp.where(instruction.order == AFTER, x[::-1], x) for x in (clauses, found))
+        found = matches(to_do, layout.grid, *pose, self.rooms.size)
+        _, several = some_and_several(found)
+        bits = several >> np.arange(2 * grammar.clauses, dtype=np.uint8) & np.uint8(1)
+        is_plural = (bits == 1).reshape(*instruction.shape, 2)
+        limit = None
         if self.max_steps is None:
             limit = jnp.maximum(navigations(instruction), 1) * self._steps_per_navigation
         return BabyState(
             **begin(layout.grid, *pose),
-            clauses=clauses,
-            mission=words(instruction, several, grammar),
+            clauses=to_do.clauses,
+            mission=words(instruction, jnp.where(is_turned, is_plural[::-1], is_plural), grammar),
             order=instruction.order if grammar.groups > 1 else None,
             done=jnp.uint8(0) if grammar.clauses > 1 else None,
             tracks=first_tracks(found) if needs_tracks(grammar) else None,
@@ -224,10 +227,10 @@ class BabyLevel(Level):
 def _check_matches(layout: Layout, room_size: int, text: str) -> None:
     """Raise ValueError if a descriptor describes no object."""
     found = matches(layout.instruction, layout.grid, layout.x, layout.y, layout.direction, room_size)
-    is_there = np.asarray(jnp.any(found, axis=(-2, -1)))
-    for (g, p), verb in np.ndenumerate(np.asarray(layout.instruction.clauses[..., VERB])):
-        needed = is_there[g, p, : 2 if verb == PUT_NEXT else 1]
-        if verb != NONE and not np.all(needed):
+    some, _ = some_and_several(found)
+    for c, verb in enumerate(np.asarray(layout.instruction.clauses[..., VERB]).ravel().tolist()):
+        needed = {NONE: 0, PUT_NEXT: 3}.get(verb, 1) << 2 * c
+        if int(some) & needed != needed:
             raise ValueError(f"instruction {text!r}: the level has no object that it describes.")
 
 

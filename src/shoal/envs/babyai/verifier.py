@@ -81,11 +81,9 @@ def needs_tracks(grammar: Grammar) -> bool:
     return grammar.places or (grammar.clauses > 1 and GO_TO in grammar.verbs)
 
 
-def first_tracks(found: Bool[Array, "G P 2 W H"]) -> Tracks:
+def first_tracks(found: UInt8[Array, "W H"]) -> Tracks:
     """The tracks at the start of an episode, from the `matches` of the instruction."""
-    bits = found.reshape(-1, *found.shape[-2:]).astype(jnp.uint16)
-    shifts = np.arange(bits.shape[0], dtype=np.uint16)[:, None, None]
-    return Tracks(_with_new_lists(jnp.sum(bits << shifts, axis=0, dtype=jnp.uint16)), jnp.uint16(0))
+    return Tracks(_with_new_lists(found.astype(jnp.uint16)), jnp.uint16(0))
 
 
 def track(tracks: Tracks, before: GridState, after: GridState, action: Int[Array, ""]) -> Tracks:
