@@ -85,7 +85,10 @@ def compile_all() -> None:
     for name in args.ids or sorted(name for name in ENVS if name.startswith("BabyAI-")):
         env, keys = to_arrays(make(name)), jax.random.split(make_key(0), 2048)
         _, state = jax.eval_shape(jax.vmap(env.reset), keys)
-        programs = {"reset": (env.reset, keys), "step": (env.step, keys, state, jax.ShapeDtypeStruct((2048,), jnp.int32))}
+        programs = {
+            "reset": (env.reset, keys),
+            "step": (env.step, keys, state, jax.ShapeDtypeStruct((2048,), jnp.int32)),
+        }
         seconds[name] = {
             part: {key: round(value, 3) for key, value in compile_phases(jax.vmap(function), *arguments)[1].items()}
             for part, (function, *arguments) in programs.items()

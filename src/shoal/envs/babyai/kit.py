@@ -206,4 +206,4 @@ def all_reachable(plan: Plan) -> Bool[Array, ""]:
 def can_be_put(plan: Plan, instruction: Instruction) -> Bool[Array, ""]:
     """Whether no "put next to" of an instruction is fulfilled at the start, and none moves a thing next to itself."""
     where = matches(instruction, plan.grid, plan.x, plan.y, plan.direction, plan.rooms.size)
-    return is_possible(instruction, where)
+    return is_possible(where)
