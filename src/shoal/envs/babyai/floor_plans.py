@@ -14,8 +14,6 @@ AROUND_CORNER, AROUND_AGENT = 3, 5
 class OneRoom(BabyLevel):
     """A level in one room."""
 
-    reset_every: ClassVar[int] = 12
-
     room_size: int = static(8, help="side of the room in cells, walls included: at least 4")
 
     def __post_init__(self) -> None:
@@ -65,8 +63,6 @@ class NineRooms(BabyLevel):
 @struct
 class Maze(BabyLevel):
     """A level in any number of rooms, which random doors connect."""
-
-    reset_every: ClassVar[int] = 32
 
     room_size: int = static(8, help="side of a room in cells, walls included: at least 4")
     num_rows: int = static(3, help="number of rooms from top to bottom")

@@ -13,13 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int8, Integer, UInt8, UInt16
+from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt16
 
 from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
-from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, color_of, object_of
+from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, Whole, color_of, object_of
 
-Number = Integer[Array, ""] | Integer[np.ndarray, ""] | np.integer | int
 Descriptor = Int8[Array, "3"] | Int8[np.ndarray, "3"]
 Clause = Int8[Array, "8"] | Int8[np.ndarray, "8"]
 
@@ -67,7 +66,7 @@ class Grammar(NamedTuple):
         return self.groups * self.parts
 
 
-def descriptor(kind: Number = ANY_KIND, color: Number = ANY_COLOR, place: Number = ANYWHERE) -> Int8[Array, "3"]:
+def descriptor(kind: Whole = ANY_KIND, color: Whole = ANY_COLOR, place: Whole = ANYWHERE) -> Int8[Array, "3"]:
     """Describe objects of a kind (an index of `OBJECTS`), of a color (of `COLORS`), at a place (of `PLACES`)."""
     return _numbers(kind, color, place)
 
@@ -206,5 +205,5 @@ def _clause(verb: int, strict: bool, what: Descriptor) -> Int8[Array, "8"]:
     return jnp.concatenate([_numbers(verb, strict), jnp.asarray(what), descriptor()])
 
 
-def _numbers(*numbers: Number) -> Int8[Array, "n"]:
+def _numbers(*numbers: Whole) -> Int8[Array, "n"]:
     return jnp.stack([jnp.asarray(number).astype(jnp.int8) for number in numbers])

@@ -102,6 +102,12 @@ class BabyLevel(Level):
         """Generate a level in one attempt. `key` is consumed."""
 
     @property
+    def reset_every(self) -> int:  # type: ignore[override]  # it follows from the size of the level
+        """A quarter of the smallest time limit: most random episodes are longer."""
+        fewest, _ = self._navigations
+        return max(1, (self.time_limit or self._steps_per_navigation * fewest) // 4)
+
+    @property
     def time_limit(self) -> int | None:
         """The cells of all rooms, for each object that the agent has to go to; None if their number is random."""
         fewest, most = self._navigations

@@ -109,7 +109,6 @@ class BossLevel(Maze):
     """
 
     can_reject: ClassVar[bool] = True
-    reset_every: ClassVar[int] = 32
 
     num_dists: int = static(18, help="number of things, besides the key of a locked room")
     locked_room_prob: float = static(0.5, help="probability that a room is locked")
