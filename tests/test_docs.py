@@ -116,6 +116,9 @@ def run_console(block: Block, page: Path) -> None:
         assert main(words[1:]) in NEEDS_ATTENTION.get(words[1], (0,)), f"{page.name}: {line}"
 
 
+@pytest.mark.filterwarnings(  # of Brax, and of what it imports
+    "ignore:Brax System:UserWarning", "ignore:JAXopt is no:DeprecationWarning", "ignore:Accessing:DeprecationWarning"
+)
 @pytest.mark.parametrize("page", [_in_its_tier(page) for page in PAGES if blocks(page)])
 def test_every_example_of_a_page_runs(page, reader):
     namespace = {"__name__": "__main__"}

@@ -41,7 +41,7 @@ class JumanjiEnv(ForeignEnv):
         obs = _as_dict(step.observation)
         mask = obs.pop(MASK, None) if isinstance(obs, dict) else None
         actions = _action_space(env.action_spec, mask, cls.name)
-        return Facts(env, unbounded(obs), actions, getattr(env, "time_limit", None), mask)
+        return Facts(env, unbounded(obs), actions, getattr(env, "time_limit", None))
 
     def noise(self, key: Key) -> None:
         """No noise: Jumanji keeps a key in its state."""
@@ -67,7 +67,8 @@ class JumanjiEnv(ForeignEnv):
 
     def action_mask(self, state: ForeignState) -> Bool[Array, "A"] | None:
         """Jumanji's mask as one vector."""
-        return None if self.facts.params is None else state.obs[MASK].reshape(-1)
+        has_mask = isinstance(state.obs, dict) and MASK in state.obs
+        return state.obs[MASK].reshape(-1) if has_mask else None
 
 
 def names() -> list[str]:
