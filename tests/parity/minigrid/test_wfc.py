@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from parity.minigrid import harness, wfc_reference
+from parity.minigrid.reference import make_reference, packed_grid
 from parity.minigrid.wfc_reference import control
 from shoal.core.keys import make_key
+from shoal.core.registry import make
 from shoal.envs.minigrid import wave_function
 from shoal.envs.minigrid.wave_function import MOST_PATTERNS, WRAPS
+from shoal.envs.minigrid.wfc import WFCState
 from shoal.grid.cells import GOAL
+from shoal.grid.level import begin
 
 pytestmark = [
     pytest.mark.sampled,
@@ -180,3 +184,12 @@ def test_layouts_come_from_minigrids_distribution(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_layouts_come_from_minigrids_distribution(env_id):
     assert_same_generator(env_id, 3000, 3000)
+
+
+def test_a_picture_is_minigrids_in_every_byte():
+    reference = make_reference("MiniGrid-WFC-ObstaclesBlackdots-v0")
+    pose = (*map(int, reference.agent_pos), int(reference.agent_dir))
+    level = make("MiniGrid-WFC-ObstaclesBlackdots-v0", tile_size=8)
+    state = WFCState(**begin(packed_grid(reference), *pose), fallback=jnp.bool_(False))
+    np.testing.assert_array_equal(level.render(state), reference.get_frame(tile_size=8))
+    assert level.mission_text(state) == reference.mission

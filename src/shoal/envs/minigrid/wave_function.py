@@ -32,7 +32,8 @@ TO_NEIGHBOR = np.array([(0, 1), (-1, 0), (0, -1), (1, 0)], np.int32)  # (x, y), 
 WORD = 32  # patterns in one word of a set of patterns
 MOST_PATTERNS = 64  # more than any picture has
 SETTLED = np.int32(np.iinfo(np.int32).max)  # larger than any number in `Wave.order`
-# A grid of one attempt takes 2.5 to 8 visits a cell, so this allows at least 16 attempts.
+# An attempt takes at most 8.4 visits a cell (measured: 4,397 visits of 529 cells), so this allows 15 attempts. Each
+# fails with a probability of about 0.001 or less, so the limit is reached in about 1 of 10^45 levels.
 VISITS_PER_CELL = 128
 
 
@@ -82,9 +83,9 @@ def catalog(picture: str) -> Catalog:
 def draw_walls(key: Key, picture: str, side: int) -> tuple[Bool[Array, "S S"], Bool[Array, ""]]:
     """Draw the walls of a square grid: (walls, whether no attempt succeeded). `key` is consumed.
 
-    Where the patterns contradict each other, which happens rarely and only with RoomsFabric, all cells begin again.
-    MiniGrid makes 1,000 attempts, then it raises an error; here the number of visits is limited. If no attempt succeeds
-    there are no walls.
+    Where the patterns contradict each other, all cells begin again. This happened in 2 of 2,050 attempts with
+    RoomsFabric, and in none of at least 2,048 with each other picture. MiniGrid makes 1,000 attempts, then it raises an
+    error; here the number of visits is limited. If no attempt succeeds there are no walls.
     """
     tables, cells = catalog(picture), side * side
     k_rank, k_visits = jax.random.split(key)

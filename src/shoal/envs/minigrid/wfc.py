@@ -55,7 +55,7 @@ class WFC(SquareLevel):
 
     Differences from MiniGrid: it raises an error if 1,000 attempts fail, or if no two free cells hang together. Here
     the level is then an empty room. In the registered levels neither is ever to be expected: an attempt fails with
-    a probability below 0.01, and at least 16 attempts are made.
+    a probability of about 0.001 (RoomsFabric) or less, and 15 attempts are made.
     """
 
     reset_every: ClassVar[int] = 256
