@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from shoal.studies.tune import tune as tune
     from shoal.tracking.events import Sink as Sink
     from shoal.tracking.request import Tracking as Tracking
+    from shoal.training.babyai_bot import record_bot as record_bot
     from shoal.training.comparison import compare as compare
     from shoal.training.export import export as export
     from shoal.training.export_config import export_config as export_config
@@ -240,6 +241,7 @@ _HOME = {
         "Throughput",
         "throughput",
     ),
+    "shoal.training.babyai_bot": ("record_bot",),
     "shoal.training.comparison": ("compare",),
     "shoal.training.export": ("export",),
     "shoal.training.export_config": ("export_config",),

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -232,3 +233,16 @@ def test_report_writes_a_page_into_the_folder_of_a_run_or_here(run, tmp_path, ca
     assert "report needs a run folder, as in `shoal report" in refused(capsys, "report")
     assert "must end in .html" in refused(capsys, "report", folder, "--out", "a.pdf")
     assert "is not a run folder" in refused(capsys, "report", tmp_path / "nothing")
+
+
+def test_the_bot_of_minigrid_is_recorded(capsys, tmp_path):
+    import shoal
+
+    pytest.importorskip("minigrid", reason="the bot is MiniGrid's")
+    file = tmp_path / "bot.npz"
+    words = ("record", "babyai-bot", "BabyAI-GoToLocal-v0", "--env.room-size", "5", "--env.num-dists", "2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        status, out, err = say(capsys, *words, "--steps", "40", "--out", str(file))
+    assert status == 0 and out.startswith("the bot solved 64 of 64 levels\n"), err
+    assert shoal.load_demonstrations(file).obs["image"].shape[1:] == (7, 7, 3)

@@ -10,6 +10,7 @@ from shoal.cli.parser import Line, Named, Parser, file_ending_in, member_number,
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 WHICH = ("last", "best")
+BOT = "babyai-bot"  # what `shoal record` may record instead of a run
 MOST_PIXELS = 4096  # of a picture
 
 
@@ -328,13 +329,17 @@ def record_parser() -> Parser:
     """The options of `shoal record`."""
     parser = Parser(
         "record",
-        "RUN [options]",
-        "Write the observations and actions of a policy to a file, as demonstrations for behaviour cloning (`bc`).",
+        "RUN|babyai-bot ENV [options]",
+        "Write the observations and actions of a policy to a file, as demonstrations for behaviour cloning (`bc`). The "
+        "policy is that of a run, or the bot that MiniGrid has for BabyAI's levels.",
         "  shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
-        "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000",
+        "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000\n"
+        "  shoal record babyai-bot BabyAI-GoToLocal-v0 --steps 50_000 --out bot.npz",
+        named=_env_of_bot,
         opens_run=True,
     )
-    parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
+    parser.add_argument("run", metavar="RUN|babyai-bot", help="a run folder, zoo:AGENT/ENV, or babyai-bot")
+    parser.add_argument("env", metavar="ENV", nargs="?", default="", help="the level that babyai-bot plays")
     parser.add_argument(
         "--steps", type=whole_number, default=10_000, metavar="N", help="steps to record (default 10,000)"
     )
@@ -353,8 +358,15 @@ def record(line: Line) -> None:
     from shoal.training.result import load
 
     arguments = line.options
-    policy = load(arguments.run, _member(arguments), arguments.which, trust_source=arguments.trust_source)
-    demonstrations = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
+    if arguments.run == BOT:
+        from shoal.training.babyai_bot import record_bot
+
+        fixed_only(line)
+        demonstrations, report = record_bot(env_of(line), arguments.steps, seed=arguments.seed)
+        print(report)
+    else:
+        policy = load(arguments.run, _member(arguments), arguments.which, trust_source=arguments.trust_source)
+        demonstrations = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
     path = save_demonstrations(arguments.out, demonstrations)
     print(f"{path} ({len(demonstrations):,} steps, {path.stat().st_size / 1000:.0f} kB)")
 
@@ -410,6 +422,22 @@ def _env_of_run(options: argparse.Namespace) -> Named:
 
     spec = check_complete(RunFolder(options.run), trust_source=options.trust_source)
     return {"env": template(spec).env}
+
+
+def _env_of_bot(options: argparse.Namespace) -> Named:
+    """The environment of a line of `record` with the bot. Raises ValueError where it is missing, or not for a run."""
+    if options.run == BOT and not options.env:
+        raise ValueError(f"record {BOT} needs a level, as in `shoal record {BOT} BabyAI-GoToLocal-v0`.")
+    if options.run != BOT and options.env:
+        raise ValueError(
+            f"{options.env!r} is left over: record needs one run, which has its own environment. Only {BOT} is "
+            "followed by an environment."
+        )
+    if options.run == BOT:
+        if options.sample or options.member != "best" or options.which != "last":
+            raise ValueError(f"--member, --which and --sample are for a run, and {BOT} is none: leave them out.")
+        return {"env": options.env}
+    return {}
 
 
 def _add_member(parser: Parser) -> None:
