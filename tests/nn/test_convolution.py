@@ -34,6 +34,30 @@ def test_a_convolution_and_its_gradients_are_those_of_xla(shape, padding, monkey
         np.testing.assert_allclose(ours, theirs, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("side", "stride", "shape"), [(8, 4, (3, 21, 18, 2)), (4, 2, (2, 9, 6, 3)), (2, 1, (2, 4, 3, 1))]
+)
+def test_kernels_of_other_sizes_and_strides_give_what_xla_gives(side, stride, shape):
+    random = np.random.default_rng(0)
+    images, kernel = (jnp.asarray(random.normal(size=s), jnp.float32) for s in (shape, (side, side, shape[-1], 5)))
+    axes = ("NHWC", "HWIO", "NHWC")
+    both = (
+        lambda *x: convolve(*x, "VALID", stride),
+        lambda *x: jax.lax.conv_general_dilated(*x, (stride, stride), "VALID", dimension_numbers=axes),
+    )
+    (ours, slope), (theirs, expected) = (jax.vjp(f, images, kernel) for f in both)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    goal = jnp.asarray(random.normal(size=ours.shape), jnp.float32)
+    for one, other in zip(slope(goal), expected(goal), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)
+
+
+def test_a_stride_that_does_not_fit_the_kernel_is_refused():
+    for stride, padding in ((2, "VALID"), (3, "SAME")):
+        with pytest.raises(ValueError, match=f"stride={stride} needs padding='VALID'.*must divide the side 3"):
+            convolve(jnp.zeros((1, 9, 9, 1)), jnp.zeros((3, 3, 1, 1)), padding, stride)
+
+
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 def test_the_target_platform_selects_the_convolution_algorithm(padding):
     images, kernel = jnp.zeros((2, 6, 5, 3)), jnp.zeros((3, 3, 3, 4))

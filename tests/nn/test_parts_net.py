@@ -11,7 +11,7 @@ from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.parts_net import PartsNet
 from shoal.nn.torso_choice import default_torso, named_torso
-from shoal.nn.torsos import CNN, MLP
+from shoal.nn.torsos import CNN, MLP, NatureCNN
 from weights import random_values, random_weights
 
 PICTURE = Box(0, 255, (12, 9, 3), np.uint8)
@@ -77,6 +77,8 @@ def test_a_picture_is_scaled_and_every_part_matters():
     ("space", "kind"),
     [
         (PICTURE, CNN),
+        (Box(0, 255, (84, 84, 4), np.uint8), NatureCNN),
+        (Box(0, 255, (210, 35, 3), np.uint8), CNN),  # too narrow
         (MIXED, PartsNet),
         (Dict({"inner": MIXED}), PartsNet),
         (Box(0, 255, (2, 9, 3), np.uint8), MLP),  # no kernel fits
@@ -105,7 +107,28 @@ def test_impala_normalizes_before_every_activation_where_asked():
     assert {name: x for name, x in alone.items() if name != "MLP_0"}.keys() == among.keys()
 
 
+def test_the_network_for_atari_has_the_shapes_of_the_article():
+    """Mnih et al. 2015: 84 x 84 x 4 -> 20 x 20 x 32 -> 9 x 9 x 64 -> 7 x 7 x 64 -> 512."""
+    weights = jax.eval_shape(NatureCNN().init, make_key(0), jnp.zeros((84, 84, 4)))["params"]
+    kernels = [weights[name]["kernel"].shape for name in ("Conv_0", "Conv_1", "Conv_2")]
+    assert kernels == [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    assert weights["MLP_0"]["Dense_0"]["kernel"].shape == (7 * 7 * 64, 512)
+
+
+def test_large_images_among_other_parts_get_strides():
+    space = Dict({"eye": Box(0, 255, (36, 40, 3), np.uint8), "speed": Box(0.0, 1.0, (2,))})
+    torso = default_torso(space, (8,), "tanh")
+    assert isinstance(torso, PartsNet) and torso.pictures == "nature"
+    net = jax.eval_shape(torso.init, make_key(1), random_values(space))["params"]
+    assert net["MLP_0"]["Dense_0"]["kernel"].shape == (64 + 2, 8)  # one position is left
+    with pytest.raises(ValueError, match="torso='nature' needs images of at least 36 x 36, and they are smaller"):
+        named_torso("nature", PICTURE, (8,), "tanh")
+
+
 def test_torsos_have_names():
+    assert named_torso("nature", Box(0, 255, (84, 84, 4), np.uint8), (8,), "tanh") == NatureCNN(
+        hidden=(8,), activation="tanh"
+    )
     assert isinstance(named_torso("impala", PICTURE, (8,), "tanh"), ImpalaCNN)
     assert isinstance(named_torso("mlp", PICTURE, (8,), "tanh"), MLP)
     assert named_torso("impala", MIXED, (8,), "tanh").pictures == "impala"

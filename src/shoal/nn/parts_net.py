@@ -10,17 +10,18 @@ from shoal.core.spaces import Space
 from shoal.nn.features import flat_features, image_features, is_image, parts
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
-from shoal.nn.torsos import CNN, MLP
+from shoal.nn.torsos import CNN, MLP, NatureCNN
 
-PICTURES = {"cnn": CNN, "impala": ImpalaCNN}
+PICTURES = {"cnn": CNN, "nature": NatureCNN, "impala": ImpalaCNN}
 SMALLEST = 3  # smallest height and width: that of a convolution kernel
 
 
 class PartsNet(nn.Module):
     """Networks for the images and instructions in an observation; then dense layers on these and all other parts.
 
-    `pictures` selects the convolutions: "cnn" (`CNN`), or "impala" (`ImpalaCNN`, with its own activation); `encoder`
-    what reads instructions, see `nn/instructions.py`. The input is an observation of `space`, unchanged.
+    `pictures` selects the convolutions: "cnn" (`CNN`), "nature" (`NatureCNN`), or "impala" (`ImpalaCNN`, with its own
+    activation); `encoder` what reads instructions, see `nn/instructions.py`. The input is an observation of `space`,
+    unchanged.
     """
 
     reads: ClassVar[str] = "observation"

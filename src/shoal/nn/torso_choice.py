@@ -9,10 +9,11 @@ from shoal.core.agent import refuse_ignored
 from shoal.core.spaces import Box, Space, only_boxes
 from shoal.nn.features import flat_features, image_features, is_image, part_spaces
 from shoal.nn.film import FiLMNet
+from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import has_text
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
-from shoal.nn.torsos import CNN, MLP
+from shoal.nn.torsos import MLP, NatureCNN
 
 TORSOS = ("auto", "mlp", *PICTURES, "tiles", "film")
 TORSO_HELP = "auto: chosen by the observation space; impala: fixed layers; film: reads an instruction, as BabyAI does"
@@ -24,9 +25,10 @@ def default_torso(
 ) -> Any:
     """The torso for an observation space.
 
-    A TileNet if the space contains images of categories, a CNN for one other image, a PartsNet if there are images
-    among other parts or instructions, an MLP otherwise. Instructions are read by a GRU (`nn/instructions.py`). Raises
-    ValueError for arrays with four or more axes.
+    A TileNet if the space contains images of categories, convolutions for one other image, a PartsNet if there are
+    images among other parts or instructions, an MLP otherwise. The convolutions are `NatureCNN` if all images are large
+    enough for it, otherwise `CNN`. Instructions are read by a GRU (`nn/instructions.py`). Raises ValueError for arrays
+    with four or more axes.
     """
     if stack := _stack(observation_space):
         raise ValueError(
@@ -36,9 +38,10 @@ def default_torso(
         )
     if has_tiles(observation_space):
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
-    if is_picture(observation_space):
-        return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
-    if has_pictures(observation_space) or has_text(observation_space):
+    if sizes := picture_sizes(observation_space):
+        name = "nature" if min(sizes) >= NatureCNN.smallest else "cnn"
+        return named_torso(name, observation_space, hidden, activation, layer_norm=layer_norm)
+    if has_text(observation_space):
         return PartsNet(observation_space, hidden, activation, layer_norm=layer_norm)
     return MLP(hidden, activation, layer_norm)
 
@@ -62,11 +65,17 @@ def named_torso(
         )
     if has_tiles(observation_space):
         raise ValueError(f"torso={name!r} reads colors, and the images here hold categories: leave out torso.")
+    sizes = picture_sizes(observation_space)
+    if name == "nature" and sizes and min(sizes) < NatureCNN.smallest:
+        raise ValueError(
+            f"torso='nature' needs images of at least {NatureCNN.smallest} x {NatureCNN.smallest}, and they are "
+            f"smaller in {observation_space}: leave out torso."
+        )
     if is_picture(observation_space):
-        if name == "cnn":
-            return CNN(hidden=hidden, activation=activation, layer_norm=layer_norm)
-        return PICTURES[name](layer_norm=layer_norm)
-    if has_pictures(observation_space):
+        if name == "impala":
+            return ImpalaCNN(layer_norm=layer_norm)
+        return PICTURES[name](hidden=hidden, activation=activation, layer_norm=layer_norm)
+    if sizes:
         return PartsNet(observation_space, hidden, activation, name, layer_norm)
     raise ValueError(f"torso={name!r} needs images, and there are none in {observation_space}: leave out torso.")
 
@@ -121,9 +130,9 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
     return agent.network
 
 
-def has_pictures(space: Space) -> bool:
-    """Whether a space is, or contains in a Dict or Tuple, a space of images."""
-    return any(map(is_picture, part_spaces(space)))
+def picture_sizes(space: Space) -> list[int]:
+    """Heights and widths of all images that a space is, or contains in a Dict or Tuple."""
+    return [size for part in part_spaces(space) if is_picture(part) for size in part.shape[:2]]
 
 
 def _check_numbers(space: Space) -> None:

@@ -77,3 +77,31 @@ class CNN(nn.Module):
             images = activation(nn.LayerNorm()(images) if self.layer_norm else images)
         dense = MLP(self.hidden, self.activation, self.layer_norm, self.initializer)
         return dense(images.reshape(*axes, math.prod(images.shape[1:])))
+
+
+class NatureCNN(nn.Module):
+    """Three convolutions with strides 4, 2 and 1, then dense layers; for images of at least 36 x 36, such as Atari's.
+
+    Source: Mnih et al. 2015, methods, "Model architecture", where `hidden` is (512,) and `activation` "relu".
+    """
+
+    reads: ClassVar[str] = "image"
+    smallest: ClassVar[int] = 36  # height and width with which one position remains after the last convolution
+
+    channels: tuple[int, int, int] = (32, 64, 64)
+    hidden: tuple[int, ...] = (512,)
+    activation: str = "relu"
+    layer_norm: bool = False
+    initializer: str = "orthogonal"
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "*axes H W C"]) -> Float[Array, "*axes hidden"]:
+        """Map images [H, W, C] to the last hidden layer."""
+        activation = ACTIVATIONS[self.activation]
+        axes = features.shape[:-3]
+        images = features.reshape(math.prod(axes), *features.shape[-3:])
+        for size, (side, stride) in zip(self.channels, ((8, 4), (4, 2), (3, 1)), strict=True):
+            images = Conv(size, "VALID", self.initializer, side, stride)(images)
+            images = activation(nn.LayerNorm()(images) if self.layer_norm else images)
+        dense = MLP(self.hidden, self.activation, self.layer_norm, self.initializer)
+        return dense(images.reshape(*axes, math.prod(images.shape[1:])))
