@@ -144,6 +144,16 @@ class Talker(gymnasium.Env):
         return {"said": "abc"}, {}
 
 
+def test_a_file_in_the_working_folder_may_register_the_id(tmp_path, monkeypatch):
+    text = "from gymnasium import register\nregister('Here-v0', 'gymnasium.envs.classic_control:PendulumEnv')\n"
+    (tmp_path / "here.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert shoal.make("gymnasium/here:Here-v0").observation_space.shape == (3,)
+    with pytest.raises(UnknownNameError, match=r"cannot make There-v0: .*needs its name: gymnasium/MODULE:ID"):
+        shoal.make("gymnasium/here:There-v0")
+    del gymnasium.registry["Here-v0"]
+
+
 def test_an_environment_with_other_spaces_is_refused_by_its_name():
     gymnasium.register("Talker-v0", Talker)
     with pytest.raises(TypeError, match=r"'said' of the observation space of gymnasium/Talker-v0 is Text.*cannot hold"):

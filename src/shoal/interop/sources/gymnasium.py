@@ -1,18 +1,20 @@
 """Environments of Gymnasium: `gymnasium/LunarLander-v3`, `gymnasium/ALE/Pong-v5`. Python steps them.
 
 All ids that `gymnasium.make` knows are known, also in its form `module:id`, which first imports the module that
-registers the id. Atari games, `ALE/...`, are registered by ale_py, which is imported without being named.
+registers the id: an installed one, or a file in the working folder. Atari games, `ALE/...`, are registered by ale_py,
+which need not be named.
 """
 
 import difflib
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.core.errors import UnknownNameError, need
 from shoal.core.host_env import HostEnv
-from shoal.core.registry import Entry
+from shoal.core.registry import Entry, import_file
 from shoal.core.spaces import Space
 from shoal.core.struct import Number, static, struct
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
@@ -126,6 +128,10 @@ def _made(name: str, options: tuple, max_steps: Any) -> Any:
     gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
     limit = {} if max_steps is None else {"max_episode_steps": int(np.asarray(max_steps))}
     is_atari = name.startswith("ALE/")
+    module, _, id_there = name.rpartition(":")
+    if (file := Path(f"{module}.py")).is_file():
+        import_file(file)
+        name = id_there
     try:
         return gymnasium.make(f"ale_py:{name}" if is_atari else name, **dict(options), **limit)
     except gymnasium.error.DependencyNotInstalled as error:
@@ -137,7 +143,7 @@ def _made(name: str, options: tuple, max_steps: Any) -> Any:
         where = (
             "Atari games need the package ale_py: pip install ale-py."
             if is_atari
-            else "An environment that another package registers is written with its module: gymnasium/MODULE:ID."
+            else "An id that another package registers, or a file of yours here, needs its name: gymnasium/MODULE:ID."
         )
         raise UnknownNameError(f"Gymnasium cannot make {name}: {reason}.{hint} {where}") from error
 
