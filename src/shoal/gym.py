@@ -1,7 +1,7 @@
 """Import this module to make shoal's environments with Gymnasium: `gymnasium.make("shoal/CartPole-v1")`.
 
 `gymnasium.make("shoal.gym:shoal/CartPole-v1")` imports it by itself. Gymnasium no longer has entry points for plug-ins.
-`ShoalEnv`, `ShoalVectorEnv` and `ShoalFuncEnv` are imported, and JAX with them, when they are first used.
+The classes are imported, and JAX with them, when they are first used.
 """
 
 import importlib
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from shoal.interop.func_env import ShoalFuncEnv
     from shoal.interop.gymnasium_env import ShoalEnv
     from shoal.interop.gymnasium_vector import ShoalVectorEnv
+    from shoal.interop.missions import TextMissions
 
-__all__ = ["ShoalEnv", "ShoalFuncEnv", "ShoalVectorEnv", "gymnasium_id"]
-MODULES = {"ShoalEnv": "gymnasium_env", "ShoalFuncEnv": "func_env", "ShoalVectorEnv": "gymnasium_vector"}
+__all__ = ["ShoalEnv", "ShoalFuncEnv", "ShoalVectorEnv", "TextMissions", "gymnasium_id"]
+MODULES = {
+    "ShoalEnv": "gymnasium_env",
+    "ShoalFuncEnv": "func_env",
+    "ShoalVectorEnv": "gymnasium_vector",
+    "TextMissions": "missions",
+}
 
 register_all()
 

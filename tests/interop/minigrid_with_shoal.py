@@ -1,7 +1,6 @@
-"""A plugin for pytest that lets MiniGrid's own tests run on shoal's environments.
+"""A plugin for pytest with which MiniGrid's own tests run on shoal's environments; see test_minigrid_suite.py.
 
-`gymnasium.make("MiniGrid-...")` then makes the one of shoal; ids that shoal does not have are not registered. The names
-of tests that fail on the way are those of MiniGrid's functions, so that the caller can count them.
+`gymnasium.make("MiniGrid-...")` then makes that of shoal. Ids that shoal does not have are removed.
 """
 
 import sys
@@ -9,13 +8,14 @@ import types
 
 import gymnasium
 import minigrid  # noqa: F401  # registers its ids
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from shoal.core.registry import ENVS
 from shoal.interop.gymnasium_env import ShoalEnv
 
-# MiniGrid's tests choose the ids whose entry point begins with "minigrid.envs", and those of BabyAI by its folder.
-FOLDERS = ("minigrid.envs.babyai", "minigrid.envs")
-
+TEXTS = WrapperSpec("TextMissions", "shoal.interop.missions:TextMissions", {})
+# The tests choose ids by the beginning of their entry points, so these modules seem to be MiniGrid's.
+FOLDERS = ("minigrid.envs.babyai", "minigrid.envs.wfc", "minigrid.envs")
 
 for name, spec in list(gymnasium.registry.items()):
     entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
@@ -27,6 +27,6 @@ for name, spec in list(gymnasium.registry.items()):
         continue
     module = sys.modules.setdefault(f"{folder}.of_shoal", types.ModuleType(f"{folder}.of_shoal"))
     module.ShoalEnv = ShoalEnv
-    gymnasium.registry[name] = gymnasium.envs.registration.EnvSpec(
-        id=name, entry_point=f"{folder}.of_shoal:ShoalEnv", kwargs={"env": name}
+    gymnasium.registry[name] = EnvSpec(
+        id=name, entry_point=f"{folder}.of_shoal:ShoalEnv", kwargs={"env": name}, additional_wrappers=(TEXTS,)
     )

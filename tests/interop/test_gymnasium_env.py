@@ -23,6 +23,7 @@ from shoal.core.registry import ENVS
 from shoal.interop.gymnasium_env import ShoalEnv
 from shoal.interop.gymnasium_ids import gymnasium_id
 from shoal.interop.gymnasium_vector import ShoalVectorEnv
+from shoal.interop.missions import TextMissions
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,6 +159,20 @@ def test_gymnasiums_vector_wrappers_work():
         infos = env.step(env.action_space.sample())[-1]
         lengths += [info["episode"]["l"] for info in infos if "episode" in info]
     assert len(lengths) >= 8 and np.mean(lengths) > 8
+
+
+def test_missions_can_be_texts_for_the_wrappers_of_minigrid():
+    wrappers = pytest.importorskip("minigrid.wrappers")
+    inner = gymnasium.make("shoal/MiniGrid-GoToDoor-5x5-v0")
+    env = TextMissions(inner)
+    obs, _ = env.reset(seed=0)
+    assert obs["mission"] == inner.unwrapped.env.mission_text(inner.unwrapped.state)
+    assert re.fullmatch(r"go to the \w+ door", obs["mission"]) and env.observation_space.contains(obs)
+    words = wrappers.DictObservationSpaceWrapper(env).reset(seed=0)[0]["mission"]  # MiniGrid's own word numbers
+    np.testing.assert_array_equal(words[:5], inner.reset(seed=0)[0]["mission"])
+    assert wrappers.FlatObsWrapper(env).reset(seed=0)[0].ndim == 1
+    with pytest.raises(TypeError, match="needs missions as word numbers"):
+        TextMissions(gymnasium.make("CartPole-v1"))
 
 
 def test_an_adapter_continues_in_another_process_where_it_was():

@@ -9,9 +9,11 @@ from gymnasium import spaces
 import shoal
 from shoal.core.checks import check_env
 from shoal.core.errors import UnknownNameError
+from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
 from shoal.interop.sources.gymnasium import GymnasiumEnv
+from shoal.training.host_evaluation import record_on_host
 from tiny import SILENT
 
 
@@ -124,6 +126,34 @@ def test_a_policy_plays_in_the_gymnasium_version_of_its_environment(tmp_path):
     ours, theirs = (shoal.evaluate(tmp_path / "run", env, episodes=20) for env in (None, "gymnasium/CartPole-v1"))
     assert theirs.finished.all() and theirs.episode_return.mean() > 100
     assert abs(np.log(theirs.episode_return.mean() / ours.episode_return.mean())) < 0.5
+
+
+def test_episodes_are_drawn_by_gymnasium(tmp_path, monkeypatch):
+    pytest.importorskip("pygame")
+    run = tmp_path / "run"
+    fields = {"num_envs": 2, "num_steps": 16, "num_minibatches": 2}
+    options = {"records": 1, "evaluations": 1, "eval_episodes": 1, "eval_max_steps": 20, "fields": fields}
+    shoal.train("ppo", "gymnasium/CartPole-v1", steps=32, seeds=3, folder=run, **options, **SILENT)
+    env = shoal.load(run).env
+    with pytest.raises(NotImplementedError, match="GymnasiumEnv has no picture: shoal.render records some"):
+        env.render(env.init(jax.random.key(0)))
+    paths = shoal.render(run, max_steps=12)
+    assert [path.name for path in paths] == ["best.gif", "median.gif", "worst.gif"]
+    path = shoal.render(run, members="all", max_steps=6, out=tmp_path / "all.gif")[0]
+    assert path.stat().st_size > 1000
+    expected = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    episode = record_on_host(*_of_best(run), make_key(3), 5)
+    expected.reset(seed=int(np.asarray(jax.random.bits(jax.random.split(make_key(3))[0])) >> 1))
+    for t in range(len(episode.valid) + 1):
+        np.testing.assert_array_equal(episode.state.picture[t], expected.render())
+        if t < len(episode.valid):
+            obs = expected.step(int(episode.action[t]))[0]
+            np.testing.assert_array_equal(episode.state.obs[t + 1], obs)
+
+
+def _of_best(run):
+    policy = shoal.load(run)
+    return policy.actor, policy.weights, policy.env
 
 
 def test_options_of_make_are_passed_on():

@@ -43,6 +43,13 @@ class HostState(State):
 
 
 @struct
+class PicturedState(HostState):
+    """A state of a recorded episode, with its picture."""
+
+    picture: Any = None  # uint8 [H, W, 3]
+
+
+@struct
 class HostEnv(Env):
     """An environment that Python steps. Subclass it with `open` and the two spaces.
 
@@ -55,6 +62,21 @@ class HostEnv(Env):
     @abc.abstractmethod
     def open(self) -> Simulator:
         """Start an environment on the host."""
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether videos can be made: then simulators of `open_to_draw` have `picture() -> uint8 [H, W, 3]`."""
+        return False
+
+    def open_to_draw(self) -> Any:
+        """Start an environment that can draw its present state."""
+        return self.open()
+
+    def render(self, state: State) -> Any:
+        """The picture of a state of a recorded episode. Others have none, because the simulator has moved on."""
+        if not isinstance(state, PicturedState):
+            raise NotImplementedError(f"this state of {type(self).__name__} has no picture: shoal.render records some.")
+        return state.picture
 
     def init(self, key: Key) -> HostState:
         """A state without an episode: observation and mask are zero until the host puts in those of a simulator."""

@@ -1,5 +1,6 @@
-"""Evaluate a policy in environments that Python steps, as `rollouts.evaluate` does in compiled ones."""
+"""Evaluate a policy, or record an episode, in environments that Python steps, as `rollouts.evaluate` in others."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from shoal.core.agent import Actor
 from shoal.core.env import Key
-from shoal.core.host_env import HostEnv
-from shoal.rollouts.evaluate import Evaluation
+from shoal.core.host_env import HostEnv, PicturedState
+from shoal.rollouts.evaluate import Episode, Evaluation
 from shoal.training.host_envs import HostEnvs
 
 MOST_AT_ONCE = 32  # environments that run at the same time
@@ -55,6 +56,46 @@ def evaluate_on_host(
         envs.close()
     result = Evaluation(jnp.asarray(returns), jnp.asarray(lengths), jnp.asarray(finished))
     return jax.tree.map(np.asarray, result)
+
+
+def record_on_host(
+    actor: Actor,
+    policy: Any,
+    env: HostEnv,
+    key: Key,
+    horizon: int,
+    greedy: bool = True,
+    shrink: Callable[[Any], Any] = np.asarray,
+) -> Episode:
+    """Play one episode for at most `horizon` steps and keep its pictures. `key` is consumed.
+
+    `shrink` makes the pictures smaller that are kept.
+    """
+    k_seed, k_act = jax.random.split(key)
+    simulator = env.open_to_draw()
+    states, rows = [], []
+
+    def keep(obs: Any, mask: Any) -> None:
+        states.append(PicturedState(jnp.int32(len(states)), obs, mask, shrink(simulator.picture())))
+
+    try:
+        obs, mask = simulator.reset(int(np.asarray(jax.random.bits(k_seed)) >> 1))
+        keep(obs, mask)
+        carry = jax.tree.map(lambda x: jnp.asarray(x)[None], actor.initial_carry())
+        for t in range(horizon):
+            one = jax.tree.map(lambda x: np.asarray(x)[None], (obs, mask))
+            keys = jax.random.split(jax.random.fold_in(k_act, t), 1)
+            action, carry = act_on_batch(actor, policy, *one, carry, keys, greedy)
+            action = jax.tree.map(lambda x: np.asarray(x)[0], action)
+            before, (obs, mask, reward, terminated, truncated) = obs, simulator.step(action)
+            keep(obs, mask)
+            rows.append((before, action, np.float32(reward), terminated, truncated, True))
+            if terminated or truncated:
+                break
+    finally:
+        simulator.close()
+    columns = jax.tree.map(lambda *xs: jnp.asarray(np.stack(xs)), *rows)
+    return Episode(jax.tree.map(lambda *xs: np.stack(xs), *states), *columns)
 
 
 def _no_finals(envs: HostEnvs) -> tuple[Any, np.ndarray]:

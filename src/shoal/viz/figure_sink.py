@@ -10,6 +10,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
 from shoal.tracking.events import Compiled, Event, Finished, Message, Sink
 from shoal.training.folder import RunFolder
+from shoal.training.host_envs import needs_host
 from shoal.training.plan import Plan
 from shoal.training.policy import policies_of
 from shoal.training.result import Result
@@ -47,7 +48,8 @@ class FigureSink(Sink):
         try:
             recorder = self._recorder.result() if self._recorder else self._prepare()
             if recorder is None:
-                yield f"no videos: {self.plan.spec.env_name} has no pictures (define render(state) in its class)"
+                hint = "" if needs_host(self.plan.env) else " (define render(state) in its class)"
+                yield f"no videos: {self.plan.spec.env_name} has no pictures{hint}"
                 return
             result = Result(self.folder.path)
             try:

@@ -3,26 +3,32 @@
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.env import Env, Key
+from shoal.core.host_env import HostEnv
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
 from shoal.training.folder import locate
+from shoal.training.host_envs import needs_host
+from shoal.training.host_evaluation import record_on_host
 from shoal.training.plan import Plan
 from shoal.training.policy import Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load_result
 from shoal.training.spec import run_name
-from shoal.viz.animation import animate, check_format
+from shoal.viz.animation import animate, check_format, fit
 from shoal.viz.grid import MOST_PICTURES
 
 MOST_STEPS = 500  # of a video without a time limit from a run or from the user
+HOST_PICTURE = 300  # about the longer side, in pixels, of pictures that are kept while Python steps an environment
 
 
 def render(
@@ -181,7 +187,10 @@ def _numbers(members: Sequence[int] | str, count: int) -> list[int]:
 
 
 class EpisodeRecorder:
-    """Records one episode of each of K members in one program, which can be compiled before the weights exist."""
+    """Records one episode of each of K members in one program, which can be compiled before the weights exist.
+
+    Where Python steps the environment, members play one after the other, and no such program exists.
+    """
 
     def __init__(self, actor: Any, env: Any, horizon: int, greedy: bool = True, members: int = 1) -> None:
         """The leaves of `actor` (an agent) and `env`, if any, have a leading axis of the K=`members` shown."""
@@ -190,6 +199,9 @@ class EpisodeRecorder:
 
     def compile(self, weights: Any, key: Key) -> Any:
         """Compile for weights of these shapes [K, ...], and return the program. It is not run."""
+        if needs_host(self.env):
+            self._program = self._play_on_host
+            return self._program
         self._program = jax.jit(self._record).lower(self.actor, weights, self.env, key).compile()
         return self._program
 
@@ -198,11 +210,29 @@ class EpisodeRecorder:
         program = self.compile(weights, key) if self._program is None else self._program
         return program(actor, weights, env, key)
 
+    def _play_on_host(self, actor: Any, weights: Any, env: Any, key: Key) -> Episode:
+        def one(m: int) -> Episode:
+            one_actor, policy, one_env = jax.tree.map(lambda x: np.asarray(x)[m], (actor, weights, env))
+            shrink = partial(fit, size=HOST_PICTURE)
+            return record_on_host(one_actor, policy, one_env, key, min(self.horizon, MOST_STEPS), self.greedy, shrink)
+
+        episodes = [one(m) for m in range(self.members)]
+        longest = max(len(episode.valid) for episode in episodes)
+        return jax.tree.map(lambda *xs: np.stack(xs), *(_padded(episode, longest) for episode in episodes))
+
     def _record(self, actor: Any, weights: Any, env: Any, key: Key) -> Episode:
         def one(actor: Any, weights: Any, env: Any) -> Episode:
             return record_episode(actor, weights, env, key, self.horizon, self.greedy)
 
         return jax.vmap(one, axis_size=self.members)(actor, weights, env)
+
+
+def _padded(episode: Episode, steps: int) -> Episode:
+    """The episode with `steps` steps: the last state is repeated, with `valid` False."""
+    missing = steps - len(episode.valid)
+    longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.repeat(x[-1:], missing, axis=0)]), episode)
+    is_added = jnp.arange(steps) >= steps - missing
+    return longer.replace(valid=~is_added, reward=jnp.where(is_added, 0, longer.reward))
 
 
 def recorder_for(plan: Plan, horizon: int = 0, greedy: bool = True) -> EpisodeRecorder:
@@ -241,10 +271,14 @@ def has_picture(env: Any) -> bool:
     """Whether an environment, or the one inside its wrappers, defines `render`."""
     while hasattr(env, "env"):
         env = env.env
+    if isinstance(env, HostEnv):
+        return env.has_pictures
     return type(env).render is not Env.render
 
 
 def _check_picture(env: Any) -> None:
+    if isinstance(env, HostEnv) and not env.has_pictures:
+        raise NotImplementedError(f"{type(env).__name__} has no pictures: its environment cannot draw an array.")
     if not has_picture(env):
         raise NotImplementedError(
             f"{type(env).__name__} has no pictures: define render(state) -> uint8 [H, W, 3] in its class."

@@ -27,6 +27,7 @@ class Facts(NamedTuple):
     action_space: Space
     limit: int | None  # steps after which an episode is truncated
     has_mask: bool  # whether `info` holds "action_mask", as that of Taxi does
+    has_pictures: bool  # whether it knows the render mode "rgb_array"
 
 
 @struct
@@ -53,6 +54,15 @@ class GymnasiumEnv(HostEnv):
     def open(self) -> "GymnasiumSimulator":
         """Start the environment."""
         return GymnasiumSimulator(_made(self.id, self.options, self.max_steps))
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether the environment knows the render mode "rgb_array"."""
+        return facts_of(self.id, self.options).has_pictures
+
+    def open_to_draw(self) -> "GymnasiumSimulator":
+        """Start the environment with the render mode "rgb_array"."""
+        return GymnasiumSimulator(_made(self.id, (*self.options, ("render_mode", "rgb_array")), self.max_steps))
 
     @property
     def observation_space(self) -> Space:
@@ -88,6 +98,10 @@ class GymnasiumSimulator:
             bool(truncated),
         )
 
+    def picture(self) -> np.ndarray:
+        """A picture of the present state, uint8 [H, W, 3], with the render mode "rgb_array"."""
+        return np.asarray(self.env.render(), np.uint8)
+
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
@@ -119,6 +133,7 @@ def facts_of(name: str, options: tuple) -> Facts:
             space_of(env.action_space, f"the action space of gymnasium/{name}"),
             limit,
             _mask(info) is not None,
+            "rgb_array" in (env.metadata.get("render_modes") or ()),
         )
     finally:
         env.close()

@@ -1,0 +1,34 @@
+"""Missions of MiniGrid as text, for wrappers and programs that were written for MiniGrid."""
+
+import string
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from shoal.grid.words import LONGEST_WORD, decode
+
+
+class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """A Gymnasium wrapper: `obs["mission"]` is MiniGrid's text, "go to the red door", instead of word numbers.
+
+    With it, wrappers of the package minigrid that read only observations (ImgObsWrapper, FlatObsWrapper,
+    DictObservationSpaceWrapper, OneHotPartialObsWrapper, ReseedWrapper) can be put around shoal's environments.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Wrap an environment. Raises TypeError if its observations are no Dict with word numbers as "mission"."""
+        RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, spaces.Dict) or not isinstance(space.get("mission"), spaces.MultiDiscrete):
+            raise TypeError(f"TextMissions needs missions as word numbers, as shoal/MiniGrid-* have, and not {space}.")
+        longest = space["mission"].shape[0] * (LONGEST_WORD + 1)
+        text = spaces.Text(longest, charset=string.ascii_lowercase + " ,")
+        self.observation_space = spaces.Dict({**space.spaces, "mission": text})
+
+    def observation(self, observation: Any) -> Any:
+        """The observation with the mission as text."""
+        return {**observation, "mission": decode(np.asarray(observation["mission"], np.uint8))}
