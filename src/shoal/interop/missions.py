@@ -23,9 +23,10 @@ class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self)
         super().__init__(env)
         space = env.observation_space
-        if not isinstance(space, spaces.Dict) or not isinstance(space.get("mission"), spaces.MultiDiscrete):
+        words = space.get("mission") if isinstance(space, spaces.Dict) else None
+        if not isinstance(space, spaces.Dict) or not isinstance(words, spaces.MultiDiscrete):
             raise TypeError(f"TextMissions needs missions as word numbers, as shoal/MiniGrid-* have, and not {space}.")
-        longest = space["mission"].shape[0] * (LONGEST_WORD + 1)
+        longest = len(words.nvec) * (LONGEST_WORD + 1)
         text = spaces.Text(longest, charset=string.ascii_lowercase + " ,")
         self.observation_space = spaces.Dict({**space.spaces, "mission": text})
 
