@@ -138,13 +138,14 @@ class Plan(Struct):
         thing = jnp.where(fits[x, y], thing, cells[x, y])
         return self.replace(grid=with_cell(self.grid, left + x, top + y, thing)).provided(jnp.any(fits))
 
-    def with_agent(self, key: Key, room: tuple[Index, Index]) -> "Plan":
+    def with_agent(self, key: Key, room: tuple[Index, Index], poses: Bool[Array, "4 S S"] | None = None) -> "Plan":
         """Put the agent into a room, so that it faces an empty cell or a wall. `key` is consumed.
 
-        All such poses have the same probability. Raises ValueError if there is none; in compiled code the agent then
-        stands in a wall.
+        All such poses have the same probability; `poses` are those of the room, if they are known. Raises ValueError
+        if there is none; in compiled code the agent then stands in a wall.
         """
-        size, (left, top), fits = self.rooms.size, self._corner(room), self.poses(room)
+        size, (left, top) = self.rooms.size, self._corner(room)
+        fits = self.poses(room) if poses is None else poses
         x, y = choose(key, fits.reshape(4 * size, size), may_be_empty=self.may_fail)
         return self.replace(x=left + x % size, y=top + y, direction=x // size).provided(jnp.any(fits))
 

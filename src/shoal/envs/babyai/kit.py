@@ -145,11 +145,13 @@ def with_agent_outside(key: Key, plan: Plan, room: Room) -> Plan:
     agent, `room` included.
     """
     k_first, k_other, k_place = jax.random.split(key, 3)
-    first = random_rooms(k_first, plan)
+    first, other = random_rooms(k_first, plan), random_room_but(k_other, plan, room)
     is_same = (first[0] == room[0]) & (first[1] == room[1])
-    other = random_room_but(k_other, plan, room)
-    plan = plan.provided(~is_same | jnp.any(plan.poses(first)))
-    return plan.with_agent(k_place, (jnp.where(is_same, other[0], first[0]), jnp.where(is_same, other[1], first[1])))
+    columns, rows = (jnp.stack(pair) for pair in zip(first, other, strict=True))
+    poses = jax.vmap(lambda column, row: plan.poses((column, row)))(columns, rows)
+    plan = plan.provided(~is_same | jnp.any(poses[0]))
+    which = is_same.astype(jnp.int32)
+    return plan.with_agent(k_place, (columns[which], rows[which]), poses[which])
 
 
 # Doors.

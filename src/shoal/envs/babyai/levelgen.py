@@ -201,7 +201,7 @@ class BossLevel(Maze):
         groups, parts = self.grammar.groups, self.grammar.parts
         k_form, k_pairs, k_order, k_clauses = jax.random.split(key, 4)
         forms = jnp.array([SHAPES.index(name) for name in self.instr_kinds], jnp.int32)
-        form = forms[jax.random.randint(k_form, (), 0, len(self.instr_kinds))]
+        form = forms[between(k_form, 0, len(self.instr_kinds))]
         is_seq = form == SHAPES.index("seq")
         is_pair = jnp.where(is_seq, jax.random.bernoulli(k_pairs, 0.5, (groups,)), form == SHAPES.index("and"))
         group, part = np.indices((groups, parts), np.int32)
@@ -217,7 +217,7 @@ class BossLevel(Maze):
         """Sample an action and what it is about: (clause, whether there are such things). `key` is consumed."""
         k_verb, k_first, k_second = jax.random.split(key, 3)
         verbs = jnp.array([VERBS[name] for name in self.action_kinds], jnp.int32)
-        verb = verbs[jax.random.randint(k_verb, (), 0, len(self.action_kinds))]
+        verb = verbs[between(k_verb, 0, len(self.action_kinds))]
         is_door = np.array(KINDS) == OBJECTS.index("door")
         kinds = jnp.where(is_door, (verb == GO_TO) | (verb == OPEN), verb != OPEN)
         first, has_first = self.description(k_first, fits & kinds[:, None, None])

@@ -36,7 +36,7 @@ from shoal.envs.babyai.kit import (
 )
 from shoal.envs.babyai.level import Layout
 from shoal.grid.cells import COLORS, OBJECTS, cell, is_a
-from shoal.grid.layout import choose, distinct
+from shoal.grid.layout import between, choose, distinct
 from shoal.grid.rooms import LEFT, RIGHT
 
 RED_DOOR = cell("door", "red", "closed")
@@ -140,7 +140,7 @@ class OpenDoor(NineRooms):
         plan = with_doors_around(self.rooms.plan(k_plan, may_fail=True), self.middle, doors_of(colors))
         plan = plan.with_agent(k_agent, self.middle)
         by_color = descriptor(DOOR_KIND, colors[RIGHT])
-        by_place = descriptor(DOOR_KIND, place=jax.random.randint(k_place, (), 1, PLACES + 1))
+        by_place = descriptor(DOOR_KIND, place=between(k_place, 1, PLACES + 1))
         either = jnp.where(jax.random.bernoulli(k_which, 0.5), by_color, by_place)
         description = {None: either, "color": by_color, "loc": by_place}[self.select_by]
         return finished(plan, one(open_door(description, strict=self.debug)))
@@ -243,7 +243,7 @@ class OpenDoorsOrder(NineRooms):
             plan = plan.with_door(self.middle, sides[i], doors_of(colors[i]))
         # The sides are in random order, so the first two doors are any two.
         first, second = (one(open_door(descriptor(DOOR_KIND, colors[i]), strict=self.debug)) for i in range(2))
-        order = jax.random.randint(k_order, (), 0, 3)
+        order = between(k_order, 0, 3)
         alone, both = padded(first, groups=2, parts=1), before(first, second)
         clauses = jnp.where(order == 0, alone.clauses, both.clauses)
         order = jnp.where(order == 0, alone.order, jnp.where(order == 1, BEFORE, AFTER).astype(alone.order.dtype))

@@ -27,7 +27,7 @@ from shoal.envs.babyai.kit import (
 )
 from shoal.envs.babyai.level import Layout
 from shoal.grid.cells import color_of, object_of
-from shoal.grid.layout import random_color
+from shoal.grid.layout import between, random_color
 from shoal.grid.rooms import ABOVE
 
 
@@ -98,7 +98,7 @@ class PickupDist(OneRoom):
         things = different_things(k_things, self.num_dists)
         plan = with_things(k_places, self.rooms.plan(k_plan, may_fail=True), (0, 0), things).with_agent(k_agent, (0, 0))
         target = one_of(k_target, things)
-        which = jax.random.randint(k_which, (), 0, 3)  # by kind, by color, by both
+        which = between(k_which, 0, 3)  # by kind, by color, by both
         kind, color = object_of(target).astype(jnp.int32), color_of(target).astype(jnp.int32)
         description = descriptor(jnp.where(which == 1, 0, kind), jnp.where(which == 0, ANY_COLOR, color))
         return finished(plan, one(pick_up(description, strict=self.debug)))
