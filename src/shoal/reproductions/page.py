@@ -60,7 +60,8 @@ def _section(part: Part, found: Found | None, reason: str | None, folder: Path) 
         parts.append(_numbers(part.rows, (found or {}).get("numbers", {})))
     parts += [_chart(each, (found or {}).get("lines", {}).get(each.key, {})) for each in part.charts]
     if found:
-        parts += [_picture(folder / "files" / part.name / name, words) for name, words in found["pictures"].items()]
+        pictures = [_picture(folder / "files" / part.name / name, words) for name, words in found["pictures"].items()]
+        parts += [tag("div", *pictures, class_="videos")] if len(pictures) > 1 else pictures
         parts.append(tag("ul", *(tag("li", with_code(note)) for note in found["notes"])) if found["notes"] else None)
         parts += _how(found)
     return Section(part.name, part.title, parts)
@@ -118,7 +119,7 @@ def _picture(path: Path, words: str) -> Html:
     except OSError as error:
         return tag("p", f"{path.name} cannot be shown: {error.strerror}.", class_="soft")
     picture = tag("img", src=data_address(KINDS[path.suffix], content), alt=words, class_="picture")
-    return tag("figure", picture, tag("figcaption", words, class_="soft"))
+    return tag("figure", picture, tag("figcaption", with_code(words), class_="soft"))
 
 
 def _how(found: Found) -> list[Any]:
