@@ -198,9 +198,8 @@ register(
                 "PPO is trained with shoal's presets; the return is the mean of 100 fresh episodes of each "
                 "seed, with greedy actions and the last weights. MinAtar's games, 3 to 10 million steps each, "
                 "are trained with `--full` only; they have sticky actions in shoal, and SpaceInvaders had four "
-                "more aliens in gymnax when its agent was trained. DeepSea's board differs: with its actions in "
-                "another order in every cell, 0 is the return of never going right, and 0.99 the largest one. "
-                "Rows without a number here are environments for which shoal has no preset of PPO.",
+                "more aliens in gymnax when its agent was trained. In DeepSea 0 is the return of never going "
+                "right, and 0.99 the largest one. The meta-learning environments at the end are not trained here.",
                 measure=returns,
                 here={"envs": SHORT, "seeds": 2, "steps": 0},
                 full={"envs": TRAINED, "seeds": 16, "steps": 0},
