@@ -310,7 +310,9 @@ def record(env_id: str, result: Result) -> None:
     kept = json.loads(path.read_text()) if path.exists() else {}
     versions = {name: importlib.metadata.version(name) for name in ("minigrid", "gymnasium", "jax", "numpy")}
     counted = {**result._asdict(), "mismatches": len(result.mismatches)}
-    kept["command"] = "SHOAL_PARITY_RECORD=FILE [SHOAL_PARITY_STEPS=N] python -m pytest -m long tests/parity/babyai -k many_steps"
+    kept["command"] = (
+        "SHOAL_PARITY_RECORD=FILE [SHOAL_PARITY_STEPS=N] python -m pytest -m long tests/parity/babyai -k many_steps"
+    )
     kept["versions"] = {"python": sys.version.split()[0], **versions}
     kept["ids"] = dict(sorted({**kept.get("ids", {}), env_id: counted}.items()))
     path.write_text(json.dumps(kept, indent=1) + "\n")
