@@ -138,8 +138,9 @@ def need(package: str, extra: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != package.split(".")[0]:
+        top = package.split(".")[0]
+        if (error.name or "").split(".")[0] != top:
             raise  # the package is installed; something that it imports is not
         raise ImportError(
-            f"{purpose} needs the package {package!r}, which is not installed: pip install 'shoal[{extra}]'."
+            f"{purpose} needs the package {top!r}, which is not installed: pip install 'shoal[{extra}]'."
         ) from error
