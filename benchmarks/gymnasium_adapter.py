@@ -10,6 +10,9 @@ doorkey   E MiniGrid-DoorKey-8x8: ShoalVectorEnv, and EnvPool's version in C++ w
 
 The sides take turns in one process; the result is the median over rounds of the microseconds per call of `step`.
 Actions are random and chosen before.
+
+`--processor-time` counts the processor time of the calling thread, so that it can be measured while the machine does
+other work. It measures the parts with one environment only, whose steps run in this thread.
 """
 
 import argparse
@@ -34,6 +37,7 @@ import jax  # noqa: E402
 import shoal.gym  # noqa: E402
 
 OUT = run.HERE / "results" / "gymnasium-adapter.json"
+ONE_OUT = run.HERE / "results" / "gymnasium-adapter-one.json"
 Step = Callable[[int], None]
 
 
@@ -42,8 +46,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--envs", type=int, default=1024)
     parser.add_argument("--calls", type=int, default=300, help="of `step` in each round")
+    parser.add_argument("--processor-time", action="store_true", help="of the calling thread")
     options = parser.parse_args()
+    clock = time.thread_time if options.processor_time else time.perf_counter
     command = f"python benchmarks/gymnasium_adapter.py --rounds {options.rounds} --envs {options.envs}"
+    command += " --processor-time" if options.processor_time else ""
     packages = [name for name in ("gymnasium", "envpool", "jax") if importlib.util.find_spec(name)]
     versions = {name: importlib.metadata.version(name) for name in packages}
     report: dict[str, Any] = {
@@ -52,7 +59,8 @@ def main() -> None:
         "envs": options.envs,
         "machine": run.machine_without_command(),
     }
-    for part, sides in parts(options.envs).items():
+    measured = one_environment() if options.processor_time else {**one_environment(), **many_environments(options.envs)}
+    for part, sides in measured.items():
         times: dict[str, list[float]] = {name: [] for name in sides}
         for step in sides.values():
             step(20)  # compile
@@ -63,20 +71,20 @@ def main() -> None:
                     if name == "gymnasium" and part not in ("single", "minigrid")
                     else options.calls
                 )
-                begin = time.perf_counter()
+                begin = clock()
                 step(calls)
-                times[name].append((time.perf_counter() - begin) / calls * 1e6)
+                times[name].append((clock() - begin) / calls * 1e6)
         medians = {name: round(statistics.median(values), 1) for name, values in times.items()}
         ratios = {f"{name} / shoal": round(value / medians["shoal"], 2) for name, value in medians.items()}
         del ratios["shoal / shoal"]
         report[part] = {"microseconds_per_call": medians, **ratios}
         print(part, json.dumps(report[part]), flush=True)
-    OUT.write_text(json.dumps(report, indent=1) + "\n")
+    (ONE_OUT if options.processor_time else OUT).write_text(json.dumps(report, indent=1) + "\n")
 
 
-def parts(envs: int) -> dict[str, dict[str, Step]]:
-    """The sides of each part: functions that take a number of steps."""
-    found = {
+def one_environment() -> dict[str, dict[str, Step]]:
+    """The sides of each part with one environment: functions that take a number of steps."""
+    return {
         "single": {
             "shoal": single(gymnasium.make("shoal/CartPole-v1")),
             "gymnasium": single(gymnasium.make("CartPole-v1")),
@@ -86,6 +94,12 @@ def parts(envs: int) -> dict[str, dict[str, Step]]:
             "shoal": single(gymnasium.make("shoal/MiniGrid-DoorKey-8x8-v0")),
             "gymnasium": single(gymnasium.make("minigrid:MiniGrid-DoorKey-8x8-v0")),
         },
+    }
+
+
+def many_environments(envs: int) -> dict[str, dict[str, Step]]:
+    """The sides of each part with E environments."""
+    found = {
         "cartpole": {
             "shoal": many(gymnasium.make_vec("shoal/CartPole-v1", envs), envs, 2),
             "gymnasium": many(gymnasium.make_vec("CartPole-v1", envs, vectorization_mode="sync"), envs, 2),
