@@ -171,6 +171,8 @@ def test_missions_can_be_texts_for_the_wrappers_of_minigrid():
     words = wrappers.DictObservationSpaceWrapper(env).reset(seed=0)[0]["mission"]  # MiniGrid's own word numbers
     np.testing.assert_array_equal(words[:5], inner.reset(seed=0)[0]["mission"])
     assert wrappers.FlatObsWrapper(env).reset(seed=0)[0].ndim == 1
+    empty = TextMissions(gymnasium.make("shoal/MiniGrid-Playground-v0"))
+    assert empty.observation_space["mission"].contains("")  # it has no mission
     with pytest.raises(TypeError, match="needs missions as word numbers"):
         TextMissions(gymnasium.make("CartPole-v1"))
 

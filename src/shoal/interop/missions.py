@@ -27,7 +27,7 @@ class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
         if not isinstance(space, spaces.Dict) or not isinstance(words, spaces.MultiDiscrete):
             raise TypeError(f"TextMissions needs missions as word numbers, as shoal/MiniGrid-* have, and not {space}.")
         longest = len(words.nvec) * (LONGEST_WORD + 1)
-        text = spaces.Text(longest, charset=string.ascii_lowercase + " ,")
+        text = spaces.Text(longest, min_length=0, charset=string.ascii_lowercase + " ,")
         self.observation_space = spaces.Dict({**space.spaces, "mission": text})
 
     def observation(self, observation: Any) -> Any:
