@@ -2,14 +2,17 @@
 
 import importlib
 import inspect
+import json
 from pathlib import Path
 
 import pytest
 
+from shoal.reports.words import number
 from shoal.reproductions import reproduction
-from shoal.reproductions.reproduction import reproductions
+from shoal.reproductions.reproduction import find, reproductions
 
 ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("reproduce-*.json"))
 ALL = sorted(reproductions())
 
 
@@ -47,3 +50,26 @@ def test_two_reproductions_of_one_name_are_refused(registry):
     with pytest.raises(ValueError, match="reproduction 'x' is already registered"):
         reproduction.register(reproduction.Reproduction("x", "Y", source, "About.", ()))
     assert module.ENV == "GridWorld-v0"
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_the_documentation_states_the_main_numbers_of_the_kept_results(file):
+    kept = json.loads(file.read_text())
+    found, page = find(kept["reproduction"]), (ROOT / "docs" / "reproduce.md").read_text()
+    section = page.partition(f"\n## {found.name}\n")[2].partition("\n## ")[0]
+    if "| what | published | measured |" not in section:
+        pytest.skip("its section has no table of numbers")
+    for part in found.parts:
+        if part.name in kept["parts"]:
+            for row in (row for row in part.rows if row.main):
+                assert line_of(row, kept["parts"][part.name]["numbers"][row.key]) in section
+
+
+def line_of(row, value):
+    """The row of a table in the documentation."""
+
+    def shown(each):
+        return "" if each is None else f"{each if isinstance(each, str) else number(each)} {row.unit}".strip()
+
+    what = f"{row.group}: {row.what}" if row.group else row.what
+    return f"| {what} | {shown(row.published)} | {shown(value)} |"

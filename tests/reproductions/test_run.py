@@ -71,6 +71,14 @@ def test_every_part_is_measured_with_the_sizes_for_this_machine_and_kept(capsys)
     assert "[2/2] second: The second part" in capsys.readouterr().out
 
 
+def test_a_page_says_that_the_machine_was_busy(monkeypatch):
+    monkeypatch.setattr(run.os, "getloadavg", lambda: (1e4, 0.0, 0.0))
+    busy = "The machine was busy with other work while these parts were measured: first."
+    assert busy in Page(shoal.reproduce("book", only=["first"]).page).text
+    monkeypatch.setattr(run.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert "was busy" not in Page(shoal.reproduce("book", only=["first"]).page).text
+
+
 def test_main_numbers_stand_on_top_of_the_page_too():
     row = Row("score", "the score", 6, main=True)
     register(

@@ -39,6 +39,11 @@ def _warnings(full: bool, parts: Mapping[str, Found], not_measured: Mapping[str,
     notes: list[Any] = []
     if parts and not full:
         notes.append(with_code("The sizes are those for a small machine; `--full` takes those of the source."))
+    if busy := [name for name, found in parts.items() if found["machine"]["load_average"] > found["machine"]["cores"]]:
+        notes.append(
+            f"The machine was busy with other work while these parts were measured: {', '.join(busy)}. Their times are "
+            "longer, and their rates smaller, than on an idle machine; processor times are about the same."
+        )
     for name, reason in not_measured.items():
         notes.append(joined([tag("a", name, href=f"#{name}"), " was not measured here: ", with_code(reason), "."]))
     return notes
@@ -77,7 +82,7 @@ def _numbers(rows: Sequence[Row], measured: Mapping[str, Any]) -> Html:
         where = joined([tag("br"), tag("span", row.where, class_="soft")]) if row.where else None
         published = joined([_shown(row.published, row.unit), where])
         here = tag("strong", _shown(measured.get(row.key), row.unit))
-        cells.append([row.what, Cell(published, math.nan), Cell(here, math.nan)])  # NaN: to the right, as numbers are
+        cells.append([row.what, Cell(published, math.nan, "side"), Cell(here, math.nan, "side")])  # NaN: a number
     return table(["", "published", "measured"], cells)
 
 
