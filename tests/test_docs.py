@@ -33,7 +33,8 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or repeat other pages; the notebook is the quickstart.
-SLOW = {"README", "command-line", "coming-from", "memory", "meta-learning", "minigrid-levels", "which-agent"}
+SLOW = {"README", "command-line", "coming-from", "language", "memory", "meta-learning", "minigrid-levels"}
+SLOW |= {"which-agent"}
 SLOW |= {"gymnasium", "other-environments", "opponent-shaping", "populations", "studies", "write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
 GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}
