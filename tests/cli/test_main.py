@@ -34,13 +34,14 @@ def test_environments_are_listed_by_family(capsys):
     out = say(capsys, "envs")[1]
     families = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[2:-3]}
     assert families == {
+        "babyai": 96,
         "bsuite": 469,
         "classic": 6,
         "gridworlds": 3,
         "meta": 12,
         "meta_envs": 7,
         "minatar": 10,
-        "minigrid": 76,
+        "minigrid": 82,
         "planar": 3,
         "toy_text": 6,
     }
