@@ -5,9 +5,10 @@ put into our level. Some have a short time limit; some that ended are played aga
 so that `terminated` and `truncated` fall together. Images, directions, missions, rewards, flags, poses and what the
 agent carries are compared after every step, whole grids after every 20 steps and at the end.
 
-The long runs (100,000 steps an id) write what they counted to the file that SHOAL_PARITY_RECORD names:
+The long runs (100,000 steps an id, or SHOAL_PARITY_STEPS) write what they counted to the file that SHOAL_PARITY_RECORD
+names:
 
-    SHOAL_PARITY_RECORD=benchmarks/results/babyai-parity.json pytest -m long tests/parity/babyai -k match
+    SHOAL_PARITY_RECORD=benchmarks/results/babyai-parity.json pytest -m long tests/parity/babyai -k many_steps
 """
 
 import dataclasses
@@ -33,6 +34,7 @@ from shoal.envs.babyai.level import BabyLevel, BabyState, Layout
 from shoal.grid.words import decode
 
 FEW, MANY = 400, 100_000
+LONG = int(os.environ.get("SHOAL_PARITY_STEPS", MANY))  # of the long runs
 DRAWN = 64  # layouts that our generator draws at a time
 GRID_EVERY = 20  # steps between two comparisons of whole grids
 SEEDS_WITHOUT_END = {"BabyAI-SynthS5R2-v0": 1741}  # of this id the reference never returns from some resets
@@ -308,7 +310,9 @@ def record(env_id: str, result: Result) -> None:
     kept = json.loads(path.read_text()) if path.exists() else {}
     versions = {name: importlib.metadata.version(name) for name in ("minigrid", "gymnasium", "jax", "numpy")}
     counted = {**result._asdict(), "mismatches": len(result.mismatches)}
-    kept["command"] = "SHOAL_PARITY_RECORD=FILE python -m pytest -m long tests/parity/babyai -k match"
+    kept["command"] = (
+        "SHOAL_PARITY_RECORD=FILE [SHOAL_PARITY_STEPS=N] python -m pytest -m long tests/parity/babyai -k many_steps"
+    )
     kept["versions"] = {"python": sys.version.split()[0], **versions}
     kept["ids"] = dict(sorted({**kept.get("ids", {}), env_id: counted}.items()))
     path.write_text(json.dumps(kept, indent=1) + "\n")
