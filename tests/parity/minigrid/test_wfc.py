@@ -148,11 +148,21 @@ def neighbors(layouts):
     return np.stack([(free & (around == n)).sum((1, 2)) // 8 for n in range(5)], axis=1)
 
 
-def rooms_apart(layouts):
+def start(layouts):
+    """Where the agent is, in squares of 5 x 5 cells, and where it looks."""
+    return (layouts.x // 5 * 5 + layouts.y // 5) * 4 + layouts.direction
+
+
+def goal(layouts):
+    """Where the goal is, in squares of 5 x 5 cells."""
+    at, side = harness.position_of(int(GOAL))(layouts), layouts.grid.shape[1]
+    return at // side // 5 * 5 + at % side // 5
+
+
+def way_to_goal(layouts):
     """Where the goal is as seen from the agent, 5 cells at a time."""
-    goal = harness.position_of(int(GOAL))(layouts)
-    side = layouts.grid.shape[1]
-    return (goal // side - layouts.x) // 5 * 100 + (goal % side - layouts.y) // 5
+    at, side = harness.position_of(int(GOAL))(layouts), layouts.grid.shape[1]
+    return (at // side - layouts.x) // 5 * 100 + (at % side - layouts.y) // 5
 
 
 def distance(layouts):
@@ -160,10 +170,7 @@ def distance(layouts):
     return harness.distance_to(8)(layouts) // 3
 
 
-STATISTICS = [
-    harness.cells, harness.pose, harness.position_of(int(GOAL)), number_of_walls, small_squares, neighbors,
-    rooms_apart, distance,
-]  # fmt: skip
+STATISTICS = [harness.cells, start, goal, number_of_walls, small_squares, neighbors, way_to_goal, distance]
 
 
 def assert_same_generator(env_id, count, of_reference):
