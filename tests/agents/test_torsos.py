@@ -118,7 +118,8 @@ def test_a_torso_name_gives_the_same_network_for_every_agent(name):
         built(name, "picture", torso="tiles")
     with pytest.raises(ValueError, match="hidden=.* changes nothing in this network"):
         built(name, "picture", torso="impala", hidden=(7,))
-    with pytest.raises(ValueError, match="torso='rnn' is unknown. Choose one of auto, mlp, cnn, impala, tiles, film"):
+    choices = "auto, mlp, cnn, nature, impala, tiles, film"
+    with pytest.raises(ValueError, match=f"torso='rnn' is unknown. Choose one of {choices}"):
         built(name, "vector", torso="rnn")
 
 

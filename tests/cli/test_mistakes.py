@@ -243,7 +243,7 @@ RUNS = {
 OTHERS = {
     "envs CartPol-v1": "env 'CartPol-v1' is not registered. Did you mean CartPole-v1",
     "envs CartPole-v1 Acrobot-v1": "unexpected argument 'Acrobot-v1': the command is `shoal envs [ENV] [options]`",
-    "envs --family atari": "there is no family 'atari'. There are: bsuite, classic",
+    "envs --family atari": "there is no family 'atari'. There are: babyai, bsuite, classic",
     "envs --family minatar --actions continuous": "no environment is like that",
     "envs --observations pixels": "--observations 'pixels' is unknown: choose image, vector or parts.",
     "agents PPO": "agent 'PPO' is not registered. Did you mean ppo?",
