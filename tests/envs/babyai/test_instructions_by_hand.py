@@ -41,6 +41,14 @@ def test_an_episode_follows_the_instruction_that_was_given():
     assert ends == [False] * 4 + [True] and float(reward) == pytest.approx(1 - 0.9 * 5 / 200)
 
 
+@pytest.mark.parametrize("text", ["put a ball next to the blue box", "put a red object next to the blue box"])
+def test_a_carried_thing_may_be_described_in_part(text):
+    level, state = room("BabyAI-PutNextS5N2Carrying-v0", (RED_BALL, (3, 3)), (cell("box", "blue"), (5, 3)))
+    state = level.with_instruction(state, text)
+    state, *_ = level.advance(state, jnp.int32(LEFT), None)
+    assert int(state.carrying) == RED_BALL and int(state.grid[3, 3]) == EMPTY
+
+
 def test_articles_follow_from_the_level():
     level, state = room(LOCAL, (RED_BALL, (3, 2)), (cell("ball", "blue"), (5, 5)))
     assert level.mission_text(level.with_instruction(state, "go to the ball")) == "go to a ball"

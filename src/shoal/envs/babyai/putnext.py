@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, UInt16
+import numpy as np
+from jaxtyping import Array, Bool, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.babyai.floor_plans import AROUND_CORNER, OneRoom, TwoRooms, check_count
-from shoal.envs.babyai.instruction import PUT_NEXT, Grammar, before, one, put_next
+from shoal.envs.babyai.instruction import ANY_COLOR, ANY_KIND, PUT_NEXT, Grammar, before, one, put_next
 from shoal.envs.babyai.kit import (
     all_reachable,
     can_be_put,
@@ -25,7 +26,7 @@ from shoal.envs.babyai.kit import (
 )
 from shoal.envs.babyai.level import BabyState, Layout
 from shoal.envs.minigrid.things import MOST_THINGS
-from shoal.grid.cells import COLOR_SHIFT, EMPTY
+from shoal.grid.cells import EMPTY, color_of, is_portable, object_of
 from shoal.grid.rooms import RIGHT, Plan
 
 
@@ -142,12 +143,20 @@ class PutNext(Across):
         if not self.start_carrying:
             return state
         kind, color = (state.clauses[0, 0, i].astype(jnp.uint16) for i in (2, 3))
-        thing = kind | color << COLOR_SHIFT
-        is_first = state.time == 1
-        taken = is_first & (state.grid == thing)
+        fits = is_portable(state.grid)  # a text given by hand may leave out the kind or the color
+        fits &= (kind == ANY_KIND) | (object_of(state.grid) == kind)
+        fits &= (color == ANY_COLOR) | (color_of(state.grid) == color)
+        is_taken = _one_of(fits) & (state.time == 1)
+        thing = jnp.max(jnp.where(is_taken, state.grid, np.uint16(0)))
         return state.replace(
-            grid=jnp.where(taken, EMPTY, state.grid), carrying=jnp.where(is_first, thing, state.carrying)
+            grid=jnp.where(is_taken, EMPTY, state.grid), carrying=jnp.where(jnp.any(is_taken), thing, state.carrying)
         )
+
+
+def _one_of(cells: Bool[Array, "W H"]) -> Bool[Array, "W H"]:
+    """Keep only the first of the cells that are true."""
+    flat = cells.reshape(-1)
+    return cells & (jnp.arange(flat.size, dtype=jnp.int32) == jnp.argmax(flat)).reshape(cells.shape)
 
 
 @env("BabyAI-MoveTwoAcrossS5N2-v0")
