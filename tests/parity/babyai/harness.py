@@ -26,12 +26,12 @@ import numpy as np
 
 from parity.babyai.players import Bot, Player, new_player
 from parity.babyai.reference import Start, begin, fresh, packed_grid, reset, start_of
+from parity.minigrid.harness import flag_differences, mission_text
 from parity.minigrid.reference import pack
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.babyai.instruction import AFTER, FIRST, VERB, Instruction
 from shoal.envs.babyai.level import BabyLevel, BabyState, Layout
-from shoal.grid.words import decode
 
 FEW, MANY = 400, 100_000
 LONG = int(os.environ.get("SHOAL_PARITY_STEPS", MANY))  # of the long runs
@@ -100,7 +100,7 @@ class Match:
             their_obs, *theirs, _ = reference.step(int(actions[i]))
             is_end = theirs[1] or theirs[2]
             wrong = self._differences(i, obs, their_obs, whole_grid=is_end or len(episode.actions) % GRID_EVERY == 0)
-            wrong += _flag_differences((reward[i], terminated[i], truncated[i]), theirs)
+            wrong += flag_differences((reward[i], terminated[i], truncated[i]), theirs)
             self._count(episode, wrong, *theirs)
             if wrong or is_end:
                 self._end(episode, bool(theirs[1]) and not wrong, bool(theirs[2]))
@@ -195,7 +195,7 @@ class Match:
         reference, s = self.theirs[i], self.states
         pairs = {
             "direction in obs": (int(obs["direction"][i]), int(their_obs["direction"])),
-            "mission": (_text(obs["mission"][i].tobytes()), their_obs["mission"]),
+            "mission": (mission_text(obs["mission"][i].tobytes()), their_obs["mission"]),
             "pose": ((int(s.x[i]), int(s.y[i])), tuple(int(p) for p in reference.agent_pos)),
             "direction": (int(s.direction[i]), int(reference.agent_dir)),
             "time": (int(s.time[i]), reference.step_count),
@@ -316,14 +316,3 @@ def record(env_id: str, result: Result) -> None:
     kept["versions"] = {"python": sys.version.split()[0], **versions}
     kept["ids"] = dict(sorted({**kept.get("ids", {}), env_id: counted}.items()))
     path.write_text(json.dumps(kept, indent=1) + "\n")
-
-
-def _flag_differences(ours: tuple, theirs: list) -> list[str]:
-    reward = [] if abs(np.float32(theirs[0]) - ours[0]) <= 1e-6 else [f"reward {ours[0]} != {theirs[0]}"]
-    flags = zip(("terminated", "truncated"), ours[1:], theirs[1:], strict=True)
-    return reward + [f"{name} {mine} != {their}" for name, mine, their in flags if bool(mine) != bool(their)]
-
-
-@functools.lru_cache(4096)
-def _text(numbers: bytes) -> str:
-    return decode(np.frombuffer(numbers, np.uint8))

@@ -167,7 +167,7 @@ class Match:
             their_obs, *theirs, _ = reference.step(actions[i])
             ours = (reward[i], terminated[i], truncated[i])
             our_obs = {name: value[i] for name, value in obs.items()}
-            wrong = differences(our_obs, state, their_obs, reference) + _flag_differences(ours, theirs)
+            wrong = differences(our_obs, state, their_obs, reference) + flag_differences(ours, theirs)
             self._count(episode, wrong, *theirs)
             if wrong or theirs[1] or theirs[2]:
                 self._keep_for_replay(episode, *theirs[1:])
@@ -332,7 +332,7 @@ def differences(obs: dict[str, np.ndarray], state: Any, their_obs: dict[str, Any
     }
     ours = {
         "direction in obs": int(obs["direction"]),
-        "mission": _text(obs["mission"].tobytes()),
+        "mission": mission_text(obs["mission"].tobytes()),
         "pose": (int(state.x), int(state.y), int(state.direction)),
         "carrying": int(state.carrying),
         "time": int(state.time),
@@ -347,14 +347,16 @@ def differences(obs: dict[str, np.ndarray], state: Any, their_obs: dict[str, Any
     return wrong
 
 
-def _flag_differences(ours: tuple, theirs: list) -> list[str]:
+def flag_differences(ours: tuple, theirs: list) -> list[str]:
+    """What differs in reward, terminated and truncated."""
     reward = [] if abs(np.float32(theirs[0]) - ours[0]) <= 1e-6 else [f"reward {ours[0]} != {theirs[0]}"]
     flags = zip(("terminated", "truncated"), ours[1:], theirs[1:], strict=True)
     return reward + [f"{name} {mine} != {their}" for name, mine, their in flags if bool(mine) != bool(their)]
 
 
 @functools.lru_cache(4096)
-def _text(numbers: bytes) -> str:
+def mission_text(numbers: bytes) -> str:
+    """The words of a mission, from the bytes of its numbers."""
     return decode(np.frombuffer(numbers, np.uint8))
 
 
