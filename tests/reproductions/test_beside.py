@@ -3,9 +3,11 @@
 import json
 import sys
 
+from shoal.reproductions import workspace
 from shoal.reproductions.beside import Peer, measure_peer, train
 from shoal.reproductions.reproduction import Need, NotMeasured
 from shoal.reproductions.workspace import Workspace
+from shoal.training.host import with_small_loops
 
 
 def test_a_missing_package_is_said_once_and_nothing_runs(tmp_path):
@@ -33,6 +35,16 @@ def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
     notes = []
     assert measure_peer(Workspace(tmp_path, "", print), Peer("Other", "x", ()), notes) is None
     assert notes == ["Other: not measured here: `the script x.py` failed: no memory."]
+
+
+def test_a_peer_does_not_run_with_the_settings_that_shoal_makes_for_itself(tmp_path, monkeypatch):
+    names = ("NPROC", "XLA_FLAGS", "JAX_ENABLE_COMPILATION_CACHE")
+    (tmp_path / "tell.py").write_text(f"import json, os\nprint(json.dumps({{n: os.environ[n] for n in {names!r}}}))")
+    monkeypatch.setattr(workspace, "PEERS", tmp_path)
+    monkeypatch.setenv("NPROC", "2")
+    monkeypatch.setenv("XLA_FLAGS", with_small_loops("--xla_dump_to=here"))
+    told = Workspace(tmp_path, sys.executable, print).peer("tell")
+    assert [told[name] for name in names] == ["16", "--xla_dump_to=here", "false"]
 
 
 def test_training_shows_the_command_that_repeats_it(tmp_path, in_process):

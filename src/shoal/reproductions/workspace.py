@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import shoal
 from shoal.reproductions.reproduction import NotMeasured
+from shoal.training.host import with_small_loops
 
 PEERS = Path(__file__).parent / "peers"
-NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+THREADS = "16"  # of XLA in a peer: with one for each of two cores, PureJaxRL's vmapped PPO never ends (jaxlib 0.10)
 
 
 class Done(NamedTuple):
@@ -46,13 +47,15 @@ class Workspace(NamedTuple):
             return _run([sys.executable, "-m", "shoal", *words], f"shoal {' '.join(words)}", self.folder, variables)
 
     def peer(self, script: str, *words: Any) -> dict[str, Any]:
-        """Run a script of `peers` with `python`, without a cache, and return the line of JSON that it prints last.
+        """Run a script of `peers` with `python`, and return the line of JSON that it prints last.
 
-        `seconds` and `cpu_seconds`, of the whole process, are added. Raises NotMeasured, with the error's last line,
-        if it fails.
+        It runs without a cache and without shoal's own settings of XLA. `seconds` and `cpu_seconds`, of the whole
+        process, are added. Raises NotMeasured, with the error's last line, if it fails.
         """
         command = [self.python, str(PEERS / f"{script}.py"), *(str(word) for word in words)]
-        done = _run(command, f"the script {script}.py", self.folder, NO_CACHE)
+        flags = os.environ.get("XLA_FLAGS", "").replace(with_small_loops(""), "").strip()
+        variables = {"JAX_ENABLE_COMPILATION_CACHE": "false", "NPROC": THREADS, "XLA_FLAGS": flags}
+        done = _run(command, f"the script {script}.py", self.folder, variables)
         answer = json.loads(done.output.splitlines()[-1])
         return {**answer, "seconds": done.seconds, "cpu_seconds": done.cpu_seconds}
 
