@@ -21,14 +21,14 @@ def test_a_missing_package_is_said_once_and_nothing_runs(tmp_path):
 def test_an_installed_peer_is_measured_with_the_words(tmp_path, monkeypatch):
     asked = []
     answer = {"steps": 3, "versions": {"python": "3.9", "json": "2.0", "jax": "0.1"}}
-    monkeypatch.setattr(Workspace, "peer", lambda self, *words: asked.append(words) or answer)
-    notes, peer = [], Peer("Other", "script", (Need("json"),), ("jax", "flax"))
+    monkeypatch.setattr(Workspace, "peer", lambda self, *words, threads: asked.append((*words, threads)) or answer)
+    notes, peer = [], Peer("Other", "script", (Need("json"),), ("jax", "flax"), 16)
     assert measure_peer(Workspace(tmp_path, sys.executable, print), peer, notes, "--steps", 3) == answer
-    assert asked == [("script", "--steps", 3)] and notes == ["Other: python 3.9, json 2.0, jax 0.1."]
+    assert asked == [("script", "--steps", 3, 16)] and notes == ["Other: python 3.9, json 2.0, jax 0.1."]
 
 
 def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
-    def fail(self, *words):
+    def fail(self, *words, threads):
         raise NotMeasured("`the script x.py` failed: no memory")
 
     monkeypatch.setattr(Workspace, "peer", fail)
@@ -37,14 +37,15 @@ def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
     assert notes == ["Other: not measured here: `the script x.py` failed: no memory."]
 
 
-def test_a_peer_runs_with_enough_threads_and_the_flags_of_shoal(tmp_path, monkeypatch):
+def test_a_peer_runs_with_the_threads_asked_for_and_the_flags_of_shoal(tmp_path, monkeypatch):
     names = ("NPROC", "XLA_FLAGS", "JAX_ENABLE_COMPILATION_CACHE")
     (tmp_path / "tell.py").write_text(f"import json, os\nprint(json.dumps({{n: os.environ[n] for n in {names!r}}}))")
     monkeypatch.setattr(workspace, "PEERS", tmp_path)
     monkeypatch.setenv("NPROC", "2")
     monkeypatch.setenv("XLA_FLAGS", with_small_loops(""))
-    told = Workspace(tmp_path, sys.executable, print).peer("tell")
-    assert [told[name] for name in names] == ["16", with_small_loops(""), "false"]
+    for asked, threads in ((0, "2"), (16, "16")):
+        told = Workspace(tmp_path, sys.executable, print).peer("tell", threads=asked)
+        assert [told[name] for name in names] == [threads, with_small_loops(""), "false"]
 
 
 def test_training_shows_the_command_that_repeats_it(tmp_path, in_process):

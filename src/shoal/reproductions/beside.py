@@ -15,6 +15,7 @@ class Peer(NamedTuple):
     script: str
     needs: Sequence[Need]
     beside: Sequence[str] = ()  # other packages whose versions are stated
+    threads: int = 0  # of XLA; 0: one on each core
 
 
 class Trained(NamedTuple):
@@ -33,7 +34,7 @@ def measure_peer(work: Workspace, peer: Peer, notes: list[str], *words: Any) -> 
         if missing:
             sentence = f"not measured here: needs {' and '.join(need.in_words() for need in missing)}."
         else:
-            found = work.peer(peer.script, *words)
+            found = work.peer(peer.script, *words, threads=peer.threads)
             names = ["python", *(need.what for need in peer.needs), *peer.beside]
             known = [f"{name} {found['versions'][name]}" for name in names if name in found["versions"]]
             sentence = f"{', '.join(known)}."

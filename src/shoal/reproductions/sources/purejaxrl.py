@@ -17,7 +17,10 @@ from shoal.training.generations import fitness_of_generations
 from shoal.training.result import Result, load_result
 from shoal.viz.evolution import ERROR_LABEL, SLOPE_LABEL, value_loss_slopes
 
-PUREJAXRL = Peer("PureJaxRL", "ppo_gymnax", (Need("gymnax", "make peers"), Need("distrax", "make peers")), ("jax",))
+# With a thread on each of two cores, PureJaxRL's PPO for 8 seeds never ends (jaxlib 0.10); more do not slow it down.
+PUREJAXRL = Peer(
+    "PureJaxRL", "ppo_gymnax", (Need("gymnax", "make peers"), Need("distrax", "make peers")), ("jax",), threads=16
+)
 CLEANRL = Peer("CleanRL's recipe", "ppo_torch", (Need("torch", "pip install torch"), Need("gymnasium")))
 MINATAR = Need("minatar", "pip install MinAtar")
 WHO = {"shoal": "shoal", "purejaxrl": "PureJaxRL", "cleanrl": "CleanRL"}
