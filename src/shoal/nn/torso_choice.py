@@ -27,8 +27,9 @@ def default_torso(
 
     A TileNet if the space contains images of categories, convolutions for one other image, a PartsNet if there are
     images among other parts or instructions, an MLP otherwise. The convolutions are `NatureCNN` if all images are large
-    enough for it, otherwise `CNN`. Instructions are read by a GRU (`nn/instructions.py`). Raises ValueError for arrays
-    with four or more axes.
+    enough for it, otherwise `CNN`. Instructions are read by a GRU (`nn/instructions.py`); beside one, a TileNet reads
+    each cell by itself, because it finds sooner what the instruction names. Raises ValueError for arrays with four or
+    more axes.
     """
     if stack := _stack(observation_space):
         raise ValueError(
@@ -37,7 +38,8 @@ def default_torso(
             "every network reads; torso='mlp' reads all numbers as one vector."
         )
     if has_tiles(observation_space):
-        return TileNet(observation_space, hidden, activation, layer_norm=layer_norm)
+        cells: Any = {"channels": 32, "kernel": 1, "stride": 1} if has_text(observation_space) else {}
+        return TileNet(observation_space, hidden, activation, layer_norm=layer_norm, **cells)
     if sizes := picture_sizes(observation_space):
         name = "nature" if min(sizes) >= NatureCNN.smallest else "cnn"
         return named_torso(name, observation_space, hidden, activation, layer_norm=layer_norm)
