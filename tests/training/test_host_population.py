@@ -77,6 +77,7 @@ class WalkOnHost(HostEnv):
 
     continuous: bool = static(False)
     forgets: bool = static(False)  # whether an episode does not follow from its seed and actions
+    is_endless: bool = static(False)  # whether simulators leave the time limit to shoal
     max_steps: Number | None = 7
 
     observation_space = Walk.observation_space
@@ -90,7 +91,7 @@ class WalkSimulator:
     opened = 0
 
     def __init__(self, env):
-        self.walk = Walk(env.continuous, env.has_mask, env.max_steps)
+        self.walk = Walk(env.continuous, env.has_mask, None if env.is_endless else env.max_steps)
         WalkSimulator.opened += 1
         self.offset = WalkSimulator.opened if env.forgets else 0
 
@@ -208,6 +209,13 @@ def test_an_evaluation_counts_each_episode_once_and_cuts_off_at_the_horizon():
     assert right.finished.all()
     stands = evaluate_on_host(Mover(move=1), None, WalkOnHost(), make_key(0), episodes=3, horizon=5)
     assert stands.episode_return.tolist() == [-10.0] * 3 and not stands.finished.any()
+
+
+def test_the_time_limit_holds_where_the_simulator_has_none(tmp_path):
+    curves = [train("ppo", WalkOnHost(is_endless=e), folder=tmp_path / str(e)).curves for e in (False, True)]
+    assert np.nanmax(curves[0]["train_length"]) <= 7
+    for name in ("train_return", "train_length", "eval_return"):
+        np.testing.assert_array_equal(curves[1][name], curves[0][name])
 
 
 def test_agents_that_cannot_learn_from_python_and_wrappers_are_refused(tmp_path):

@@ -54,7 +54,8 @@ class HostEnv(Env):
     """An environment that Python steps. Subclass it with `open` and the two spaces.
 
     Episodes must follow from the seed of their reset and the actions: a resumed run repeats the actions of the episodes
-    that were not over, to bring new simulators to the same states.
+    that were not over, to bring new simulators to the same states. An episode is truncated after `max_steps` steps,
+    whether or not the simulator says so.
     """
 
     has_mask: bool = static(False)  # whether simulators return action masks

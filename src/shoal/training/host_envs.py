@@ -155,6 +155,7 @@ class HostEnvs:
             self._keep_action(e, of_env)
             obs, mask, reward, terminated, truncated = self.simulators[e].step(of_env)
             self.episodes.time[e] += 1
+            truncated = truncated or (self.env.max_steps is not None and self.episodes.time[e] >= self.env.max_steps)
             self.episode_return[e] += reward
             values = (reward, terminated, truncated, self.episode_return[e], self.episodes.time[e])
             for column, value in zip(results.values(), values, strict=True):
