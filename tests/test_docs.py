@@ -110,7 +110,7 @@ def run_python(block: Block, page: Path, namespace: dict) -> None:
 
 def run_console(block: Block, page: Path) -> None:
     for line in block.text.splitlines():
-        words = shlex.split(line)
+        words = shlex.split(line, comments=True)
         assert words[0] == "shoal", f"{page.name}: {line} is not a command of shoal's: mark its block sh"
         if any(name in line for name in NOT_INSTALLED):
             continue

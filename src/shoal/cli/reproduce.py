@@ -6,7 +6,7 @@ from shoal.cli.parser import Line, Parser
 
 EXAMPLES = """  shoal reproduce
   shoal reproduce gridworld --dry-run
-  shoal reproduce doors --only speed,training
+  shoal reproduce doors --only compiled,shoal
   shoal reproduce doors --python .venv-peers/bin/python
   shoal reproduce --resume runs/reproduce-doors"""
 MAY_CHANGE = ("resume", "python", "dry_run", "no_cache", "debug")  # options that are allowed beside --resume
