@@ -55,7 +55,9 @@ __all__ = [
 
 Script = Callable[[MiniGridEnv], int | None]
 FEW, MANY = 2_000, 100_000
-few_and_many = pytest.mark.parametrize("steps", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+few_and_many = pytest.mark.parametrize(
+    "steps", [FEW, pytest.param(MANY, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
+)
 FORWARD_BIASED = np.array([3, 3, 10, 3, 2, 3, 1])
 RARELY = 0.05  # how often a scripted player does something else
 
