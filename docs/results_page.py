@@ -156,7 +156,8 @@ def _missing(evidence: list[dict[str, Any]], levels: list[dict[str, Any]]) -> st
         "Returns on GPUs, and TPUs: every number on this page comes from a CPU. Speed on a GPU is in "
         "[measurements](measurements.md#on-a-gpu).",
         "More than one machine.",
-        f"Families of environments in which no agent has been measured: {', '.join(families_without) or 'none'}.",
+        f"Families of environments without a return on this page: {', '.join(families_without) or 'none'}. How many "
+        "episodes PPO needs in BabyAI is in [language](language.md#what-was-learned).",
         f"Agents without a preset, whose learning curves are their only measurement: {', '.join(no_preset)}.",
         f"Rows with fewer than {FULL} seeds: {', '.join(few)}.",
     ]
