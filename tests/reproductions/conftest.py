@@ -38,7 +38,7 @@ def in_process(monkeypatch):
             assert main([str(word) for word in words]) == 0
         return Done(1.0, 1.0, out.getvalue())
 
-    def peer(self, script, *words):
+    def peer(self, script, *words, threads=0):
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
         with redirect_stdout(io.StringIO()) as out:
             runpy.run_path(str(PEERS / f"{script}.py"), run_name="__main__")

@@ -18,7 +18,7 @@ def measured(tmp_path, part, **sizes):
 def test_seconds_for_a_million_steps(tmp_path, in_process, monkeypatch):
     monkeypatch.setattr(beside, "unmet", lambda needs, python: [])
     monkeypatch.setattr(
-        Workspace, "peer", lambda self, *words: {"versions": {}, "steps": 200_000, "wall_s": [0.1, 0.2, 9.0]}
+        Workspace, "peer", lambda self, *words, threads: {"versions": {}, "steps": 200_000, "wall_s": [0.1, 0.2, 9.0]}
     )
     part, _ = measured(tmp_path, "speeds", envs=["CartPole-v1"], num_envs=2, seconds=0.01)
     numbers = part["numbers"]

@@ -12,7 +12,7 @@ def asked(monkeypatch):
     """All packages are there; a script says that each call of its steps took half a second, or that training took 4."""
     words_of = []
 
-    def peer(self, script, *words):
+    def peer(self, script, *words, threads):
         words_of.append((script, *words))
         given = dict(zip(words[::2], words[1::2], strict=True))
         if script == "ppo_navix":

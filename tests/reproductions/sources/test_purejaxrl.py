@@ -15,7 +15,7 @@ def peers(monkeypatch):
     """All packages are there, and every script gives the same answer."""
     asked = []
     monkeypatch.setattr(beside, "unmet", lambda needs, python: [])
-    return asked, lambda: monkeypatch.setattr(Workspace, "peer", lambda self, *words: asked.append(words) or ANSWER)
+    return asked, lambda: monkeypatch.setattr(Workspace, "peer", lambda self, *words, threads: asked.append(words) or ANSWER)
 
 
 def test_learning_is_measured_beside_the_peers(tmp_path, in_process, peers):
