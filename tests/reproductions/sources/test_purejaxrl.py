@@ -15,7 +15,12 @@ def peers(monkeypatch):
     """All packages are there, and every script gives the same answer."""
     asked = []
     monkeypatch.setattr(beside, "unmet", lambda needs, python: [])
-    return asked, lambda: monkeypatch.setattr(Workspace, "peer", lambda self, *words, threads: asked.append(words) or ANSWER)
+
+    def peer(self, *words, threads):
+        asked.append(words)
+        return ANSWER
+
+    return asked, lambda: monkeypatch.setattr(Workspace, "peer", peer)
 
 
 def test_learning_is_measured_beside_the_peers(tmp_path, in_process, peers):
