@@ -179,8 +179,8 @@ class HostEnvs:
             if slot[e] >= len(rows):
                 raise RuntimeError(
                     f"an episode was truncated after {self.episodes.time[e]} steps, more often than its time limit "
-                    f"max_steps={self.env.max_steps} allows: give env.max_steps a number that no episode is shorter "
-                    f"than when it is truncated."
+                    f"max_steps={self.env.max_steps} allows: give env.max_steps a number so small that no episode is "
+                    f"truncated earlier. All are then truncated there."
                 )
             rows[slot[e], e] = value
         slot[e] += 1
