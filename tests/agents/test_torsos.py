@@ -118,7 +118,12 @@ def test_a_torso_name_gives_the_same_network_for_every_agent(name):
         built(name, "picture", torso="tiles")
     with pytest.raises(ValueError, match="hidden=.* changes nothing in this network"):
         built(name, "picture", torso="impala", hidden=(7,))
-    choices = "auto, mlp, cnn, nature, impala, tiles, film"
+    for observation in ("text", "tiles and text"):
+        of_bow, of_auto = (built(name, observation, torso=torso)[0].network for torso in ("bow", "auto"))
+        assert of_bow == of_auto.clone(encoder="bow")
+    with pytest.raises(ValueError, match="torso='bow' needs a text, and there is none in"):
+        built(name, "tiles", torso="bow")
+    choices = "auto, mlp, cnn, nature, impala, tiles, bow, film"
     with pytest.raises(ValueError, match=f"torso='rnn' is unknown. Choose one of {choices}"):
         built(name, "vector", torso="rnn")
 

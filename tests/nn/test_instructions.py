@@ -52,6 +52,14 @@ BY_HAND = {"gru": read_by_gru, "bow": add_up}
 
 
 @pytest.mark.parametrize("name", ENCODERS)
+def test_the_vector_of_a_text_of_ten_words_is_small_at_first(name):
+    encoder = ENCODERS[name](vocabulary=40, size=64)
+    text = jnp.arange(1, 11)
+    of_seeds = jax.vmap(lambda key: encoder.apply(encoder.init(key, text), text))(jax.random.split(make_key(0), 20))
+    assert 0.1 < np.asarray(of_seeds).std() < 0.5
+
+
+@pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_equals_numpy_and_skips_padding_wherever_it_is(name):
     encoder, weights = encoder_and_weights(name)
     apply = jax.jit(encoder.apply)

@@ -70,10 +70,11 @@ def test_words_share_an_embedding_at_every_position():
     np.testing.assert_allclose(here, there, atol=1e-6)
 
 
-def test_a_tile_net_reads_every_part_of_an_observation():
+@pytest.mark.parametrize("cell_channels", [0, 5])
+def test_a_tile_net_reads_every_part_of_an_observation(cell_channels):
     space = Dict({"image": TILES, "at": Tuple((Discrete(4), Box(-1, 1, (2,)))), "mission": MultiDiscrete((9, 9))})
     obs = random_values(space)
-    net = TileNet(space, (8, 6), "tanh")
+    net = TileNet(space, (8, 6), "tanh", cell_channels=cell_channels)
     weights = jax.jit(net.init)(make_key(1), obs)["params"]  # biases 0
     leaf = {name: jax.tree.map(np.asarray, part) for name, part in weights.items()}
     kernel = leaf["TileConv_0"]["kernel"].reshape(3, 3, 20, 16)
@@ -82,7 +83,10 @@ def test_a_tile_net_reads_every_part_of_an_observation():
     table = leaf["ChoiceDense_1"]["kernel"] + np.tile(leaf["ChoiceDense_1"]["anywhere"], (2, 1))
     chosen, scale, shift = np.split(direction + words @ table, (8, 24))
     maps = np.tanh(convolved(one_hot(np.asarray(obs["image"]), (11, 6, 3)), kernel, 2) * (1 + scale) + shift)
-    numbers = np.concatenate([np.asarray(obs["at"][1]), maps.ravel()]) @ leaf["Dense_0"]["kernel"]
+    if cell_channels:
+        maps = np.tanh(maps @ leaf["Dense_0"]["kernel"])
+    first_layer = leaf["Dense_1" if cell_channels else "Dense_0"]["kernel"]
+    numbers = np.concatenate([np.asarray(obs["at"][1]), maps.ravel()]) @ first_layer
     hidden = np.tanh(np.tanh(numbers + chosen) @ leaf["MLP_0"]["Dense_0"]["kernel"])
     np.testing.assert_allclose(jax.jit(net.apply)({"params": weights}, obs), hidden, atol=1e-5)
 

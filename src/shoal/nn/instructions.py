@@ -47,7 +47,11 @@ class WordGRU(nn.Module):
 
 
 class BagOfWords(nn.Module):
-    """The sum of the embeddings of all words, whatever their order."""
+    """The sum of the embeddings of all words, whatever their order.
+
+    The initial embeddings are small, so that a text changes little at first: with larger ones PPO takes far longer to
+    find out what the words are for.
+    """
 
     vocabulary: int  # V
     size: int = 64
@@ -55,7 +59,7 @@ class BagOfWords(nn.Module):
     @nn.compact
     def __call__(self, words: Words) -> Float[Array, "*axes H"]:
         """Map the words of a text to a vector; without words it is 0."""
-        embedding = jnp.asarray(self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.size)))
+        embedding = jnp.asarray(self.param("embedding", nn.initializers.normal(0.05), (self.vocabulary, self.size)))
         return jnp.sum(jnp.where((words != 0)[..., None], look_up(embedding, words), 0), axis=-2)
 
 

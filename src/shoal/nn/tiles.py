@@ -53,6 +53,9 @@ class TileNet(nn.Module):
     convolution, so that it can search for what the mission names (FiLM, Perez et al. 2018). The first dense layer reads
     the result together with all other parts of the observation; discrete components are one-hot.
 
+    With `cell_channels`, a dense layer with so many outputs reads the channels of each place of the maps first. It has
+    the same weights for all places, so that what it learns about "red" and "ball" in one holds in all others.
+
     `encoder` reads instructions (`nn/instructions.py`). With "positions" each word is one-hot at its position instead,
     which only fits texts whose words stand where they always do.
     """
@@ -65,6 +68,7 @@ class TileNet(nn.Module):
     channels: int = 16
     kernel: int = 3
     stride: int = 2
+    cell_channels: int = 0  # 0: no such layer
     layer_norm: bool = False  # of dense layers
     encoder: str = "gru"  # or "bow" or "positions"
 
@@ -87,6 +91,8 @@ class TileNet(nn.Module):
             if isinstance(space, Box) and is_tiles(space):
                 maps = TileConv(sizes_of(space), self.channels, self.kernel, self.stride, space.frames)(part)
                 maps = activation(maps * (1 + scale[..., None, None, :]) + shift[..., None, None, :])
+                if self.cell_channels:
+                    maps = activation(nn.Dense(self.cell_channels, kernel_init=orthogonal(2**0.5))(maps))
                 features.append(maps.reshape(*maps.shape[:-3], math.prod(maps.shape[-3:])))
             elif isinstance(space, Box):
                 features.append(flat_features(space, part))

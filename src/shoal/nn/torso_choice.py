@@ -15,8 +15,11 @@ from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import MLP, NatureCNN
 
-TORSOS = ("auto", "mlp", *PICTURES, "tiles", "film")
-TORSO_HELP = "auto: chosen by the observation space; impala: fixed layers; film: reads an instruction, as BabyAI does"
+TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film")
+TORSO_HELP = (
+    "auto: chosen by the observation space; impala: fixed layers; bow: as auto, but reads an instruction as a bag of "
+    "words; film: reads one as BabyAI does"
+)
 FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 
 
@@ -38,7 +41,8 @@ def default_torso(
             "every network reads; torso='mlp' reads all numbers as one vector."
         )
     if has_tiles(observation_space):
-        cells: Any = {"channels": 32, "kernel": 1, "stride": 1} if has_text(observation_space) else {}
+        beside_text = {"channels": 32, "kernel": 1, "stride": 1, "cell_channels": 16}
+        cells: Any = beside_text if has_text(observation_space) else {}
         return TileNet(observation_space, hidden, activation, layer_norm=layer_norm, **cells)
     if sizes := picture_sizes(observation_space):
         name = "nature" if min(sizes) >= NatureCNN.smallest else "cnn"
@@ -56,6 +60,10 @@ def named_torso(
         return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
         return MLP(hidden, activation, layer_norm)
+    if name == "bow":
+        if has_text(observation_space):
+            return default_torso(observation_space, hidden, activation, layer_norm=layer_norm).clone(encoder="bow")
+        raise ValueError(f"torso='bow' needs a text, and there is none in {observation_space}: leave out torso.")
     if name == "film":
         channels, *dense = hidden or (0,)
         return FiLMNet(observation_space, channels, tuple(dense), activation, layer_norm=layer_norm)
