@@ -5,6 +5,7 @@ The Python blocks of a page run in order, in one namespace and one empty folder.
 """
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import json
@@ -114,7 +115,12 @@ def run_console(block: Block, page: Path) -> None:
         assert words[0] == "shoal", f"{page.name}: {line} is not a command of shoal's: mark its block sh"
         if any(name in line for name in NOT_INSTALLED):
             continue
-        assert main(words[1:]) in NEEDS_ATTENTION.get(words[1], (0,)), f"{page.name}: {line}"
+        if words[-2:-1] == [">"]:
+            with Path(words[-1]).open("w") as file, contextlib.redirect_stdout(file):
+                code = main(words[1:-2])
+        else:
+            code = main(words[1:])
+        assert code in NEEDS_ATTENTION.get(words[1], (0,)), f"{page.name}: {line}"
 
 
 @pytest.mark.filterwarnings(  # of Brax, and of what it imports

@@ -16,7 +16,7 @@ FLOOR = 1e-8  # added to the variance before the square root, as in Gymnasium an
 class RunningStats(Struct):
     """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, `std()` 1."""
 
-    count: Float[Array, ""]
+    count: Float[Array, ""] | float  # a float where a run's file gave it
     mean: Any
     deviation: Any  # sum of squared deviations from the mean
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.agent import Agent
@@ -197,9 +198,9 @@ class LearnerEnv(Env):
         (learner, alive), results = jax.lax.scan(one_update, (state.learner, state.alive), xs)
         return state.replace(learner=learner, alive=alive), results
 
-    def values(self, choice: Float[Array, "H"]) -> dict[str, Float[Array, ""]]:
+    def values(self, choice: Float[Array | np.ndarray, "H"]) -> dict[str, Float[Array, ""]]:
         """The hyperparameters that an action sets, by name."""
-        share = (choice + 1) / 2
+        share = (jnp.asarray(choice) + 1) / 2
         return {name: _between(at, share[i]) for i, (name, at) in enumerate(self._ranges().items())}
 
     def _ranges(self) -> dict[str, Range]:
