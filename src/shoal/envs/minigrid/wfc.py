@@ -47,7 +47,7 @@ class WFC(SquareLevel):
     Time limit: 20 size steps. Actions, observation, reward and end: see `Level`.
     Info: `fallback`, whether this level is an empty room because no walls could be drawn.
 
-    To draw walls takes much longer than the steps of an episode: 1 to 8 ms of a CPU for each level. `pool=1000` draws
+    To draw walls takes much longer than the steps of an episode: 3 to 15 ms of a CPU for each level. `pool=1000` draws
     1,000 layouts once, at the first use, with the same generator and the same key in every run. Each episode takes one
     of them at random, with new places for agent and goal. This is as fast as a level without a generator, but walls
     other than those of the pool never occur, so it is not MiniGrid's distribution. The default, 0, draws new walls for
