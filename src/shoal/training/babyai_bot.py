@@ -101,7 +101,7 @@ def record_bot(env: Env | str, steps: int = 10_000, *, seed: int = 0) -> Recorde
 def play(level: BabyLevel, state: Any, report: BotReport, bot: Any) -> list[int] | None:
     """The bot's actions from a first state on, if it fulfils the instruction, else None. The report counts it."""
     copy = copy_of(level, state)
-    player, actions = _stopping(bot.BabyAIBot)(copy), []
+    player, actions = stopping(bot.BabyAIBot)(copy), []
     while True:
         try:
             action = int(player.replan())
@@ -129,8 +129,8 @@ class RepeatsItself(Exception):
 
 
 @functools.cache
-def _stopping(bot: type) -> type:
-    """The bot's class, with an end to its search for an action."""
+def stopping(bot: type) -> type:
+    """The bot's class, whose `replan` raises `RepeatsItself` where it would not return."""
 
     class StoppingBot(bot):
         searches = 0

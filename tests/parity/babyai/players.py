@@ -5,7 +5,6 @@ goes to where the things of the mission are and were, which is where old positio
 the levels that the bot can not.
 """
 
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,10 @@ from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from parity.babyai.reference import clauses_of, descriptors_of
 from parity.minigrid import walker
+from shoal.training.babyai_bot import RepeatsItself, stopping
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = range(7)
 FORWARD_BIASED = np.array([3, 3, 10, 3, 2, 3, 1]) / 25
-BOT_SECONDS = 2.0  # of processor time, after which the bot is stopped
 Player = Callable[[Any], int]
 
 
@@ -26,7 +25,7 @@ class Bot:
 
     def __init__(self, env: Any, rng: np.random.Generator, noise: float) -> None:
         self.rng, self.noise, self.last = rng, noise, None
-        self.bot: BabyAIBot | None = BabyAIBot(env)
+        self.bot: BabyAIBot | None = stopping(BabyAIBot)(env)
         self.is_stopped = False
 
     def __call__(self, env: Any) -> int:
@@ -35,8 +34,8 @@ class Bot:
             self.last = int(self.rng.choice(7, p=FORWARD_BIASED))
             return self.last
         try:
-            self.last = int(_in_time(lambda: self.bot.replan(self.last)))
-        except TimeoutError:
+            self.last = int(self.bot.replan(self.last))
+        except RepeatsItself:
             self.bot, self.is_stopped, self.last = None, True, DONE
         except Exception:  # the bot gives up: asserts and errors of its own
             self.bot, self.last = None, DONE
@@ -149,18 +148,3 @@ def _put_next(env: Any) -> int | None:
 
 def _is(thing: Any, wants_free: bool) -> bool:
     return thing is None if wants_free else thing is not None and thing.type != "wall"
-
-
-def _in_time(call: Callable[[], Any]) -> Any:
-    """The result of a call. Raises TimeoutError after some processor time: the bot does not return on some levels."""
-
-    def stop(*_: Any) -> None:
-        raise TimeoutError("the bot was stopped")
-
-    previous = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, BOT_SECONDS)
-    try:
-        return call()
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, previous)

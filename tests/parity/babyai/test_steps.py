@@ -34,7 +34,7 @@ def test_some_steps_match(env_id):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200)  # UnlockToUnlock, where the bot plans for long, needs more than an hour beside other work
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("env_id", IDS)
 def test_many_steps_match(env_id):
     result = _assert_match(env_id, LONG)
