@@ -1,12 +1,12 @@
 """Count the episodes that PPO needs until it succeeds in 99 % of the episodes of a BabyAI level.
 
-    python benchmarks/babyai_learning.py PRESET [--seeds 0 1 2 3] [--steps N] [--out FILE]
+    python benchmarks/babyai_learning.py PRESET [--seeds 0 1 2 3] [--steps N] [--out FILE] [--states FOLDER]
 
 PRESET is a preset of PPO: BabyAI-GoToLocal-v0, or BabyAI-GoToLocal-v0:published with the network and hyperparameters of
 BabyAI 1.1 (rewards are not multiplied by 20, because advantages are normalized anyway). Every ten updates the present
 policy, with sampled actions as in training, plays 512 fresh episodes. A seed stops at the first such test with at least
 99 % successes, or after --steps. The file of rows is written after every test; a seed that is measured again is
-replaced.
+replaced. With --states the agent's state is saved after every test too, and the same command goes on from there.
 """
 
 import argparse
@@ -34,6 +34,7 @@ parser.add_argument(
     "--steps", type=int, default=0, help="at most so many environment steps a seed; default: the preset's"
 )
 parser.add_argument("--out", type=Path, default=RESULTS)
+parser.add_argument("--states", type=Path, help="save the state of each seed here after every test, and go on from it")
 args = parser.parse_args()
 
 import shoal  # noqa: E402
@@ -47,24 +48,31 @@ from shoal.agents.presets import presets  # noqa: E402
 from shoal.core.registry import make  # noqa: E402
 from shoal.core.struct import to_arrays  # noqa: E402
 from shoal.rollouts.evaluate import evaluate  # noqa: E402
+from shoal.training import checkpoint  # noqa: E402
 
 
 def learn(agent, env, seed):
     """Train one seed until a test succeeds, or for all steps. Yields what was measured so far after every test."""
     k_init, k_test = jax.random.split(shoal.make_key(seed))
-    state, start = jax.jit(agent.init)(k_init, env), time.perf_counter()
-    episodes, tests = 0, []
-    for update in range(0, max(1, args.steps // agent.steps_per_update), UPDATES_BETWEEN_TESTS):
+    state, measured = jax.jit(agent.init)(k_init, env), {"episodes": 0, "seconds": 0.0, "tests": []}
+    saved = args.states and args.states / f"{args.preset}-{seed}".replace(":", "-")
+    spec = repr((args.preset, preset.fields, seed))
+    if saved and saved.exists():
+        state, measured = checkpoint.restore(saved, checkpoint.LEARNERS, state, spec), checkpoint.read_about(saved)
+    episodes, tests, start = measured["episodes"], measured["tests"], time.perf_counter() - measured["seconds"]
+    done = len(tests) * UPDATES_BETWEEN_TESTS
+    for update in range(done, max(1, args.steps // agent.steps_per_update), UPDATES_BETWEEN_TESTS):
+        if tests and tests[-1][-1] >= ENOUGH:
+            return
         state, ended = trained(agent, env, state, jnp.int32(update))
         returns = tested(agent, env, state, jax.random.fold_in(k_test, update))
         episodes += int(ended)
         steps = (update + UPDATES_BETWEEN_TESTS) * agent.steps_per_update
         tests.append([steps, episodes, float((returns > 0).mean())])
         print(f"seed {seed}: {steps:,} steps, {episodes:,} episodes, success {tests[-1][-1]:.3f}", flush=True)
-        is_enough = tests[-1][-1] >= ENOUGH
-        yield {
+        measured = {
             "seed": seed,
-            "reached": is_enough,
+            "reached": tests[-1][-1] >= ENOUGH,
             "episodes": episodes,
             "steps": steps,
             "success": tests[-1][-1],
@@ -72,8 +80,9 @@ def learn(agent, env, seed):
             "seconds": round(time.perf_counter() - start, 1),
             "tests": tests,
         }
-        if is_enough:
-            return
+        if saved:
+            checkpoint.save(saved, {checkpoint.LEARNERS: state}, spec, measured)
+        yield measured
 
 
 @jax.jit
