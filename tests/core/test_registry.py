@@ -76,6 +76,8 @@ def test_the_error_of_a_wrong_path_says_what_to_write(tmp_path):
         make(f"{tmp_path}/absent.py:Heavy")
     with pytest.raises(ValueError, match="module 'no_such_module' cannot be found"):
         make("no_such_module:Heavy")
+    with pytest.raises(UnknownNameError, match="the name is BabyAI-GoToLocal-v0. If published is a preset, train with"):
+        make("BabyAI-GoToLocal-v0:published")
     with pytest.raises(ValueError, match="os.path:join is no environment: name a class that has @struct above it"):
         make("os.path:join")
 

@@ -159,6 +159,22 @@ def test_a_static_integer_field_must_be_an_integer(bad):
     assert Settings(width=np.int64(9)).width == 9
 
 
+@pytest.mark.parametrize(
+    ("name", "bad", "said"),
+    [
+        ("locked_room_prob", "half", r"='half' is a str: write a number"),
+        ("locked_room_prob", True, r"=True is a bool: write a number"),
+        ("action_kinds", "goto", r"='goto' is a str: write a tuple, \('goto',\)"),
+        ("instr_kinds", None, r"=None is a NoneType: write a tuple"),
+    ],
+)
+def test_a_static_number_or_tuple_is_one(name, bad, said):
+    env = make("BabyAI-BossLevel-v0")
+    object.__setattr__(env, name, bad)
+    with pytest.raises(TypeError, match=f"BossLevel.{name}{said}"):
+        env.__post_init__()
+
+
 def test_a_static_field_must_not_be_traced():
     with pytest.raises(TypeError, match="Settings.width shapes the program"):
         jax.jit(lambda n: Settings(width=n).rate)(3)

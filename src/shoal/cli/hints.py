@@ -76,6 +76,8 @@ def unknown_command(word: str, rest: list[str], commands: Iterable[str]) -> Valu
         return ValueError(
             f"{word} stands before the command: write the command first, as in `shoal {later} ... {word}`."
         )
+    if word.lower() == "info" and rest and not rest[0].startswith("-"):
+        return ValueError(_unknown(word, f" Did you mean `shoal envs {rest[0]}`?"))
     if word.lower() in OTHER_COMMANDS:
         return ValueError(_unknown(word, f" Did you mean `shoal {OTHER_COMMANDS[word.lower()]}`?"))
     if word.startswith("-") or difflib.get_close_matches(word.lower(), commands, n=1, cutoff=0.75):

@@ -447,7 +447,7 @@ def _kind(flag: Flag) -> str:
         return f"a list of {kind}, as in {_word(flag.default or (64, 64))}"
     if flag.names:
         return f"one of {', '.join(flag.names)}"
-    return "a whole number" if flag.static else "a number"
+    return "a whole number" if flag.static and not isinstance(flag.default, float) else "a number"
 
 
 def _metavar(flag: Flag) -> str:

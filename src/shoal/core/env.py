@@ -107,7 +107,7 @@ class Env(Struct, abc.ABC):
         if invalid:
             raise ValueError(
                 f"{type(self).__name__}.max_steps={invalid[0]} is not a valid time limit: it must be a whole number of "
-                f"steps from 1 to {MAX_TIME:,}, or None for no limit."
+                f"steps from 1 to {MAX_TIME:,}, or None for the environment's own limit, if it has one."
             )
 
     @abc.abstractmethod

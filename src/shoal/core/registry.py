@@ -181,6 +181,11 @@ class Registry(Mapping[str, Entry]):
 
     def _from_path(self, path: str) -> Entry:
         source, _, attribute = path.rpartition(":")
+        if "-" in source and source in self:  # no module has a name with "-"
+            raise UnknownNameError(
+                f"{path} is no {self.kind}: the name is {source}. If {attribute} is a preset, train with "
+                f"--preset {attribute}, or in Python with preset={attribute!r}."
+            )
         where = short_path(Path(source)) if source.endswith(".py") else source
         module = import_file(Path(source)) if source.endswith(".py") else import_module(source)
         if not hasattr(module, attribute):

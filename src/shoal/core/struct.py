@@ -315,6 +315,12 @@ def _check_statics(value: Any) -> None:
         if field.type is int and (isinstance(content, bool) or not isinstance(content, (int, np.integer))):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a whole number.")
+        if field.type is float and (isinstance(content, bool) or not isinstance(content, (int, float, np.number))):
+            kind = type(content).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a number.")
+        if get_origin(field.type) is tuple and not isinstance(content, tuple):
+            kind = type(content).__name__
+            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a tuple, ({content!r},).")
         if field.type is bool and not isinstance(content, (bool, np.bool_)):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write True or False.")
