@@ -1,5 +1,6 @@
 """Encoding and decoding missions as word numbers, against MiniGrid's missions and its vocabulary."""
 
+import inspect
 import warnings
 
 import jax
@@ -62,8 +63,24 @@ def test_padding_is_not_a_word():
 
 
 def test_an_unknown_word_is_named():
-    with pytest.raises(ValueError, match="'dragon' is not in the vocabulary"):
+    with pytest.raises(ValueError, match="'dragon' is unknown"):
         encode("get the dragon")
+
+
+def test_a_text_that_is_longer_than_its_length_is_refused():
+    with pytest.raises(ValueError, match="'go to the red ball' has 5 words, more than length=3"):
+        encode("go to the red ball", 3)
+
+
+@pytest.mark.parametrize(("numbers", "said"), [([1, 200], "200 is no word number"), ([-1], "-1 is no word number")])
+def test_a_number_without_a_word_is_refused(numbers, said):
+    with pytest.raises(ValueError, match=said):
+        inspect.unwrap(decode)(np.array(numbers))
+
+
+def test_several_missions_at_once_are_refused():
+    with pytest.raises(ValueError, match=r"one mission \[L\], not an array of shape \(2, 3\)"):
+        inspect.unwrap(decode)(np.zeros((2, 3), np.uint8))
 
 
 def test_a_wrong_number_of_words_for_a_template_is_refused():

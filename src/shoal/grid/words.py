@@ -46,11 +46,18 @@ def look_words(thing: Cell) -> tuple[UInt8[Array, ""], UInt8[Array, ""]]:
 
 
 def encode(text: str, length: int | None = None) -> UInt8[np.ndarray, "L"]:
-    """The word numbers of a text, padded to `length`; a slot `{}` becomes 0. Raises ValueError for an unknown word."""
+    """The word numbers of a text, padded to `length`; a slot `{}` becomes 0.
+
+    Raises ValueError for an unknown word, and for more than `length` words; a comma is a word.
+    """
     words = text.replace(",", " , ").split()
     for word in words:
         if word not in VOCABULARY and word != "{}":
-            raise ValueError(f"mission {text!r}: the word {word!r} is not in the vocabulary (shoal/grid/words.py).")
+            raise ValueError(
+                f"mission {text!r}: the word {word!r} is unknown. shoal.grid.words.VOCABULARY has all words."
+            )
+    if length is not None and len(words) > length:
+        raise ValueError(f"mission {text!r} has {len(words)} words, more than length={length}.")
     numbers = [0 if word == "{}" else VOCABULARY.index(word) for word in words]
     return np.array(numbers + [0] * ((length or max(1, len(words))) - len(numbers)), np.uint8)
 
@@ -65,5 +72,13 @@ def fill(text: str, *slots: UInt8[Array, ""], length: int | None = None) -> UInt
 
 
 def decode(numbers: UInt8[Array, "L"] | UInt8[np.ndarray, "L"]) -> str:
-    """The text of a mission. Runs outside of compiled code."""
-    return " ".join(VOCABULARY[i] for i in np.asarray(numbers) if i).replace(" ,", ",")
+    """The text of a mission, without its padding. Runs outside of compiled code.
+
+    Raises ValueError for several missions at once, and for a number that is not an index of `VOCABULARY`.
+    """
+    numbers = np.asarray(numbers)
+    if numbers.ndim != 1:
+        raise ValueError(f"decode takes the word numbers of one mission [L], not an array of shape {numbers.shape}.")
+    if invalid := [number for number in numbers.tolist() if not 0 <= number < len(VOCABULARY)]:
+        raise ValueError(f"{invalid[0]} is no word number: they are from 0 to {len(VOCABULARY) - 1}.")
+    return " ".join(VOCABULARY[i] for i in numbers if i).replace(" ,", ",")

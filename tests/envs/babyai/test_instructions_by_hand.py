@@ -1,5 +1,7 @@
 """An instruction given as text: a new episode in the same layout, and errors for texts that the level can not hold."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,9 @@ import pytest
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.wrappers import TimeLimit
-from shoal.grid.actions import DROP, LEFT, PICKUP, RIGHT
+from shoal.envs.babyai.level import BabyLevel
+from shoal.envs.babyai.mission import parse
+from shoal.grid.actions import DROP, LEFT, PICKUP, RIGHT, TOGGLE
 from shoal.grid.cells import EMPTY, WALL, cell
 
 BOSS, LOCAL = "BabyAI-MiniBossLevel-v0", "BabyAI-GoToLocal-v0"
@@ -49,6 +53,18 @@ def test_a_carried_thing_may_be_described_in_part(text):
     assert int(state.carrying) == RED_BALL and int(state.grid[3, 3]) == EMPTY
 
 
+@pytest.mark.parametrize(
+    ("name", "thing", "action"), [(LOCAL, "ball", PICKUP), (LOCAL, "box", TOGGLE), (BOSS, "ball", PICKUP)]
+)
+def test_the_place_of_an_object_that_the_first_action_takes_away_still_counts(name, thing, action):
+    # As in MiniGrid: "go to" is judged by the positions at the start, until the agent drops something.
+    level, state = room(name, (cell(thing, "red"), (3, 2)))
+    state = level.with_instruction(state, f"go to the red {thing}")
+    state, reward, terminated, _, _ = level.advance(state, jnp.int32(action), None)
+    assert int(state.grid[3, 2]) == EMPTY and bool(terminated)
+    assert float(reward) == pytest.approx(1 - 0.9 / int(level.limit_of(state)))
+
+
 def test_articles_follow_from_the_level():
     level, state = room(LOCAL, (RED_BALL, (3, 2)), (cell("ball", "blue"), (5, 5)))
     assert level.mission_text(level.with_instruction(state, "go to the ball")) == "go to a ball"
@@ -58,21 +74,54 @@ def test_articles_follow_from_the_level():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        (LOCAL, "go to the blue ball", "'go to the blue ball': the level has no object that it describes"),
-        (BOSS, "put the red ball next to a box", "the level has no object"),
-        (BOSS, "go to the red ball on your left", "the level has no object"),
-        (LOCAL, "pick up the red ball", 'GoToLocal has only instructions of one clause with "go to", without places'),
-        (LOCAL, "go to the red ball in front of you", "BabyAI-BossLevel-v0 can have every instruction"),
-        (LOCAL, "go to the red ball, then go to the red ball", "has only instructions of one clause"),
-        (LOCAL, "go to the pink ball", "the word 'pink' is not in the vocabulary"),
-        (LOCAL, "jump", "the word 'jump' is not in the vocabulary"),
-        (LOCAL, "go to red ball", "'go to red ball' is not a clause"),
+        (LOCAL, "go to the blue ball", "the level has no blue ball for this. There are: red ball."),
+        (BOSS, "put the red ball next to a box", "the level has no box for this. There are: red ball."),
+        (BOSS, "go to the red ball on your left", "the level has no red ball on your left for this"),
+        (BOSS, "go to a grey object", "no grey object"),  # there are only walls, which are grey, too
+        (BOSS, "open a door, then pick up the red ball", "no door for this. There are: none."),
+        (BOSS, "put the red ball next to the object", "the object would be put next to itself"),
+        (LOCAL, "pick up the red ball", 'only instructions of one action, with "go to", and no places such as'),
+        (LOCAL, "go to the red ball in front of you", "BabyAI-BossLevel-v0 has all kinds of instructions"),
+        (LOCAL, "go to the red ball, then go to the red ball", "has only instructions of one action"),
+        (LOCAL, "go to the pink ball", "instruction 'go to the pink ball': the word 'pink' is unknown. An action is"),
+        (LOCAL, "jump", "the word 'jump' is unknown"),
+        (LOCAL, "go to red ball", "'go to red ball' is not an action. An action is"),
     ],
 )
 def test_a_text_that_does_not_fit_is_refused(name, text, said):
     level, state = room(name, (RED_BALL, (3, 2)))
     with pytest.raises(ValueError, match=said):
         level.with_instruction(state, text)
+
+
+def test_a_grey_object_that_is_put_is_no_wall():
+    # The walls next to the box are grey, too, but nobody can carry them.
+    level, state = room(BOSS, (cell("ball", "grey"), (3, 3)), (cell("box", "blue"), (1, 3)))
+    assert "grey object" in level.mission_text(level.with_instruction(state, "put a grey object next to the blue box"))
+
+
+def test_a_door_does_not_count_where_something_is_picked_up():
+    level, state = room(BOSS, (cell("door", "blue", "closed"), (4, 2)), (RED_BALL, (3, 3)), (cell("box"), (4, 3)))
+    with pytest.raises(ValueError, match="no blue object for this. There are: red ball, red box"):
+        level.with_instruction(state, "pick up the blue object")
+    with pytest.raises(ValueError, match="or one is next to the other already"):
+        level.with_instruction(state, "go to the blue door, then put the ball next to the box")
+    assert level.mission_text(level.with_instruction(state, "go to the blue object")) == "go to the blue object"
+
+
+def test_what_is_no_single_state_of_the_level_is_refused():
+    level, state = room(LOCAL, (RED_BALL, (3, 2)))
+    text = "go to the red ball"
+    with pytest.raises(TypeError, match="takes a state and then a text: 'go to the red ball' is no state"):
+        inspect.unwrap(BabyLevel.with_instruction)(level, text, state)
+    with pytest.raises(TypeError, match="None is a NoneType"):
+        inspect.unwrap(parse)(None)
+    with pytest.raises(TypeError, match="outside of compiled code"):
+        jax.jit(lambda state: level.with_instruction(state, text))(state)
+    with pytest.raises(ValueError, match="takes one state, and here are 3"):
+        level.with_instruction(jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), state), text)
+    with pytest.raises(ValueError, match="the state has 8 x 8 cells, and this level 22 x 22"):
+        make("BabyAI-BossLevel-v0").with_instruction(state, text)
 
 
 def test_an_agent_with_something_in_its_hand_is_refused():

@@ -8,7 +8,7 @@ import pytest
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS, make
 from shoal.core.struct import static, struct
-from shoal.envs.babyai.floor_plans import OneRoom
+from shoal.envs.babyai.floor_plans import OneRoom, most_within_reach
 from shoal.envs.babyai.instruction import GO_TO, Grammar, go_to, one
 from shoal.envs.babyai.kit import different_things, finished, looks, random_side, thing_of, with_agent_outside
 from shoal.envs.babyai.level import Layout
@@ -22,16 +22,19 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
     ("name", "fields", "words"),
     [
         ("GoToObj", {"room_size": 3}, "room_size=3 leaves too few cells between the walls: at least 4"),
-        ("GoToLocal", {"num_dists": 0}, "num_dists=0 is impossible with room_size=8: from 1 to 33"),
+        ("GoToLocal", {"num_dists": 0}, "num_dists=0 is impossible with room_size=8: from 1 to 24"),
         ("GoToLocal", {"room_size": 4, "num_dists": 2}, "from 1 to 1"),
-        ("GoToRedBall", {"num_dists": 33}, "num_dists=33 is impossible with room_size=8: from 0 to 32"),
+        ("GoToLocal", {"room_size": 5, "num_dists": 5}, "from 1 to 4"),
+        ("GoToLocal", {"room_size": 6, "num_dists": 9}, "from 1 to 8"),
+        ("GoToRedBall", {"num_dists": 24}, "num_dists=24 is impossible with room_size=8: from 0 to 23"),
         ("GoTo", {"num_rows": 0}, "num_rows=0 leaves no room: at least 1"),
         ("GoTo", {"num_dists": 400}, "num_dists=400 is impossible in rooms of room_size=8"),
         ("GoToImpUnlock", {"num_rows": 1, "num_cols": 1}, "no wall for the locked door: at least 2 rooms"),
-        ("GoToObjDoor", {"room_size": 5}, "room_size=5 leaves too few cells between the walls: at least 6"),
+        ("GoToObjDoor", {"room_size": 6}, "room_size=6 leaves too few cells between the walls: at least 7"),
         ("Open", {"num_rows": 1, "num_cols": 1}, "have no door: at least 2 rooms"),
         ("OpenDoor", {"select_by": "size"}, "select_by='size' is unknown. Choose 'color' or 'loc'"),
         ("OpenTwoDoors", {"first_color": "pink"}, "first_color='pink' is unknown. Choose one of: red, green"),
+        ("OpenRedBlueDoors", {"first_color": "blue"}, "first_color and second_color are both 'blue'"),
         ("OpenDoorsOrderN2", {"num_doors": 5}, "num_doors=5 is impossible in the four walls of a room: from 2 to 4"),
         ("PickupDist", {"room_size": 5}, "at least 6"),
         ("PutNextLocal", {"num_objs": 19}, "num_objs=19 is impossible with room_size=8, no two things alike"),
@@ -44,6 +47,26 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
         ("BossLevel", {"action_kinds": ("go",)}, "'go' is unknown. Choose among: goto, pickup, open, putnext"),
         ("BossLevel", {"instr_kinds": ()}, "it is empty. Choose among: action, and, seq"),
         ("BossLevel", {"instr_kinds": ("and", "and")}, "a name is there twice"),
+        ("BossLevel", {"action_kinds": ("fly",), "max_steps": 50}, "'fly' is unknown"),
+        ("BossLevel", {"num_rows": 1, "num_cols": 2, "num_dists": 72}, "in rooms of room_size=8: from 1 to 66"),
+        ("PickupLoc", {"room_size": 5, "num_dists": 5}, "from 1 to 4"),
+        ("PickupLoc", {"action_kinds": ("putnext",), "num_dists": 1}, "from 2 to 24"),
+        (
+            "BossLevel",
+            {
+                "num_rows": 1,
+                "num_cols": 2,
+                "locked_room_prob": 1.0,
+                "implicit_unlock": False,
+                "action_kinds": ("open",),
+            },
+            "needs a door that is not locked: at least 3 rooms, or locked_room_prob below 1",
+        ),
+        ("GoTo", {"num_rows": 1, "num_cols": 1, "room_size": 5, "num_dists": 5}, "from 1 to 4"),
+        ("UnblockPickup", {"num_rows": 1, "num_cols": 1, "num_dists": 2}, "from 3 to 33"),
+        ("UnblockPickup", {"num_rows": 1, "num_cols": 1, "room_size": 4, "num_dists": 1}, "the rooms are too small"),
+        ("Unlock", {"room_size": 5}, "at least 6"),
+        ("UnlockPickupDist", {"room_size": 5}, "at least 6"),
         ("PickupLoc", {"action_kinds": ("open",)}, "needs a door: at least 2 rooms"),
         ("PickupLoc", {"locked_room_prob": 0.5}, "no wall for the locked door"),
     ],
@@ -51,6 +74,22 @@ ROOMS = Rooms(columns=3, rows=2, size=5)
 def test_impossible_levels_are_refused_when_they_are_made(name, fields, words):
     with pytest.raises(ValueError, match=words.replace("(", r"\(").replace(")", r"\)")):
         make(f"BabyAI-{name}-v0", **fields)
+
+
+@pytest.mark.parametrize("room_size", [4, 5, 6])
+def test_the_most_things_in_a_small_room_are_those_that_an_agent_can_go_beside(room_size):
+    n = room_size - 2
+    at = np.arange(n * n)
+    near = np.abs(at[:, None] // n - at // n) + np.abs(at[:, None] % n - at % n) < 2
+    things = (np.arange(2 ** (n * n))[:, None] >> at & 1).astype(bool)  # every set of cells
+    most = 0
+    for agent in range(n * n):
+        these = things[~np.any(things & near[agent], axis=1)]
+        beside = np.broadcast_to(near[agent], these.shape)
+        for _ in at:
+            beside = beside | ((beside & ~these) @ near)
+        most = max(most, int(these.sum(axis=1)[np.all(beside | ~these, axis=1)].max()))
+    assert most == most_within_reach(room_size)
 
 
 @struct

@@ -99,20 +99,23 @@ def test_a_parsed_instruction_has_the_numbers_of_its_words():
         [[OPEN, 0, DOOR, RED, 0, 0, ANY_COLOR, 0], [PUT_NEXT, 0, BALL, ANY_COLOR, LEFT, 0, ANY_COLOR, 0]],
     )
     assert int(parse("go to a key then go to a box").order) == BEFORE  # the comma may be left out
+    for text in ("pick up an object.", "Pick up the object!", "pick up a object"):
+        np.testing.assert_array_equal(parse(text).clauses[0, 0], [PICK_UP, 0, 0, ANY_COLOR, 0, 0, ANY_COLOR, 0])
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("go to the pink ball", "the word 'pink' is not in the vocabulary"),
-        ("go to the wall", "'go to the wall' is not a clause. Write, for example"),
+        ("go to the pink ball", "the word 'pink' is unknown"),
+        ("go to the wall", "'go to the wall' is not an action. An action is"),
         ("open the box", "can open only a door, not 'box'"),
         ("pick up a door", "can not pick up a door"),
-        ("put the ball next to", "is not a clause"),
-        ("go to the ball next to the box", "is not a clause"),
-        ("go to a ball and go to a key and go to a box", "at most two clauses"),
-        ("go to a ball, then go to a key, then go to a box", "at most two groups"),
-        ("", "'' is not a clause"),
+        ("put the ball next to", "is not an action"),
+        ("go to the ball next to the box", "is not an action"),
+        ("go to a ball and go to a key and go to a box", "too many actions"),
+        ("go to a ball, then go to a key, then go to a box", "too many actions"),
+        ("go to a ball, then go to a key after you go to a box", "too many actions"),
+        ("", "'' is not an action"),
     ],
 )
 def test_a_text_that_is_no_instruction_is_refused(text, said):

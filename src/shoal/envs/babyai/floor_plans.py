@@ -75,6 +75,12 @@ class Maze(BabyLevel):
                 raise ValueError(f"{name}={getattr(self, name)} leaves no room: at least 1.")
 
     @property
+    def most_around_agent(self) -> int:
+        """Not more things fit beside an agent that was placed before them and can go beside each one."""
+        rooms = self.num_rows * self.num_cols
+        return most_within_reach(self.room_size) if rooms == 1 else rooms * (self.room_size - 2) ** 2 - AROUND_CORNER
+
+    @property
     def rooms(self) -> Rooms:
         """`num_cols` columns and `num_rows` rows."""
         return Rooms(columns=self.num_cols, rows=self.num_rows, size=self.room_size)
@@ -86,8 +92,20 @@ def check_room_size(size: int, smallest: int = 4) -> None:
         raise ValueError(f"room_size={size} leaves too few cells between the walls: at least {smallest}.")
 
 
+def most_within_reach(room_size: int) -> int:
+    """Not more things fit into a single room if an agent that was placed before them can go beside each one.
+
+    Up to room_size 6 the number is exact; for larger rooms it is a bound, and most attempts near it are rejected: f
+    connected free cells have at most 2 f + 2 neighbors, and things and free cells share the room.
+    """
+    exact = {4: 1, 5: 4, 6: 8}
+    return exact.get(room_size, (2 * (room_size - 2) ** 2 + 2) // 3)
+
+
 def check_count(name: str, count: int, fewest: int, most: int, where: str) -> None:
     """Raise ValueError for a number of things that the level cannot hold, or that its mission cannot do with."""
+    if fewest > most:
+        raise ValueError(f"{name}={count} is impossible {where}: the rooms are too small.")
     if not fewest <= count <= most:
         raise ValueError(f"{name}={count} is impossible {where}: from {fewest} to {most}.")
 

@@ -12,13 +12,13 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.envs.babyai.floor_plans import (
-    AROUND_CORNER,
     Maze,
     NineRooms,
     OneRoom,
     check_count,
     check_room_size,
     check_several_rooms,
+    most_within_reach,
 )
 from shoal.envs.babyai.instruction import GO_TO, Grammar, go_to, one
 from shoal.envs.babyai.kit import (
@@ -57,7 +57,7 @@ class GoToInRoom(OneRoom):
 
     def check_distractors(self, fewest: int, others: int) -> None:
         """Raise ValueError if the distractors and `others` more things do not fit into the room beside the agent."""
-        most = (self.room_size - 2) ** 2 - AROUND_CORNER - others
+        most = most_within_reach(self.room_size) - others
         check_count("num_dists", self.num_dists, fewest, most, f"with room_size={self.room_size}")
 
 
@@ -199,8 +199,7 @@ class GoTo(Maze):
     doors_open: bool = static(False, choices=(False, True), help="whether all doors are open at the start")
 
     def __post_init__(self) -> None:
-        most = self.num_rows * self.num_cols * (self.room_size - 2) ** 2 - AROUND_CORNER
-        check_count("num_dists", self.num_dists, 1, most, f"in rooms of room_size={self.room_size}")
+        check_count("num_dists", self.num_dists, 1, self.most_around_agent, f"in rooms of room_size={self.room_size}")
 
     @property
     def grammar(self) -> Grammar:
@@ -229,7 +228,7 @@ class GoToImpUnlock(Maze):
     num_rows num_cols steps. The rest: see `BabyLevel`.
 
     As in MiniGrid, which compares integers by identity here, the key may lie in the locked room, and the locked room
-    has distractors too: 2 % of the levels have no solution.
+    has distractors too: 2 % of the levels of 3 x 3 rooms have no solution.
     """
 
     can_reject: ClassVar[bool] = True
@@ -294,7 +293,7 @@ class GoToObjDoor(NineRooms):
     num_dists: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
-        check_room_size(self.room_size, 6)
+        check_room_size(self.room_size, 7)  # in smaller rooms the things nearly always block one another
 
     @property
     def grammar(self) -> Grammar:

@@ -1,33 +1,38 @@
 """`BabyLevel`, the base class of BabyAI's levels. A family of levels adds its rooms, its grammar and a generator."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8, UInt16
 
 from shoal.core.env import Key
-from shoal.core.struct import Number, Struct, struct
+from shoal.core.struct import Number, Struct, is_concrete, struct
 from shoal.envs.babyai.attempts import accepted
 from shoal.envs.babyai.instruction import (
     AFTER,
     FIRST,
+    GO_TO,
+    KINDS,
     NONE,
+    OPEN,
+    PICK_UP,
     PUT_NEXT,
     SECOND,
     SIZE,
     VERB,
     Grammar,
     Instruction,
+    is_possible,
     matches,
     navigations,
     padded,
     some_and_several,
 )
-from shoal.envs.babyai.mission import VERB_PHRASES, longest_mission, longest_text, parse, words
+from shoal.envs.babyai.mission import VERB_PHRASES, described, longest_mission, longest_text, parse, words
 from shoal.envs.babyai.verifier import Tracks, first_tracks, needs_tracks, track, verify
-from shoal.grid.cells import EMPTY
+from shoal.grid.cells import EMPTY, OBJECTS, color_of, object_of
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.rooms import Rooms
 from shoal.grid.words import VOCABULARY
@@ -65,22 +70,27 @@ class BabyLevel(Level):
     Actions and observation: see `Level`. The words of `mission` are all those of `grid/words.py`; its length L differs
     between levels.
 
-    Reward: 1 - 0.9 * time / limit when the instruction is fulfilled, 0 otherwise.
-    End: terminated when the instruction is fulfilled, or when a strict clause fails; truncated at the time limit.
+    Info: `fallback`, in levels whose generator may reject a level: whether 16,384 attempts were rejected, and the level
+    is the last of them, which may have no solution. It never occurs in the registered levels; it may with more things
+    or in smaller rooms than they have, and a reset is then slow.
 
-    | verb                   | a clause is done when                                                                   |
+    Reward: 1 - 0.9 * time / limit when the instruction is fulfilled, 0 otherwise.
+    End: terminated when the instruction is fulfilled; in the levels with `debug` or `strict` also, without a reward,
+    when the agent opens a wrong door or picks up a wrong thing; truncated at the time limit.
+
+    | action                 | it is done when                                                                         |
     |------------------------|-----------------------------------------------------------------------------------------|
     | go to D                | the agent faces D                                                                       |
     | open D                 | it toggles D, and D is open then                                                        |
     | pick up D              | it picks D up                                                                           |
     | put D next to E        | it drops D in one of the four cells next to E                                           |
 
-    A descriptor D stands for the objects that it describes at the start, whatever happens to them; "a" instead of "the"
-    says that there are several. "A, then B" needs A first. "A and B" may be done in any order.
+    A description D ("the red ball") stands for the objects that fit it at the start, whatever happens to them; "a"
+    instead of "the" says that there are several. "A, then B" needs A first. "A and B" may be done in any order.
 
     Source: MiniGrid 3.2.0, `envs/babyai/`. Differences: an attempt of the generator that would never end in MiniGrid
-    (the agent's room has no pose for it) is rejected; nothing is printed when an attempt is rejected; the mode in which
-    the agent has to choose "done" (BABYAI_DONE_ACTIONS) does not exist.
+    (nowhere in its room can the agent face an empty cell or a wall) is rejected; nothing is printed when an attempt is
+    rejected; the mode in which the agent has to choose "done" (BABYAI_DONE_ACTIONS) does not exist.
     """
 
     vocabulary_size: ClassVar[int] = len(VOCABULARY)
@@ -169,18 +179,22 @@ class BabyLevel(Level):
     def with_instruction(self, state: BabyState, text: str) -> BabyState:
         """The first state of an episode with the grid and the agent of a state, and an instruction given as text.
 
-        Runs outside of compiled code. Raises ValueError for an unknown word, for a text that is no instruction, for one
-        that this level can not hold, and for one that describes an object that is not there.
+        Runs outside of compiled code, for a single state. Raises ValueError for an unknown word, for a text that is no
+        instruction, for one that this level can not hold, for one that describes an object that is not there, and for a
+        "put" that makes no sense: the object next to itself, or where one is next to the other already.
+
+        The instruction is never strict: in the levels with `debug` or `strict` a wrong object does not end the episode.
 
             level = shoal.make("BabyAI-BossLevel-v0")
             state = level.with_instruction(level.init(key), "go to a door, then pick up a box")
         """
+        self._check_state(state)
         instruction = parse(text)
         self._check_grammar(instruction, text)
         if int(state.carrying) != EMPTY:
             raise ValueError("an instruction is given to an agent that carries nothing: drop the object first.")
         layout = Layout(state.grid, state.x, state.y, state.direction, instruction, jnp.bool_(True))
-        _check_matches(layout, self.rooms.size, text)
+        _check_objects(layout, self.rooms.size, text)
         layout = layout.replace(instruction=padded(instruction, self.grammar.groups, self.grammar.parts))
         return self.first_state(layout, None if state.is_fallback is None else jnp.bool_(False))
 
@@ -218,6 +232,21 @@ class BabyLevel(Level):
         objects = [2 if verb == PUT_NEXT else 1 for verb in self.grammar.verbs]
         return min(objects), max(objects) * self.grammar.clauses
 
+    def _check_state(self, state: Any) -> None:
+        """Raise TypeError or ValueError if this is not a single state of this level, with values that are known."""
+        if not isinstance(state, BabyState):
+            raise TypeError(f"with_instruction takes a state and then a text: {state!r:.60} is no state of this level.")
+        if not is_concrete(state.time):
+            raise TypeError("with_instruction runs outside of compiled code: call it before jax.jit or jax.vmap.")
+        if jnp.ndim(state.time):
+            raise ValueError(
+                f"with_instruction takes one state, and here are {len(state.time)}. Take one of them with "
+                "jax.tree.map(lambda x: x[0], state)."
+            )
+        if state.grid.shape != self.shape:
+            (columns, rows), (width, height) = state.grid.shape, self.shape
+            raise ValueError(f"the state has {columns} x {rows} cells, and this level {width} x {height}.")
+
     def _check_grammar(self, instruction: Instruction, text: str) -> None:
         """Raise ValueError if the states of this level have no room for an instruction."""
         clauses = np.asarray(instruction.clauses).reshape(-1, SIZE)
@@ -226,22 +255,49 @@ class BabyLevel(Level):
         if not fits or (np.any(clauses[:, [FIRST + 2, SECOND + 2]]) and not self.grammar.places):
             raise ValueError(
                 f"instruction {text!r}: {type(self).__name__} has only {_in_words(self.grammar)}. "
-                "BabyAI-BossLevel-v0 can have every instruction."
+                "BabyAI-BossLevel-v0 has all kinds of instructions."
             )
 
 
-def _check_matches(layout: Layout, room_size: int, text: str) -> None:
-    """Raise ValueError if a descriptor describes no object."""
+# The kinds of objects that a clause can be about: those of its first descriptor, those of its second.
+_CARRIED = tuple(kind for kind in KINDS if kind != OBJECTS.index("door"))
+_OBJECTS_OF = {
+    NONE: (),
+    GO_TO: (KINDS,),
+    OPEN: ((OBJECTS.index("door"),),),
+    PICK_UP: (_CARRIED,),
+    PUT_NEXT: (_CARRIED, KINDS),
+}
+
+
+def _check_objects(layout: Layout, room_size: int, text: str) -> None:
+    """Raise ValueError if there is no object for a descriptor, or a "put" makes no sense."""
     found = matches(layout.instruction, layout.grid, layout.x, layout.y, layout.direction, room_size)
-    some, _ = some_and_several(found)
-    for c, verb in enumerate(np.asarray(layout.instruction.clauses[..., VERB]).ravel().tolist()):
-        needed = {NONE: 0, PUT_NEXT: 3}.get(verb, 1) << 2 * c
-        if int(some) & needed != needed:
-            raise ValueError(f"instruction {text!r}: the level has no object that it describes.")
+    bits, grid = np.asarray(found), np.asarray(layout.grid)
+    for c, clause in enumerate(np.asarray(layout.instruction.clauses).reshape(-1, SIZE).tolist()):
+        for i, kinds in enumerate(_OBJECTS_OF[clause[VERB]]):
+            is_candidate = np.isin(object_of(grid), kinds)
+            if np.any(is_candidate & (bits >> 2 * c + i & 1 == 1)):
+                continue
+            what = described(*clause[FIRST + 3 * i : SECOND + 3 * i])
+            others = {described(int(object_of(thing)), int(color_of(thing))) for thing in grid[is_candidate]}
+            there = ", ".join(sorted(others)) or "none"
+            raise ValueError(f"instruction {text!r}: the level has no {what} for this. There are: {there}.")
+    # Only what the agent can carry is moved: "a grey object" describes walls, too.
+    movable = np.where(np.isin(object_of(grid), _CARRIED), bits, bits & np.uint8(0b10101010))
+    if not bool(is_possible(jnp.asarray(movable))):
+        raise ValueError(
+            f"instruction {text!r}: the object would be put next to itself, or one is next to the other already."
+        )
 
 
 def _in_words(grammar: Grammar) -> str:
     verbs = " or ".join(f'"{VERB_PHRASES[verb]}"' for verb in grammar.verbs)
-    places = "with places" if grammar.places else "without places"
-    count = "one clause" if grammar.clauses == 1 else f"{grammar.groups} group(s) of {grammar.parts} clause(s)"
-    return f"instructions of {count} with {verbs}, {places}"
+    counts = {
+        (1, 1): "one action",
+        (1, 2): 'one action, or two joined by "and"',
+        (2, 1): 'one action, or two joined by "then" or "after you"',
+        (2, 2): "one to four actions",
+    }
+    places = "" if grammar.places else ', and no places such as "on your left"'
+    return f"instructions of {counts[grammar.groups, grammar.parts]}, with {verbs}{places}"

@@ -13,7 +13,14 @@ from jaxtyping import Array, Bool, Int, Int8
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.envs.babyai.floor_plans import AROUND_CORNER, Maze, check_count, check_several_rooms
+from shoal.envs.babyai.floor_plans import (
+    AROUND_AGENT,
+    AROUND_CORNER,
+    Maze,
+    check_count,
+    check_several_rooms,
+    most_within_reach,
+)
 from shoal.envs.babyai.instruction import (
     AFTER,
     BEFORE,
@@ -48,13 +55,22 @@ VERBS = {"goto": GO_TO, "pickup": PICK_UP, "open": OPEN, "putnext": PUT_NEXT}
 SHAPES = ("action", "and", "seq")
 FIRST_KIND = KINDS[0]  # the four kinds have consecutive numbers
 NO_ROOM = (-1, -1)
+ONE_ACTION = "Follow an instruction of one action, in a maze of rooms, one of which may be locked."
 # How often each place is sampled, in eighths: no place with probability 1/2, else one of four.
 PLACE_WEIGHTS = (4, 1, 1, 1, 1)
 
 
-@env("BabyAI-GoToSeq-v0", action_kinds=("goto",), locked_room_prob=0.0, locations=False, unblocking=False)
+@env(
+    "BabyAI-GoToSeq-v0",
+    about="Go to one to four things, in any order or in a given one, in a maze of rooms.",
+    action_kinds=("goto",),
+    locked_room_prob=0.0,
+    locations=False,
+    unblocking=False,
+)
 @env(
     "BabyAI-GoToSeqS5R2-v0",
+    about="Go to one to four things, in any order or in a given one, in four small rooms.",
     action_kinds=("goto",),
     locked_room_prob=0.0,
     locations=False,
@@ -66,6 +82,7 @@ PLACE_WEIGHTS = (4, 1, 1, 1, 1)
 )
 @env(
     "BabyAI-PickupLoc-v0",
+    about="Pick up a thing in the agent's room, which the mission may describe by its place.",
     action_kinds=("pickup",),
     instr_kinds=("action",),
     num_rows=1,
@@ -74,20 +91,26 @@ PLACE_WEIGHTS = (4, 1, 1, 1, 1)
     locked_room_prob=0.0,
     unblocking=False,
 )
-@env("BabyAI-Synth-v0", instr_kinds=("action",), locations=False, implicit_unlock=False)
+@env("BabyAI-Synth-v0", about=ONE_ACTION, instr_kinds=("action",), locations=False, implicit_unlock=False)
 @env(
     "BabyAI-SynthS5R2-v0",
+    about="Follow an instruction of one action, in six small rooms, one of which may be locked.",
     instr_kinds=("action",),
     locations=False,
     implicit_unlock=False,
     room_size=5,
     num_rows=2,
 )
-@env("BabyAI-SynthLoc-v0", instr_kinds=("action",), implicit_unlock=False)
+@env("BabyAI-SynthLoc-v0", about=ONE_ACTION, instr_kinds=("action",), implicit_unlock=False)
 @env("BabyAI-SynthSeq-v0", implicit_unlock=False)
 @env("BabyAI-MiniBossLevel-v0", room_size=5, num_rows=2, num_cols=2, num_dists=7, locked_room_prob=0.25)
 @env("BabyAI-BossLevel-v0")
-@env("BabyAI-BossLevelNoUnlock-v0", locked_room_prob=0.0, implicit_unlock=False)
+@env(
+    "BabyAI-BossLevelNoUnlock-v0",
+    about="Follow an instruction of one to four actions, in a maze of rooms, none of which is locked.",
+    locked_room_prob=0.0,
+    implicit_unlock=False,
+)
 @struct
 class BossLevel(Maze):
     """Follow an instruction of one to four actions, in a maze of rooms, one of which may be locked.
@@ -119,12 +142,23 @@ class BossLevel(Maze):
     instr_kinds: tuple[str, ...] = static(SHAPES, help="forms of a mission: action, and, seq")
 
     def __post_init__(self) -> None:
-        most = self.num_rows * self.num_cols * (self.room_size - 2) ** 2 - AROUND_CORNER
-        check_count("num_dists", self.num_dists, 1, most, f"in rooms of room_size={self.room_size}")
+        rooms, cells = self.num_rows * self.num_cols, (self.room_size - 2) ** 2
+        # No thing is next to the place in the middle where the agent is until it gets its own.
+        most = rooms * cells - (AROUND_CORNER if self.room_size == 4 else AROUND_AGENT) - (self.locked_room_prob > 0)
+        if rooms == 1 and not self.unblocking:
+            most = min(most, most_within_reach(self.room_size))
+        fewest = 2 if rooms == 1 and self.action_kinds == ("putnext",) else 1
+        check_count("num_dists", self.num_dists, fewest, most, f"in rooms of room_size={self.room_size}")
         if not 0 <= self.locked_room_prob <= 1:
             raise ValueError(f"locked_room_prob={self.locked_room_prob} is no probability: from 0 to 1.")
         if self.locked_room_prob > 0:
             check_several_rooms(self.num_cols, self.num_rows)
+        _ = self.grammar  # checks the names
+        if self.action_kinds == ("open",) and rooms == 2 and self.locked_room_prob == 1 and not self.implicit_unlock:
+            raise ValueError(
+                "action_kinds=('open',) without implicit_unlock needs a door that is not locked: at least 3 rooms, or "
+                "locked_room_prob below 1."
+            )
         if self.action_kinds == ("open",) and self.num_rows * self.num_cols < 2:
             raise ValueError("action_kinds=('open',) needs a door: at least 2 rooms (num_rows, num_cols).")
 

@@ -38,6 +38,11 @@ JOINTS = ("", ", then", "after you")  # before the second group, in the order of
 PLACE_PHRASES = ("", "on your left", "on your right", "in front of you", "behind you")
 LONGEST_PLACE = max(len(phrase.split()) for phrase in PLACE_PHRASES)
 EXAMPLES = '"go to the red ball" or "open a door, then put the key next to a box"'
+GRAMMAR = (
+    'An action is "go to", "pick up" or "open" with an object, or "put" with an object "next to" another. An object '
+    f'is "the" or "a", perhaps a color ({", ".join(COLORS)}), then one of '
+    f"{', '.join(OBJECTS[kind] for kind in KINDS)}, object, and perhaps its place ({', '.join(PLACE_PHRASES[1:])})."
+)
 
 
 def longest_mission(grammar: Grammar) -> int:
@@ -84,22 +89,32 @@ def parse(text: str) -> Instruction:
 
         parse("pick up the red ball after you open a door on your left")
     """
-    encode(text.lower())  # raises ValueError for an unknown word
-    spoken = " ".join(text.lower().replace(",", " ").split())
-    sides, order = [spoken], ONE
-    for joint, number in (("then", BEFORE), ("after you", AFTER)):
-        if f" {joint} " in spoken:
-            sides, order = spoken.split(f" {joint} "), number
-    groups = [[_parse_clause(part, text) for part in side.split(" and ")] for side in sides]
-    if len(groups) > 2 or max(map(len, groups)) > 2:
+    if not isinstance(text, str):
+        raise TypeError(f"an instruction is a text, as in {EXAMPLES}; {text!r:.60} is a {type(text).__name__}.")
+    said = text.lower().replace(",", " ").split()
+    said = [{"an": "a"}.get(word, word) for word in " ".join(said).rstrip(" .!").split()]
+    if unknown := [word for word in said if word not in VOCABULARY]:
+        raise ValueError(f"instruction {text!r}: the word {unknown[0]!r} is unknown. {GRAMMAR}")
+    spoken = " ".join(said)
+    joints = [(f" {joint} ", order) for joint, order in ((JOINTS[BEFORE].strip(" ,"), BEFORE), (JOINTS[AFTER], AFTER))]
+    [(joint, order), *_] = [each for each in joints if each[0] in spoken] or [(None, ONE)]
+    groups = [side.split(" and ") for side in (spoken.split(joint) if joint else [spoken])]
+    if sum(spoken.count(joint) for joint, _ in joints) > 1 or max(map(len, groups)) > 2:
         raise ValueError(
-            f'instruction {text!r}: an instruction has at most two groups, joined by ", then" or "after you", and a '
-            'group at most two clauses, joined by "and".'
+            f'instruction {text!r}: too many actions. There are one or two, joined by "and"; then perhaps ", then" or '
+            '"after you", and one or two more.'
         )
+    groups = [[_parse_clause(part, text) for part in group] for group in groups]
     clauses = np.zeros((len(groups), max(map(len, groups)), SIZE), np.int8)
     for g, group in enumerate(groups):
         clauses[g, : len(group)] = group
     return Instruction(jnp.int8(order), jnp.asarray(clauses))
+
+
+def described(kind: int, color: int, place: int = 0) -> str:
+    """A descriptor in words without an article, such as "red ball on your left". Runs outside of compiled code."""
+    words = ("" if color == ANY_COLOR else COLORS[color], OBJECTS[kind] if kind in KINDS else "object")
+    return " ".join(word for word in (*words, PLACE_PHRASES[place]) if word)
 
 
 def _descriptor_words(
@@ -145,7 +160,7 @@ _CLAUSE = re.compile(rf"(go to|pick up|open|put) {_WHAT}(?: next to {_WHAT})?")
 def _parse_clause(spoken: str, text: str) -> list[int]:
     found = _CLAUSE.fullmatch(spoken)
     if found is None or (found[1] == "put") != (found[6] is not None):
-        raise ValueError(f"instruction {text!r}: {spoken!r} is not a clause. Write, for example, {EXAMPLES}.")
+        raise ValueError(f"instruction {text!r}: {spoken!r} is not an action. {GRAMMAR}")
     verb = next(number for number, phrase in VERB_PHRASES.items() if phrase == found[1])
     first, second = _parse_descriptor(*found.group(2, 3, 4)), _parse_descriptor(*found.group(5, 6, 7))
     if verb == OPEN and first[0] != DOOR:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.envs.babyai.floor_plans import AROUND_CORNER, Maze, NineRooms, TwoRooms, check_count
+from shoal.envs.babyai.floor_plans import Maze, NineRooms, TwoRooms, check_count
 from shoal.envs.babyai.instruction import (
     AFTER,
     BEFORE,
@@ -62,8 +62,7 @@ class Open(Maze):
     def __post_init__(self) -> None:
         if self.num_rows * self.num_cols < 2:
             raise ValueError(f"num_rows={self.num_rows} with num_cols={self.num_cols} have no door: at least 2 rooms.")
-        most = self.num_rows * self.num_cols * (self.room_size - 2) ** 2 - AROUND_CORNER
-        check_count("num_dists", self.num_dists, 0, most, f"in rooms of room_size={self.room_size}")
+        check_count("num_dists", self.num_dists, 0, self.most_around_agent, f"in rooms of room_size={self.room_size}")
 
     @property
     def grammar(self) -> Grammar:
@@ -154,7 +153,8 @@ class OpenTwoDoors(NineRooms):
     """Open two doors of the agent's room, in the order that the mission says.
 
     Start: the agent is in the middle room of nine, which has a closed door on its left and one on its right. The left
-    one is to be opened first. The colors are `first_color` and `second_color`, or two different random colors.
+    one is to be opened first. The colors are `first_color` and `second_color`, or two different random colors. If only
+    one of them is given, the random one may be the same; any door of the color is then enough, as in MiniGrid.
     End: terminated when both have been opened in this order; with `strict` also, without a reward, when the agent
     toggles another door than the first one before that one is open. Time limit: 20 room_size^2 steps. The rest: see
     `BabyLevel`.
@@ -172,6 +172,10 @@ class OpenTwoDoors(NineRooms):
             color = getattr(self, name)
             if color is not None and color not in COLORS:
                 raise ValueError(f"{name}={color!r} is unknown. Choose one of: {', '.join(COLORS)}; or None.")
+        if self.first_color is not None and self.first_color == self.second_color:
+            raise ValueError(
+                f"first_color and second_color are both {self.first_color!r}: the mission could not say which door."
+            )
 
     @property
     def grammar(self) -> Grammar:

@@ -49,8 +49,10 @@ class Pickup(Maze):
     unblock: bool = static(False, choices=(False, True), help="whether some door or thing is blocked by things")
 
     def __post_init__(self) -> None:
-        most = self.num_rows * self.num_cols * (self.room_size - 2) ** 2 - AROUND_CORNER
-        check_count("num_dists", self.num_dists, 1, most, f"in rooms of room_size={self.room_size}")
+        rooms = self.num_rows * self.num_cols
+        most = rooms * (self.room_size - 2) ** 2 - AROUND_CORNER if self.unblock else self.most_around_agent
+        fewest = 3 if self.unblock and rooms == 1 else 1  # two things in front of one in a corner
+        check_count("num_dists", self.num_dists, fewest, most, f"in rooms of room_size={self.room_size}")
 
     @property
     def grammar(self) -> Grammar:

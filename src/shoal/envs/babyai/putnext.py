@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, UInt16
 from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
-from shoal.envs.babyai.floor_plans import AROUND_CORNER, OneRoom, TwoRooms, check_count
+from shoal.envs.babyai.floor_plans import AROUND_CORNER, OneRoom, TwoRooms, check_count, most_within_reach
 from shoal.envs.babyai.instruction import ANY_COLOR, ANY_KIND, PUT_NEXT, Grammar, before, one, put_next
 from shoal.envs.babyai.kit import (
     all_reachable,
@@ -49,7 +49,7 @@ class PutNextLocal(OneRoom):
     num_objs: int = static(8, help="number of things: 2 to 18")
 
     def __post_init__(self) -> None:
-        most = min(MOST_THINGS, (self.room_size - 2) ** 2 - AROUND_CORNER)
+        most = min(MOST_THINGS, most_within_reach(self.room_size))
         check_count("num_objs", self.num_objs, 2, most, f"with room_size={self.room_size}, no two things alike")
 
     @property

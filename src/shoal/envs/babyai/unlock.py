@@ -48,14 +48,14 @@ class Unlock(Maze):
     steps. The rest: see `BabyLevel`.
 
     As in MiniGrid, which compares integers by identity here, the key may lie in the locked room, and the locked room
-    has distractors too: 2 % of the levels have no solution.
+    has distractors too: 2 % of the levels of 3 x 3 rooms have no solution.
     """
 
     can_reject: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_several_rooms(self.num_cols, self.num_rows)
-        check_room_size(self.room_size, 5)
+        check_room_size(self.room_size, 6)  # in smaller rooms three distractors nearly always block something
 
     @property
     def grammar(self) -> Grammar:
@@ -156,7 +156,7 @@ class UnlockPickup(TwoRooms):
     distractors: bool = static(False, choices=(False, True), help="whether four more things are in the rooms")
 
     def __post_init__(self) -> None:
-        check_room_size(self.room_size, 5 if self.distractors else 4)
+        check_room_size(self.room_size, 6 if self.distractors else 4)  # all things may be in the right room
 
     @property
     def grammar(self) -> Grammar:

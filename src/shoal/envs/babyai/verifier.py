@@ -180,11 +180,16 @@ def _seen_by_looks(clauses: Int8[Array, "G P 8"], grammar: Grammar, before: Grid
     x, y = in_front(after)
     front = cell_at(after.grid, x, y, WALL)
     rows = [clauses[g, p] for g in range(clauses.shape[0]) for p in range(clauses.shape[1])]
-    in_place = [_fits(front, row, FIRST) for row in rows]
+    in_place = faces = [_fits(front, row, FIRST) for row in rows]
+    if GO_TO in grammar.verbs:
+        # There is a single clause. Only the first action can take away the object that the agent faces: if it is in
+        # front of it later, the clause is done. Its position is then still in the list.
+        had = cell_at(before.grid, x, y, WALL)
+        faces = [now | _fits(had, row, FIRST) for now, row in zip(in_place, rows, strict=True)]
     puts = rows if PUT_NEXT in grammar.verbs else []
     near = [cell_at(after.grid, x + dx, y + dy, WALL) for dx, dy in BESIDE] if puts else []
     return Sight(
-        faces=in_place,
+        faces=faces,
         front=in_place,
         holds=[_fits(after.carrying, row, FIRST) for row in rows],
         held=[_fits(before.carrying, row, FIRST) for row in puts],
