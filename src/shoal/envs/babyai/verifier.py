@@ -115,7 +115,9 @@ def verify(
     `done` says which clauses were done before the step: bit g P + p for clause p of group g.
     """
     groups, parts, _ = clauses.shape
-    sight = _seen_by_looks(clauses, grammar, before, after) if tracks is None else _tracked(*tracks, grammar, after)
+    sight = (
+        _seen_by_looks(clauses, grammar, before, after, action) if tracks is None else _tracked(*tracks, grammar, after)
+    )
 
     def run_group(g: int, is_new: Bool[Array, ""], done: UInt8[Array, ""]) -> Verdict:
         numbers = range(g * parts, (g + 1) * parts)
@@ -176,16 +178,18 @@ def _judge(
     return success, failure
 
 
-def _seen_by_looks(clauses: Int8[Array, "G P 8"], grammar: Grammar, before: GridState, after: GridState) -> Sight:
+def _seen_by_looks(
+    clauses: Int8[Array, "G P 8"], grammar: Grammar, before: GridState, after: GridState, action: Int[Array, ""]
+) -> Sight:
     x, y = in_front(after)
     front = cell_at(after.grid, x, y, WALL)
     rows = [clauses[g, p] for g in range(clauses.shape[0]) for p in range(clauses.shape[1])]
     in_place = faces = [_fits(front, row, FIRST) for row in rows]
     if GO_TO in grammar.verbs:
-        # There is a single clause. Only the first action can take away the object that the agent faces: if it is in
-        # front of it later, the clause is done. Its position is then still in the list.
-        had = cell_at(before.grid, x, y, WALL)
-        faces = [now | _fits(had, row, FIRST) for now, row in zip(in_place, rows, strict=True)]
+        # There is a single clause. Only the first action can take away the object that the agent faces: later the
+        # clause is done as soon as the agent faces it. Its position is still in the list.
+        taken = jnp.where((action == PICKUP) | (action == TOGGLE), cell_at(before.grid, *in_front(before), WALL), EMPTY)
+        faces = [now | _fits(taken, row, FIRST) for now, row in zip(in_place, rows, strict=True)]
     puts = rows if PUT_NEXT in grammar.verbs else []
     near = [cell_at(after.grid, x + dx, y + dy, WALL) for dx, dy in BESIDE] if puts else []
     return Sight(
