@@ -159,7 +159,7 @@ class BossLevel(Maze):
                 "action_kinds=('open',) without implicit_unlock needs a door that is not locked: at least 3 rooms, or "
                 "locked_room_prob below 1."
             )
-        if self.action_kinds == ("open",) and self.num_rows * self.num_cols < 2:
+        if self.action_kinds == ("open",) and rooms < 2:
             raise ValueError("action_kinds=('open',) needs a door: at least 2 rooms (num_rows, num_cols).")
 
     @property

@@ -38,7 +38,7 @@ JOINTS = ("", ", then", "after you")  # before the second group, in the order of
 PLACE_PHRASES = ("", "on your left", "on your right", "in front of you", "behind you")
 LONGEST_PLACE = max(len(phrase.split()) for phrase in PLACE_PHRASES)
 EXAMPLES = '"go to the red ball" or "open a door, then put the key next to a box"'
-GRAMMAR = (
+RULES = (
     'An action is "go to", "pick up" or "open" with an object, or "put" with an object "next to" another. An object '
     f'is "the" or "a", perhaps a color ({", ".join(COLORS)}), then one of '
     f"{', '.join(OBJECTS[kind] for kind in KINDS)}, object, and perhaps its place ({', '.join(PLACE_PHRASES[1:])})."
@@ -91,10 +91,9 @@ def parse(text: str) -> Instruction:
     """
     if not isinstance(text, str):
         raise TypeError(f"an instruction is a text, as in {EXAMPLES}; {text!r:.60} is a {type(text).__name__}.")
-    said = text.lower().replace(",", " ").split()
-    said = [{"an": "a"}.get(word, word) for word in " ".join(said).rstrip(" .!").split()]
+    said = ["a" if word == "an" else word for word in text.lower().replace(",", " ").rstrip(" .!").split()]
     if unknown := [word for word in said if word not in VOCABULARY]:
-        raise ValueError(f"instruction {text!r}: the word {unknown[0]!r} is unknown. {GRAMMAR}")
+        raise ValueError(f"instruction {text!r}: the word {unknown[0]!r} is unknown. {RULES}")
     spoken = " ".join(said)
     joints = [(f" {joint} ", order) for joint, order in ((JOINTS[BEFORE].strip(" ,"), BEFORE), (JOINTS[AFTER], AFTER))]
     [(joint, order), *_] = [each for each in joints if each[0] in spoken] or [(None, ONE)]
@@ -160,7 +159,7 @@ _CLAUSE = re.compile(rf"(go to|pick up|open|put) {_WHAT}(?: next to {_WHAT})?")
 def _parse_clause(spoken: str, text: str) -> list[int]:
     found = _CLAUSE.fullmatch(spoken)
     if found is None or (found[1] == "put") != (found[6] is not None):
-        raise ValueError(f"instruction {text!r}: {spoken!r} is not an action. {GRAMMAR}")
+        raise ValueError(f"instruction {text!r}: {spoken!r} is not an action. {RULES}")
     verb = next(number for number, phrase in VERB_PHRASES.items() if phrase == found[1])
     first, second = _parse_descriptor(*found.group(2, 3, 4)), _parse_descriptor(*found.group(5, 6, 7))
     if verb == OPEN and first[0] != DOOR:
