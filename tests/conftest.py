@@ -99,6 +99,12 @@ def clear_caches():
     jax.clear_caches()
 
 
+@pytest.fixture
+def two_cores(monkeypatch):
+    """Members are trained in two threads, on a machine with one core too."""
+    monkeypatch.setattr("shoal.training.placement.usable_cores", lambda: 2)
+
+
 @pytest.fixture(scope="session")
 def result(tmp_path_factory):
     """A small finished run of PPO on CartPole: two learning rates, two seeds each."""

@@ -156,7 +156,7 @@ VALUES = {
     "--threads 1e9": "--threads 1000000000 must be from 1 to 1024",
     "--threads -4": "--threads -4 must be from 1",
     "--devices -1": "devices=-1 must not be negative",
-    "--devices 99": "devices=99 were asked for, but JAX sees",
+    "--devices 99": "devices=99 were asked for, but this process has",
     "--memory-limit-gb -1": "the memory limit must not be negative",
     "--memory-limit-gb inf": "the memory limit of inf GB is not a size",
     "--memory-limit-gb 1e-6": "more than the",

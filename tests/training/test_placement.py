@@ -38,6 +38,7 @@ def test_a_wave_with_fewer_calls_than_the_largest_one_is_merged():
     assert placement.gather(merged, 2).tolist() == [0, 11]
 
 
+@pytest.mark.usefixtures("two_cores")
 def test_members_per_call_are_of_large_populations_and_on_a_cpu_only():
     def block(members, **options):
         return make_placement(members, devices=2, members_per_call=100, **options).block

@@ -46,7 +46,7 @@ def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
 
 
 def test_more_devices_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="devices=64 were asked for, but JAX sees"):
+    with pytest.raises(ValueError, match="devices=64 were asked for, but this process has"):
         make_plan(RunSpec(**SPEC), devices=64)
 
 

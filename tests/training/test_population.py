@@ -63,6 +63,7 @@ def test_a_member_does_not_depend_on_how_many_others_there_are(seeds, train, alo
     assert_same(members, alone[1], seeds)
 
 
+@pytest.mark.usefixtures("two_cores")
 def test_a_member_does_not_depend_on_the_devices(train, alone):
     plan, members, _ = train(seeds=3, devices=2)
     assert plan.placement.workers == 2
@@ -135,6 +136,7 @@ def test_accelerators_run_all_members_in_one_call_sharded_over_a_mesh(spec, seed
 
 @pytest.mark.optimized
 @pytest.mark.sampled
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(("agent", "seeds"), [("sarsa", 40), ("q-learning", 3), ("q-learning", 70), ("double-q", 40)])
 def test_tabular_members_in_blocks_are_bitwise_equal_to_single_members(agent, seeds, train):
     table = {**TABLE, "agent": agent, "steps": 60 * 32}

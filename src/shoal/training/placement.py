@@ -217,7 +217,8 @@ def make_placement(
         on_mesh = split is not None or local[0].platform != "cpu"
     available = len(local) if on_mesh else usable_cores()
     if devices > available:
-        raise ValueError(f"devices={devices} were asked for, but JAX sees {available} ({local[0].platform}).")
+        has = f"JAX sees {available} ({local[0].platform})" if on_mesh else f"this process has {available} (CPU cores)"
+        raise ValueError(f"devices={devices} were asked for, but {has}.")
     count = devices or available
     if not on_mesh:
         members_per_core = math.ceil(members / count)
