@@ -1,0 +1,70 @@
+"""The form of a program: how it is written for the device that runs it.
+
+The same numbers can be computed by programs of different shapes. A loop over the seven columns of a view is right on a
+CPU, where XLA would otherwise compute the cells again and again; on a GPU each trip of a loop is a kernel launch, and
+seven columns in one kernel are faster. One flat vector of weights saves launches for one agent, but costs whole passes
+over memory for two thousand. Which shape is used follows from (platform, members), here and nowhere else: rooms above
+read `current()` while they are traced, and never ask for the backend.
+
+A form changes speed, never meaning: environments give the same bits in every form, learners the same numbers up to the
+order of sums. `using` sets a form for what is traced inside of it, so a CPU can run the form of an accelerator; `jit`
+traces a function again where the form differs. docs/how-it-is-fast.md shows the numbers behind each choice.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import jax
+
+FEW_MEMBERS = 16  # up to so many members an update is limited by its number of kernels, above by their memory traffic
+
+
+class Form(NamedTuple):
+    """How programs are written for a device. The defaults are the form of a CPU."""
+
+    platform: str = "cpu"
+    unroll_short_loops: bool = False  # write a loop of a few trips inside an environment as straight-line code
+    steps_per_trip: int = 1  # steps of a rollout in each trip of its loop
+    returns_per_trip: int = 1  # steps in each trip of the loops that sum rewards: advantages, returns
+    flat_weights: bool = True  # the optimizer works on one vector of all weights, not on each array of weights
+    stacked_networks: bool = True  # actor and critic as one batched product, not as two products
+    guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
+    double_buffered_loops: bool = False  # two trips of a compiled loop per iteration: no copies of what it carries
+
+    @property
+    def compiler_options(self) -> dict[str, Any]:
+        """Options for XLA's compiler that belong to this form, beside those of the placement."""
+        if not self.double_buffered_loops:
+            return {}
+        return {"xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER"}
+
+
+CPU = Form()
+_form = jax.make_user_context(None)
+
+
+def form_for(platform: str, members: int = 1) -> Form:
+    """Return the form of programs for a platform of JAX ("cpu", "gpu", "tpu") with M members in one call."""
+    if platform == "cpu":
+        return CPU
+    many = members > FEW_MEMBERS
+    return Form(
+        platform=platform,
+        unroll_short_loops=True,
+        steps_per_trip=4,
+        returns_per_trip=16,
+        flat_weights=not many,
+        stacked_networks=not many,
+        guarded_steps=many,
+        double_buffered_loops=platform == "gpu",
+    )
+
+
+def current() -> Form:
+    """Return the form in which programs are traced now: that of `using`, otherwise that of the default backend."""
+    return form_for(jax.default_backend()) if _form.value is None else _form.value
+
+
+def using(form: Form) -> AbstractContextManager:
+    """Return a context in which programs are traced in this form."""
+    return _form(form)
