@@ -5,17 +5,16 @@ loss is the negative log-likelihood of the recorded actions. It works for any re
 of PPO.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
-from shoal.core.agent import Agent, Metrics, check_choices, check_counts
+from shoal.core.agent import Agent, Guarded, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, Discrete, Space, explain
@@ -23,6 +22,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, 
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
+from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.rollouts.demonstrations import Demonstrations
@@ -33,14 +33,17 @@ SMALLEST_LOG_STD = -5.0  # demonstrations of a deterministic policy would otherw
 
 
 @struct
-class BCState(Struct):
+class BCState(Guarded):
     """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
     weights: Weights
-    optimizer: Any  # over the weights as one flat vector
+    optimizer: Any  # over packed weights (`ops.gradients`)
     obs_stats: RunningStats | None = None  # of the demonstrations
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
+
+    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
 
 
 @struct
@@ -113,7 +116,7 @@ class BC(Agent):
         stats = updated(first_stats(self), self.demonstrations.obs, axes=1)
         obs = jax.tree.map(lambda x: x[None], env.reset(k_env)[0])
         weights = self._net.init(k_weights, normalized(stats, obs))
-        return BCState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), stats)
+        return BCState(jnp.int32(0), key, weights, first_moments(self._optimizer, weights), stats)
 
     def update(self, state: BCState, env: Env, clock: Int[Array, ""]) -> tuple[BCState, Metrics]:
         """Take one gradient step on each of `num_batches` batches of recorded steps."""
@@ -121,22 +124,23 @@ class BC(Agent):
         key, k_rows = jax.random.split(state.key)
         shape = (self.num_batches, self.batch_size)
         index = jax.random.randint(k_rows, shape, 0, len(self.demonstrations), jnp.int32)
-        flat, unravel = ravel_pytree(state.weights)
+        packed, unpack = pack(state.weights)
         learning_rate = self.learning_rate * linear(
             1.0, 1 - self.anneal, progress(state.age, self.steps_per_update, self.horizon)
         )
-        gradient_of_loss = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+        gradient_of_loss = jax.grad(lambda packed, rows: self._loss(unpack(packed), rows), has_aux=True)
 
-        def step(carry: tuple[Array, Any], index: Int[Array, "B"]) -> tuple[tuple[Array, Any], dict[str, Array]]:
-            flat, optimizer = carry
+        def step(carry: tuple, index: Int[Array, "B"]) -> tuple[tuple, dict[str, Array]]:
+            packed, optimizer, is_stopped = carry
             rows = jax.tree.map(lambda x: x[index], self.demonstrations)
             rows = rows.replace(obs=normalized(state.obs_stats, rows.obs))
-            gradient, losses = gradient_of_loss(flat, rows)
-            direction, optimizer = self._optimizer.update(gradient, optimizer)
-            return (flat - learning_rate * (direction + self.weight_decay * flat), optimizer), losses
+            gradient, losses = gradient_of_loss(packed, rows)
+            after = descend(self._optimizer, packed, gradient, optimizer, learning_rate, is_stopped=is_stopped)
+            return after, losses
 
-        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
-        state = BCState(state.age + 1, key, unravel(flat), optimizer, state.obs_stats)
+        start = (packed, state.optimizer, state.is_stopped)
+        (packed, optimizer, is_stopped), losses = jax.lax.scan(step, start, index)
+        state = BCState(state.age + 1, key, unpack(packed), optimizer, state.obs_stats, is_stopped)
         return state, Metrics(EpisodeStats.zero(), jax.tree.map(jnp.mean, losses))
 
     def act(
@@ -174,8 +178,13 @@ class BC(Agent):
         return ActorCritic(self.network, self.observation_space, self.action_space, shared=True)
 
     @property
-    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
-        return optax.scale_by_adam()
+    def _optimizer(self) -> Optimizer:
+        # Adam with decoupled weight decay (Loshchilov and Hutter 2019). Its state is that of Adam.
+        def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            direction, state = adam().update(updates, state)
+            return jax.tree.map(lambda d, w: d + self.weight_decay * w, direction, params), state
+
+        return optax.GradientTransformation(adam().init, update)
 
 
 def _check_demonstrations(demonstrations: Any, env: Env) -> None:

@@ -6,19 +6,20 @@ bootstraps from the true final observation; samples are taken with replacement; 
 buffer.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+import optax
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalized, updated
 from shoal.agents.replay_agent import Observed, ReplayAgent, normalized_batch, sample_weights, steps_of
-from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
+from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
+from shoal.core.form import current
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
@@ -26,7 +27,7 @@ from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
-from shoal.ops.gradients import adam, clip_norm, polyak_update
+from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack, polyak_update
 from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
 from shoal.ops.running import RunningStats
@@ -40,18 +41,21 @@ SGD = OPTIMIZERS.index("sgd")
 
 
 @struct
-class DQNState(Struct):
+class DQNState(Guarded):
     """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
     weights: Weights
     target: Weights
-    optimizer: Any  # over the weights as one flat vector
+    optimizer: Any  # over packed weights (`ops.gradients`)
     env_states: EnvStates
     replay: Replay
     priorities: Priorities | None
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
+
+    guarded: ClassVar[tuple[str, ...]] = ("weights", "target", "optimizer")
 
 
 @struct
@@ -166,7 +170,7 @@ class DQN(ReplayAgent):
             key=key,
             weights=weights,
             target=jax.tree.map(jnp.copy, weights),
-            optimizer=self._adam.init(ravel_pytree(weights)[0]),
+            optimizer=first_moments(self._optimizer, weights),
             env_states=env_states,
             replay=replay,
             priorities=Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None,
@@ -264,27 +268,36 @@ class DQN(ReplayAgent):
     def _train(
         self, state: DQNState, due: Int[Array, ""], clock: Int[Array, ""], key: Key
     ) -> tuple[DQNState, dict[str, Array]]:
-        flat, unravel = ravel_pytree(state.weights)
-        gradient_of_loss = jax.grad(lambda flat, *rest: self._loss(unravel(flat), *rest), has_aux=True)
+        packed, unpack = pack(state.weights)
+        gradient_of_loss = jax.grad(lambda packed, *rest: self._loss(unpack(packed), *rest), has_aux=True)
         newest = state.replay.newest(clock)
         usable = state.replay.usable(state.age, self.n_step, self.buffer_size)
 
         def step(i, loop):
-            flat, optimizer, priorities, total = loop
+            packed, optimizer, is_stopped, priorities, total = loop
             k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._sample_indices(state, priorities, k_index, newest, usable)
             batch = normalized_batch(state.obs_stats, state.replay.take(index, self.discount, self.n_step))
-            gradient, (priority_error, losses) = gradient_of_loss(flat, state.target, batch, weight, k_noise)
-            direction, optimizer = self._direction(clip_norm(gradient, self.max_grad_norm), optimizer)
+            gradient, (priority_error, losses) = gradient_of_loss(packed, state.target, batch, weight, k_noise)
+            packed, optimizer, is_stopped = descend(
+                self._optimizer,
+                packed,
+                gradient,
+                optimizer,
+                self.learning_rate,
+                largest_norm=self.max_grad_norm,
+                is_stopped=is_stopped,
+            )
             if priorities is not None:
                 priorities = priorities.learn(index, priority_error, self.priority_exponent, weight > 0)
-            return flat - self.learning_rate * direction, optimizer, priorities, jax.tree.map(jnp.add, total, losses)
+            return packed, optimizer, is_stopped, priorities, jax.tree.map(jnp.add, total, losses)
 
         no_losses = dict.fromkeys(("loss", "td_error", "q_value"), jnp.float32(0))
-        start = (flat, state.optimizer, state.priorities, no_losses)
-        flat, optimizer, priorities, total = jax.lax.fori_loop(0, due, step, start)
+        start = (packed, state.optimizer, state.is_stopped, state.priorities, no_losses)
+        packed, optimizer, is_stopped, priorities, total = jax.lax.fori_loop(0, due, step, start)
         losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
-        return state.replace(weights=unravel(flat), optimizer=optimizer, priorities=priorities), losses
+        state = state.replace(weights=unpack(packed), optimizer=optimizer, is_stopped=is_stopped, priorities=priorities)
+        return state, losses
 
     def _sample_indices(
         self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
@@ -345,7 +358,15 @@ class DQN(ReplayAgent):
     def _updated_target(self, state: DQNState) -> Weights:
         # Several target updates may be due. All mix in the same weights, so together they equal one with a larger mix.
         copies = passed(state.age, self.steps_per_update, self.target_period)
-        return polyak_update(state.target, state.weights, 1 - (1 - self.target_mix) ** copies)
+        fraction = 1 - (1 - self.target_mix) ** copies
+
+        def mix(_: int, target: Weights) -> Weights:
+            return polyak_update(target, state.weights, fraction)
+
+        # A loop of at most one trip moves nothing through memory where nothing is due; a choice would.
+        if current().loops_over_rare_work:
+            return jax.lax.fori_loop(0, jnp.minimum(copies, 1).astype(jnp.int32), mix, state.target)
+        return mix(0, state.target)
 
     # Networks, optimizer and schedules.
 
@@ -355,16 +376,17 @@ class DQN(ReplayAgent):
         return QNetwork(self.network, self.observation_space, self.action_space.n, atoms, self.dueling, self.noisy)
 
     @property
-    def _adam(self) -> Any:  # optax's type is for pytrees; here the weights are one array
-        return adam(self.adam_eps)
+    def _optimizer(self) -> Optimizer:
+        # Adam, or stochastic gradient descent: its direction is the gradient. Adam's state is kept up in both.
+        def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            direction, state = adam(self.adam_eps).update(updates, state, params)
+            return jax.tree.map(lambda g, d: jnp.where(self.optimizer == SGD, g, d), updates, direction), state
+
+        return optax.GradientTransformation(adam().init, update)
 
     @property
     def _support(self) -> Float[Array, "Z"]:
         return jnp.linspace(self.v_min, self.v_max, self.atoms, dtype=jnp.float32)
-
-    def _direction(self, gradient: Float[Array, "P"], optimizer: Any) -> tuple[Float[Array, "P"], Any]:
-        direction, optimizer = self._adam.update(gradient, optimizer)
-        return jnp.where(self.optimizer == SGD, gradient, direction), optimizer
 
     def _mean(self, out: Float[Array, "*axes Z"]) -> Float[Array, "*axes"]:
         # Q-values from the network's outputs.

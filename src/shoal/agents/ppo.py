@@ -8,20 +8,20 @@ With a recurrent cell (`memory`), a minibatch consists of whole environments: al
 recurrent carry that it had at the start of the rollout. The carry is reset in the step that begins an episode.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
 from shoal.agents.losses import chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
-from shoal.core.agent import Metrics, check_choices, check_counts, refuse_ignored
+from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
+from shoal.core.form import current
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
@@ -31,7 +31,7 @@ from shoal.nn.distributions import Distribution, check_real, head_size, restrict
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
-from shoal.ops.gradients import clip_norm
+from shoal.ops.gradients import Optimizer, descend, first_moments, pack
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
@@ -44,18 +44,21 @@ Weights = Any
 
 
 @struct
-class PPOState(Struct):
+class PPOState(Guarded):
     """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
     weights: Weights
-    optimizer: Any  # over the weights as one flat vector
+    optimizer: Any  # over packed weights (`ops.gradients`)
     env_states: EnvStates
     obs_stats: RunningStats | None
     return_stats: RunningStats | None
     discounted_return: Float[Array, "E"] | None  # of the current episodes so far, to scale rewards
     carry: Carry = NO_CARRY  # recurrent carries [E] of actor and critic at the start of the next rollout
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
+
+    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
 
 
 @struct
@@ -216,7 +219,7 @@ class PPO(RolloutAgent):
             age=jnp.int32(0),
             key=key,
             weights=weights,
-            optimizer=self._optimizer.init(ravel_pytree(weights)[0]),
+            optimizer=first_moments(self._optimizer, weights),
             env_states=env_states,
             obs_stats=stats,
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
@@ -252,7 +255,7 @@ class PPO(RolloutAgent):
         del clock
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
-        weights, optimizer, losses = self._gradient_steps(state, batch, key)
+        weights, optimizer, is_stopped, losses = self._gradient_steps(state, batch, key)
         state = state.replace(
             age=state.age + 1,
             weights=weights,
@@ -261,6 +264,7 @@ class PPO(RolloutAgent):
             return_stats=return_stats,
             discounted_return=discounted_return,
             carry=Carry(carry, critic_carry),
+            is_stopped=is_stopped,
         )
         return state, Metrics(trajectory.episodes(), losses)
 
@@ -308,7 +312,8 @@ class PPO(RolloutAgent):
             total = total * self.discount + reward
             return jnp.where(done, 0, total), total
 
-        total, totals = jax.lax.scan(add_reward, state.discounted_return, (trajectory.reward, trajectory.done))
+        columns = (trajectory.reward, trajectory.done)
+        total, totals = jax.lax.scan(add_reward, state.discounted_return, columns, unroll=current().returns_per_trip)
         stats = state.return_stats.update(totals, axes=2, devices=self.rollout.devices)
         return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
@@ -365,26 +370,36 @@ class PPO(RolloutAgent):
         critic_carry = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
         return value[:steps], next_value, critic_carry
 
-    def _gradient_steps(self, state: PPOState, batch: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
+    def _gradient_steps(
+        self, state: PPOState, batch: Batch, key: Key
+    ) -> tuple[Weights, Any, Bool[Array, ""] | None, dict[str, Array]]:
+        # (weights, optimizer, whether the member is stopped, losses) after all minibatches.
         samples = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-        flat, unravel = ravel_pytree(state.weights)
+        packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
-        gradient_of_loss = jax.grad(lambda flat, *minibatch: self._loss(unravel(flat), *minibatch), has_aux=True)
+        gradient_of_loss = jax.grad(lambda packed, *minibatch: self._loss(unpack(packed), *minibatch), has_aux=True)
 
         def step(carry, index):
-            flat, optimizer, is_over = carry
-            of_device = gradient_of_loss(flat, *self._minibatch(samples, state.carry, index))
+            packed, optimizer, is_stopped, is_over = carry
+            of_device = gradient_of_loss(packed, *self._minibatch(samples, state.carry, index))
             gradient, losses = mean_over(of_device, self.rollout.devices)
-            direction, new_optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
-            new = (flat - learning_rate * direction, new_optimizer)
+            *new, is_stopped = descend(
+                self._optimizer,
+                packed,
+                gradient,
+                optimizer,
+                learning_rate,
+                largest_norm=self.max_grad_norm,
+                is_stopped=is_stopped,
+            )
             if self.target_kl is not None:
                 is_over |= losses["approx_kl"] > 1.5 * self.target_kl
-                new = jax.tree.map(lambda new, old: jnp.where(is_over, old, new), new, (flat, optimizer))
-            return (*new, is_over), losses
+                new = jax.tree.map(lambda new, old: jnp.where(is_over, old, new), new, [packed, optimizer])
+            return (*new, is_stopped, is_over), losses
 
-        start = (flat, state.optimizer, None if self.target_kl is None else jnp.bool_(False))
-        (flat, optimizer, _), losses = jax.lax.scan(step, start, self._minibatch_indices(key))
-        return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
+        start = (packed, state.optimizer, state.is_stopped, None if self.target_kl is None else jnp.bool_(False))
+        (packed, optimizer, is_stopped, _), losses = jax.lax.scan(step, start, self._minibatch_indices(key))
+        return unpack(packed), optimizer, is_stopped, jax.tree.map(jnp.mean, losses)
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
         shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
@@ -430,8 +445,8 @@ class PPO(RolloutAgent):
         return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory)
 
     @property
-    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
-        # `_gradient_steps` applies the learning rate: a rate inside the optax transformation could not be traced.
+    def _optimizer(self) -> Optimizer:
+        # `descend` applies the learning rate: a rate inside the optax transformation could not be traced.
         if self.optimizer == "rmsprop":  # with PyTorch's definition
             return optax.scale_by_rms(decay=0.99, eps=self.adam_eps, eps_in_sqrt=False)
         return optax.scale_by_adam(eps=self.adam_eps)

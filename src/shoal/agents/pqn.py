@@ -6,17 +6,16 @@ step of a rollout bootstraps from its own successor (of two published versions, 
 the other the state after it).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
-from shoal.core.agent import Metrics, check_choices, check_counts
+from shoal.core.agent import Guarded, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
@@ -26,7 +25,7 @@ from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.devices import mean_over, own_key, own_part
 from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
-from shoal.ops.gradients import clip_norm
+from shoal.ops.gradients import Optimizer, descend, first_moments, pack
 from shoal.ops.returns import lambda_return
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
@@ -37,15 +36,18 @@ Weights = Any
 
 
 @struct
-class PQNState(Struct):
+class PQNState(Guarded):
     """The agent state of one member."""
 
     age: Int[Array, ""]
     key: Key
     weights: Weights
-    optimizer: Any  # over the weights as one flat vector
+    optimizer: Any  # over packed weights (`ops.gradients`)
     env_states: EnvStates
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
+
+    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
 
 
 @struct
@@ -146,7 +148,7 @@ class PQN(RolloutAgent):
         env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
         weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
-        return PQNState(jnp.int32(0), key, weights, self._optimizer.init(ravel_pytree(weights)[0]), env_states, stats)
+        return PQNState(jnp.int32(0), key, weights, first_moments(self._optimizer, weights), env_states, stats)
 
     def new_episodes(self, state: PQNState, env: Env, key: Key) -> PQNState:
         """The state at the start of new episodes."""
@@ -177,9 +179,11 @@ class PQN(RolloutAgent):
         Observations are normalized with the statistics from before the rollout.
         """
         del carry, clock
-        weights, optimizer, losses = self._gradient_steps(state, self._batch(state, trajectory), key)
+        weights, optimizer, is_stopped, losses = self._gradient_steps(state, self._batch(state, trajectory), key)
         stats = updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices)
-        state = state.replace(age=state.age + 1, weights=weights, optimizer=optimizer, obs_stats=stats)
+        state = state.replace(
+            age=state.age + 1, weights=weights, optimizer=optimizer, obs_stats=stats, is_stopped=is_stopped
+        )
         return state, Metrics(trajectory.episodes(), losses)
 
     def act(
@@ -221,22 +225,34 @@ class PQN(RolloutAgent):
         batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target)
         return jax.tree.map(lambda x: x.reshape(target.size, *x.shape[2:]), batch)
 
-    def _gradient_steps(self, state: PQNState, samples: Batch, key: Key) -> tuple[Weights, Any, dict[str, Array]]:
-        flat, unravel = ravel_pytree(state.weights)
+    def _gradient_steps(
+        self, state: PQNState, samples: Batch, key: Key
+    ) -> tuple[Weights, Any, Bool[Array, ""] | None, dict[str, Array]]:
+        # (weights, optimizer, whether the member is stopped, losses) after all minibatches.
+        packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
-        gradient_of_loss = jax.grad(lambda flat, rows: self._loss(unravel(flat), rows), has_aux=True)
+        gradient_of_loss = jax.grad(lambda packed, rows: self._loss(unpack(packed), rows), has_aux=True)
 
         def step(carry, index):
-            flat, optimizer = carry
-            of_device = gradient_of_loss(flat, jax.tree.map(lambda x: x[index], samples))
+            packed, optimizer, is_stopped = carry
+            of_device = gradient_of_loss(packed, jax.tree.map(lambda x: x[index], samples))
             gradient, losses = mean_over(of_device, self.rollout.devices)
-            direction, optimizer = self._optimizer.update(clip_norm(gradient, self.max_grad_norm), optimizer)
-            return (flat - learning_rate * direction, optimizer), losses
+            after = descend(
+                self._optimizer,
+                packed,
+                gradient,
+                optimizer,
+                learning_rate,
+                largest_norm=self.max_grad_norm,
+                is_stopped=is_stopped,
+            )
+            return after, losses
 
         shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
         index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
-        (flat, optimizer), losses = jax.lax.scan(step, (flat, state.optimizer), index)
-        return unravel(flat), optimizer, jax.tree.map(jnp.mean, losses)
+        start = (packed, state.optimizer, state.is_stopped)
+        (packed, optimizer, is_stopped), losses = jax.lax.scan(step, start, index)
+        return unpack(packed), optimizer, is_stopped, jax.tree.map(jnp.mean, losses)
 
     def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         q_values = self.q_values(weights, rows.obs)
@@ -252,7 +268,7 @@ class PQN(RolloutAgent):
         return QNetwork(self.network, self.observation_space, self.action_space.n)
 
     @property
-    def _optimizer(self) -> Any:  # optax's type is for pytrees; here the weights are one array
+    def _optimizer(self) -> Optimizer:
         return optax.scale_by_radam()
 
     def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:

@@ -8,7 +8,7 @@ and TD3.
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
-from shoal.core.agent import Metrics
+from shoal.core.agent import Guarded, Metrics
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
@@ -159,7 +159,7 @@ class ReplayAgent(RolloutAgent):
 
 
 @struct
-class ReplayState(Struct):
+class ReplayState(Guarded):
     """The agent state of one member of a ReplayActorCritic."""
 
     age: Int[Array, ""]
@@ -168,6 +168,9 @@ class ReplayState(Struct):
     env_states: EnvStates
     replay: Replay
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
+
+    guarded: ClassVar[tuple[str, ...]] = ("learner",)
 
 
 @struct
@@ -231,8 +234,15 @@ class ReplayActorCritic(ReplayAgent):
         del carry
         replay = state.replay.add(steps_of(trajectory), clock)
         stats = updated(state.obs_stats, trajectory.obs)
-        learner, losses, due = self.train_on_replay(self.learn, state.learner, replay, state.age, clock, key, stats)
-        state = state.replace(age=state.age + 1, learner=learner, replay=replay, obs_stats=stats)
+        learner = state.learner.replace(is_stopped=state.is_stopped)
+        learner, losses, due = self.train_on_replay(self.learn, learner, replay, state.age, clock, key, stats)
+        state = state.replace(
+            age=state.age + 1,
+            learner=learner.replace(is_stopped=None),
+            replay=replay,
+            obs_stats=stats,
+            is_stopped=learner.is_stopped,
+        )
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
 

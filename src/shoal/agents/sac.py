@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from shoal.agents.normalization import normalized
 from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
@@ -27,7 +26,7 @@ from shoal.nn.action_value import Critics
 from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, masked, sample_noise
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.gradients import adam, descend, polyak_update
+from shoal.ops.gradients import adam, descend_tree, first_moments, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
@@ -46,9 +45,10 @@ class Learner(Struct):
     critics: Weights  # leaves have a leading axis over critics [K]
     target: Weights  # target weights of the critics [K]
     log_alpha: Float[Array, ""]  # log of the temperature
-    actor_moments: Any  # Adam's state, over the weights as one flat vector
+    actor_moments: Any  # Adam's state, over packed weights (`ops.gradients`)
     critic_moments: Any
     alpha_moments: Any
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
 
 @struct
@@ -187,9 +187,16 @@ class SAC(ReplayActorCritic):
             return critic_loss(self._critics(critics, batch.observed.obs, batch.action), target, sample_weight)
 
         gradient, losses = jax.grad(loss, has_aux=True)(learner.critics)
-        critics, moments = descend(learner.critics, gradient, learner.critic_moments, self.learning_rate, self.adam_eps)
+        critics, moments, is_stopped = descend_tree(
+            adam(self.adam_eps),
+            learner.critics,
+            gradient,
+            learner.critic_moments,
+            self.learning_rate,
+            is_stopped=learner.is_stopped,
+        )
         losses |= {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}
-        return learner.replace(critics=critics, critic_moments=moments), losses
+        return learner.replace(critics=critics, critic_moments=moments, is_stopped=is_stopped), losses
 
     def _learn_policy(
         self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"], key: Key
@@ -205,10 +212,15 @@ class SAC(ReplayActorCritic):
                 return -jnp.sum(sample_weight * value), entropy
 
             gradient, entropy = jax.grad(loss, has_aux=True)(learner.actor)
-            actor, moments = descend(
-                learner.actor, gradient, learner.actor_moments, self.policy_learning_rate, self.adam_eps
+            actor, moments, is_stopped = descend_tree(
+                adam(self.adam_eps),
+                learner.actor,
+                gradient,
+                learner.actor_moments,
+                self.policy_learning_rate,
+                is_stopped=learner.is_stopped,
             )
-            learner = learner.replace(actor=actor, actor_moments=moments)
+            learner = learner.replace(actor=actor, actor_moments=moments, is_stopped=is_stopped)
             return self._learn_alpha(learner, jnp.sum(sample_weight * (entropy - self._target_entropy(observed))))
 
         period = jnp.maximum(whole(self.policy_delay), 1)
@@ -219,8 +231,15 @@ class SAC(ReplayActorCritic):
         # `excess` is entropy minus target entropy. The loss is alpha * excess: too much entropy lowers the temperature.
         gradient = jnp.exp(learner.log_alpha) * excess
         learning_rate = jnp.where(self.temperature == FIXED, 0, self.alpha_learning_rate)
-        log_alpha, moments = descend(learner.log_alpha, gradient, learner.alpha_moments, learning_rate, self.adam_eps)
-        return learner.replace(log_alpha=log_alpha, alpha_moments=moments)
+        log_alpha, moments, is_stopped = descend_tree(
+            adam(self.adam_eps),
+            learner.log_alpha,
+            gradient,
+            learner.alpha_moments,
+            learning_rate,
+            is_stopped=learner.is_stopped,
+        )
+        return learner.replace(log_alpha=log_alpha, alpha_moments=moments, is_stopped=is_stopped)
 
     def _soft_value(
         self, actor: Weights, critics: Weights, alpha: Float[Array, ""], observed: Observed, noise: Any
@@ -257,9 +276,9 @@ class SAC(ReplayActorCritic):
             critics=critics,
             target=jax.tree.map(jnp.copy, critics),
             log_alpha=log_alpha,
-            actor_moments=adam().init(ravel_pytree(actor)[0]),
-            critic_moments=adam().init(ravel_pytree(critics)[0]),
-            alpha_moments=adam().init(ravel_pytree(log_alpha)[0]),
+            actor_moments=first_moments(adam(), actor),
+            critic_moments=first_moments(adam(), critics),
+            alpha_moments=first_moments(adam(), log_alpha),
         )
 
     def _policy(self, actor: Weights, observed: Observed) -> Categorical | SquashedGaussian:

@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from shoal.agents.normalization import normalized
 from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
@@ -25,7 +24,7 @@ from shoal.nn.action_value import Critics
 from shoal.nn.distributions import check_bounded, from_unit, sample_noise, to_unit
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.gradients import adam, descend, polyak_update
+from shoal.ops.gradients import adam, descend_tree, first_moments, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
@@ -47,8 +46,9 @@ class Learner(Struct):
 
     weights: Networks
     target: Networks
-    actor_moments: Any  # Adam's state, over the weights as one flat vector
+    actor_moments: Any  # Adam's state, over packed weights (`ops.gradients`)
     critic_moments: Any
+    is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
 
 @struct
@@ -164,8 +164,16 @@ class TD3(ReplayActorCritic):
 
         old = learner.weights
         gradient, losses = jax.grad(loss, has_aux=True)(old.critics)
-        critics, moments = descend(old.critics, gradient, learner.critic_moments, self.learning_rate, self.adam_eps)
-        return learner.replace(weights=old.replace(critics=critics), critic_moments=moments), losses
+        critics, moments, is_stopped = descend_tree(
+            adam(self.adam_eps),
+            old.critics,
+            gradient,
+            learner.critic_moments,
+            self.learning_rate,
+            is_stopped=learner.is_stopped,
+        )
+        weights = old.replace(critics=critics)
+        return learner.replace(weights=weights, critic_moments=moments, is_stopped=is_stopped), losses
 
     def _next_value(self, target: Networks, observed: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
         """The smallest of the target critics' Q-values, for the target policy's action with clipped noise."""
@@ -186,11 +194,17 @@ class TD3(ReplayActorCritic):
                 )
 
             gradient = jax.grad(loss)(old.actor)
-            actor, moments = descend(
-                old.actor, gradient, learner.actor_moments, self.policy_learning_rate, self.adam_eps
+            actor, moments, is_stopped = descend_tree(
+                adam(self.adam_eps),
+                old.actor,
+                gradient,
+                learner.actor_moments,
+                self.policy_learning_rate,
+                is_stopped=learner.is_stopped,
             )
             new = old.replace(actor=actor)
-            return Learner(new, polyak_update(learner.target, new, self.target_mix), moments, learner.critic_moments)
+            target = polyak_update(learner.target, new, self.target_mix)
+            return Learner(new, target, moments, learner.critic_moments, is_stopped)
 
         period = jnp.maximum(whole(self.policy_delay), 1)
         is_due = learner.critic_moments.count % period == 0
@@ -215,8 +229,8 @@ class TD3(ReplayActorCritic):
         return Learner(
             weights=weights,
             target=jax.tree.map(jnp.copy, weights),
-            actor_moments=adam().init(ravel_pytree(actor)[0]),
-            critic_moments=adam().init(ravel_pytree(critics)[0]),
+            actor_moments=first_moments(adam(), actor),
+            critic_moments=first_moments(adam(), critics),
         )
 
     def _greedy_action(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:

@@ -8,10 +8,10 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, Observation
@@ -43,6 +43,20 @@ class Buffer(Struct):
     If the result of an update is not finite, the state from before the update is restored. Buffers are an exception:
     they keep their new content, because choosing between the old and the new content would copy both.
     """
+
+
+class Guarded(Struct):
+    """The base class of agent states whose weights a stopped member keeps without a choice after the update.
+
+    If the losses or weights of an update are not finite, its member is stopped, and the state from before the update is
+    restored: a pass over all weights and moments. A state of this class can do without. Before an update the runner may
+    set its field `is_stopped: Bool[Array, ""] | None = None`, which is None between updates. Then the gradient steps of
+    a stopped member change nothing, a gradient that is not finite stops it (`ops.gradients.descend`), and the update
+    returns the flag. Nothing but these gradient steps, and averages of their results, changes the fields `guarded`.
+    """
+
+    guarded: ClassVar[tuple[str, ...]] = ()
+    is_stopped: Bool[Array, ""] | None
 
 
 @struct

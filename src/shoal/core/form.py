@@ -11,6 +11,8 @@ order of sums. `using` sets a form for what is traced inside of it, so a CPU can
 traces a function again where the form differs. docs/how-it-is-fast.md shows the numbers behind each choice.
 """
 
+import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -29,6 +31,7 @@ class Form(NamedTuple):
     flat_weights: bool = True  # the optimizer works on one vector of all weights, not on each array of weights
     stacked_networks: bool = True  # actor and critic as one batched product, not as two products
     guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
+    loops_over_rare_work: bool = False  # work that is seldom due is a loop of no or one trip, not a choice of results
     double_buffered_loops: bool = False  # two trips of a compiled loop per iteration: no copies of what it carries
 
     @property
@@ -56,6 +59,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         flat_weights=not many,
         stacked_networks=not many,
         guarded_steps=many,
+        loops_over_rare_work=many,
         double_buffered_loops=platform == "gpu",
     )
 
@@ -65,6 +69,23 @@ def current() -> Form:
     return form_for(jax.default_backend()) if _form.value is None else _form.value
 
 
+def chosen(platform: str, members: int = 1) -> Form:
+    """Return the form of `using`; without it, `form_for` this platform with M members in one call."""
+    return form_for(platform, members) if _form.value is None else _form.value
+
+
 def using(form: Form) -> AbstractContextManager:
     """Return a context in which programs are traced in this form."""
     return _form(form)
+
+
+@functools.lru_cache(maxsize=256)
+def in_form(function: Callable, form: Form) -> Callable:
+    """Return the function, always traced in this form. Equal arguments give the same function, as `jit` likes it."""
+
+    @functools.wraps(function)
+    def formed(*args: Any, **kwargs: Any) -> Any:
+        with using(form):
+            return function(*args, **kwargs)
+
+    return formed

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.form import current
 from shoal.core.keys import Key
 from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
@@ -90,8 +91,8 @@ class ActorCritic(NamedTuple):
         self, weights: Weights, obs: Any, is_first: Any = None, carry: Carry = NO_CARRY
     ) -> tuple[Distribution, Float[Array, "..."]]:
         """(action distributions, state values) of all observations. A shared torso runs once."""
-        if is_dense(self.torso) and not self.shared and self.memory is None:
-            # One batched product for both torsos is faster than two products, more so for wide layers.
+        if current().stacked_networks and is_dense(self.torso) and not self.shared and self.memory is None:
+            # One batched product for both torsos: faster where the number of kernels counts, not their traffic.
             torsos = jax.tree.map(lambda *x: jnp.stack(x), weights["actor"], weights["critic"])
             apply: Any = self.torso.apply  # flax declares several return types
             hidden, critic_hidden = jax.vmap(apply, in_axes=(0, None))(torsos, self.features(obs))

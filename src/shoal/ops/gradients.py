@@ -1,41 +1,108 @@
-"""Gradient steps on all weights as one flat vector: a few fused kernels instead of about ten for every layer."""
+"""Gradient steps on packed weights.
+
+On a CPU, and for few members, the optimizer works on one flat vector of all weights: a few fused kernels instead of
+about ten for every layer. For many members on an accelerator it works on the tree of weights, because joining and
+splitting the vector would move all weights through memory once more (`core.form.Form.flat_weights`).
+
+A gradient step can be guarded: a member whose gradient is not finite keeps its weights, and so does a member that was
+stopped before. The choice is made where the optimizer writes the new weights, so it moves nothing through memory.
+"""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool
 
+from shoal.core.form import current
 from shoal.core.struct import Number
 
 Weights = Any  # a tree of arrays
+Packed = Any  # weights as one flat vector [P], or as the tree that they are
+Optimizer = Any  # an optax transformation without a learning rate; optax's type is for trees, here also one array
+MOMENTS = (optax.ScaleByAdamState, optax.ScaleByRmsState)  # states of optimizers
 
 
-def clip_norm(gradient: Float[Array, "P"], largest: Number) -> Float[Array, "P"]:
-    """The gradient of all weights, scaled down to norm `largest` if its norm is larger.
-
-    This multiplies by one scalar, which XLA fuses into Adam; optax's version takes a separate pass over the gradient.
-    """
-    return gradient * jnp.minimum(1.0, largest / jnp.maximum(jnp.linalg.norm(gradient), 1e-12))
+def pack(weights: Weights) -> tuple[Packed, Any]:
+    """Return (packed weights, the function that makes weights of packed weights), in the current form."""
+    return ravel_pytree(weights) if current().flat_weights else (weights, lambda packed: packed)
 
 
-def adam(eps: Number = 1e-8) -> Any:  # optax's type is for pytrees; here the weights are one array
-    """Adam for weights as one flat vector, without the learning rate: `descend` multiplies by it."""
+def first_moments(optimizer: Optimizer, weights: Weights) -> Any:
+    """The initial state of an optimizer, which works on packed weights."""
+    return optimizer.init(pack(weights)[0])
+
+
+def adam(eps: Number = 1e-8) -> Optimizer:
+    """Adam without the learning rate: `descend` multiplies by it."""
     return optax.scale_by_adam(eps=eps)
 
 
 def descend(
-    weights: Weights, gradient: Weights, moments: Any, learning_rate: Number, eps: Number = 1e-8
-) -> tuple[Weights, Any]:
-    """One step of Adam: (weights after it, moments after it).
+    optimizer: Optimizer,
+    weights: Packed,
+    gradient: Packed,
+    moments: Any,
+    learning_rate: Number,
+    *,
+    largest_norm: Number | None = None,
+    is_stopped: Bool[Array, ""] | None = None,
+) -> tuple[Packed, Any, Bool[Array, ""] | None]:
+    """One step of an optimizer: (packed weights, moments, `is_stopped` after it).
 
-    `gradient` has the structure of `weights`. The initial `moments` are `adam().init` of the raveled weights.
+    With `largest_norm`, the gradient of all weights is scaled down to that norm if its norm is larger. The optimizer
+    multiplies by this one scalar; optax's version of it is a separate pass over the gradient.
+
+    With None for `is_stopped` the step is always taken. Otherwise a member that is stopped keeps weights and moments,
+    and one whose gradient has a norm that is not finite is stopped. A new weight that is not finite, because the step
+    overflowed, is not written.
     """
-    flat, unravel = ravel_pytree(weights)
-    direction, moments = adam(eps).update(ravel_pytree(gradient)[0], moments)
-    return unravel(flat - learning_rate * direction), moments
+    norm = optax.global_norm(gradient)  # not computed where nothing uses it
+    if largest_norm is not None:
+        scale = jnp.minimum(1.0, largest_norm / jnp.maximum(norm, 1e-12))
+        gradient = jax.tree.map(lambda x: x * scale, gradient)
+    direction, new_moments = optimizer.update(gradient, moments, weights)
+    new_weights = jax.tree.map(lambda w, d: w - learning_rate * d, weights, direction)
+    if is_stopped is None:
+        return new_weights, new_moments, None
+    is_stopped |= ~jnp.isfinite(norm)
+    new_weights = jax.tree.map(
+        lambda new, old: jnp.where(~is_stopped & jnp.isfinite(new), new, old), new_weights, weights
+    )
+    return new_weights, jax.tree.map(lambda new, old: jnp.where(is_stopped, old, new), new_moments, moments), is_stopped
+
+
+def descend_tree(
+    optimizer: Optimizer, weights: Weights, gradient: Weights, moments: Any, learning_rate: Number, **how: Any
+) -> tuple[Weights, Any, Bool[Array, ""] | None]:
+    """`descend` for weights and a gradient as trees, which are packed for the step. `how`: as there."""
+    packed, unpack = pack(weights)
+    packed, moments, is_stopped = descend(optimizer, packed, pack(gradient)[0], moments, learning_rate, **how)
+    return unpack(packed), moments, is_stopped
+
+
+def flat_moments(state: Any) -> Any:
+    """The state with moments of trees of weights joined to vectors: NumPy leaves with one leading axis [M, ...].
+
+    Checkpoints hold this layout, so that a run can be resumed in another form.
+    """
+
+    def joined(moments: Any) -> Any:
+        return type(moments)(*(x if _is_array(x) else _join(x) for x in moments))
+
+    return _at_moments(joined, state)
+
+
+def moments_like(state: Any, like: Any) -> Any:
+    """The state, which `flat_moments` returned, with moments in the layout of `like`."""
+
+    def split(moments: Any, like: Any) -> Any:
+        return type(moments)(*(x if _is_array(to) else _split(x, to) for x, to in zip(moments, like, strict=True)))
+
+    return _at_moments(split, state, like)
 
 
 def polyak_update(target: Weights, weights: Weights, fraction: Number) -> Weights:
@@ -44,3 +111,24 @@ def polyak_update(target: Weights, weights: Weights, fraction: Number) -> Weight
     Equal to `weights`, to the last bit, if `fraction` is 1.
     """
     return jax.tree.map(lambda old, new: jnp.where(fraction == 1, new, old + fraction * (new - old)), target, weights)
+
+
+def _at_moments(function: Any, state: Any, *others: Any) -> Any:
+    """The state with `function` applied to the states of optimizers in it."""
+    is_moments = lambda x: isinstance(x, MOMENTS)  # noqa: E731
+    return jax.tree.map(lambda x, *rest: function(x, *rest) if is_moments(x) else x, state, *others, is_leaf=is_moments)
+
+
+def _is_array(x: Any) -> bool:
+    return hasattr(x, "shape")
+
+
+def _join(tree: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)], axis=1)
+
+
+def _split(vector: np.ndarray, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([int(np.prod(x.shape[1:])) for x in leaves])[:-1]
+    parts = np.split(vector, ends, axis=1)
+    return jax.tree.unflatten(structure, [part.reshape(x.shape) for part, x in zip(parts, leaves, strict=True)])

@@ -101,7 +101,10 @@ class Replay(Buffer):
         start = clock % (self.rows // self.rows_at_once) * self.rows_at_once
 
         def write(ring: Array, new: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), start, axis=0)
+            # As rows of numbers: XLA then keeps the ring in the order in which samples are read from it. With more axes
+            # a GPU's program stores it in another order, and moves the whole ring before each read.
+            rows = jax.lax.dynamic_update_slice_in_dim(_rows(ring), _rows(new.astype(ring.dtype)), start, axis=0)
+            return rows.reshape(ring.shape)
 
         steps, final_observed, next_final = self._add_final(steps)
         return self.replace(
@@ -200,6 +203,10 @@ class Replay(Buffer):
 def rows_for(size: int, num_envs: int, num_steps: int) -> int:
     """The rows of a ring for at least `size` samples: whole rollouts of `num_steps` rows, at least two."""
     return max(2, math.ceil(size / (num_envs * num_steps))) * num_steps
+
+
+def _rows(ring: Array) -> Array:
+    return ring.reshape(ring.shape[0], -1)
 
 
 def _at(ring: Array, index: Int[Array, "B"]) -> Array:

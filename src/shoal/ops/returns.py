@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.form import current
+
 
 def gae(
     reward: Float[Array, "T"],
@@ -60,5 +62,5 @@ def discounted_sum(x: Float[Array, "T"], decay: Float[Array, "T"]) -> Float[Arra
         y = x_t + decay_t * y
         return y, y
 
-    _, y = jax.lax.scan(step, jnp.zeros_like(x[0]), (x, decay), reverse=True)
+    _, y = jax.lax.scan(step, jnp.zeros_like(x[0]), (x, decay), reverse=True, unroll=current().returns_per_trip)
     return y

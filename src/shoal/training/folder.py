@@ -197,6 +197,9 @@ class RunFolder:
             changes += [
                 f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]
             ]
+        before, now = there.get("form", here["form"]), here["form"]
+        if fields := [name for name in now if before.get(name) != now[name]]:
+            changes.append(f"another form of the compiled programs ({', '.join(fields)})")
         return changes
 
     def replace(self, name: str, write: Callable[[Path], object]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.core.agent import Agent, AgentState, Metrics
 from shoal.core.env import Key
+from shoal.core.form import chosen, in_form
 from shoal.core.host_env import HostEnv
 from shoal.core.keys import stream
 from shoal.core.struct import Struct, struct
@@ -54,11 +55,12 @@ class HostPopulation:
         self.envs: list[HostEnvs] = []
         self.notes: list[str] = []  # sentences for the user about environments that could not be restored
         self.seat(plan.roster)
+        form = chosen(jax.default_backend())  # members are trained one at a time
         options = plan.placement.compiler_options
-        self._begin = jax.jit(begin, compiler_options=options)
-        self._inputs = jax.jit(rollout_inputs, compiler_options=options)
-        self._act = jax.jit(act, compiler_options=options)
-        self._learn = jax.jit(learn, compiler_options=options)
+        self._begin = jax.jit(in_form(begin, form), compiler_options=options)
+        self._inputs = jax.jit(in_form(rollout_inputs, form), compiler_options=options)
+        self._act = jax.jit(in_form(act, form), compiler_options=options)
+        self._learn = jax.jit(in_form(learn, form), compiler_options=options)
 
     def compile(self) -> float:
         """Compile what a rollout needs, by a rollout of zeros. Returns the seconds that this took."""

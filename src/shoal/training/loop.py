@@ -468,7 +468,12 @@ class Run:
         placement = self.plan.placement
         devices = list(placement.mesh.devices.flat) if placement.mesh else jax.local_devices()[:1]
         origin = provenance(placement.block, placement.workers, devices)
-        return {**origin, "env_revision": self.plan.env.revision, "processes": self.processes}
+        return {
+            **origin,
+            "form": placement.form._asdict(),
+            "env_revision": self.plan.env.revision,
+            "processes": self.processes,
+        }
 
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])

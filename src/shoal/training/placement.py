@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from shoal.core.form import CPU, Form, chosen, in_form
 from shoal.core.keys import is_key
 from shoal.ops.devices import DATA
 from shoal.training.host import SMALL_LOOP, usable_cores
@@ -54,6 +55,7 @@ class Placement(NamedTuple):
     mesh: Mesh | None = None  # None on a CPU
     has_large_loops: bool = False  # whether the CPU options for large loops are used
     split: Split | None = None  # how several devices of the mesh share the environments of each member
+    form: Form = CPU  # of the programs
 
     @property
     def padded(self) -> int:
@@ -63,9 +65,9 @@ class Placement(NamedTuple):
 
     @property
     def compiler_options(self) -> dict[str, Any] | None:
-        """The options for XLA's compiler; None on accelerators."""
+        """The options for XLA's compiler; None for its defaults."""
         if self.mesh:
-            return None
+            return self.form.compiler_options or None
         return CPU_OPTIONS_OF_LARGE_LOOPS if self.has_large_loops else CPU_OPTIONS
 
     def describe(self) -> str:
@@ -164,15 +166,16 @@ class Placement(NamedTuple):
         return jax.tree.map(lambda _: sharding, tree)
 
     def over_members(self, function: Callable, per_member: int, returns: Any = object) -> Callable:
-        """Return the batched version of a function of one member, which a call runs.
+        """Return the batched version of a function of one member, which a call runs, traced in the form of the plan.
 
         The first `per_member` arguments have a member axis; the others are shared. `returns` says where a `Member` is
         in the result: it is this type, or a tuple of types. Equal arguments give the same function, so that JAX
         compiles it once in a process.
         """
+        formed = in_form(function, self.form)
         if self.block == 1 and not self.mesh:
-            return function
-        return _over_members(function, per_member, returns, self.mesh, self.split)
+            return formed
+        return _over_members(formed, per_member, returns, self.mesh, self.split)
 
     def call(
         self, program: Any, per_call: Sequence[list[Any]], shared: Sequence[Any] = (), *, in_threads: bool = False
@@ -225,13 +228,17 @@ def make_placement(
         together = min(members_per_call, members_per_core)
         block = block or (together if together >= SMALLEST_BLOCK else 1)
         has_large_loops = 4 * weights_per_step > SMALL_LOOP
-        return Placement(members, block, min(count, math.ceil(members / block)), has_large_loops=has_large_loops)
+        workers = min(count, math.ceil(members / block))
+        form = chosen(local[0].platform, block)
+        return Placement(members, block, workers, has_large_loops=has_large_loops, form=form)
     if split is None:
         mesh = Mesh(np.asarray(local[: min(count, members)]), ("members",), axis_types=(AxisType.Auto,))
-        return Placement(members, members, 1, mesh)
+        form = chosen(local[0].platform, math.ceil(members / mesh.size))
+        return Placement(members, members, 1, mesh, form=form)
     shape = min(_groups(count, split.devices, local[0].platform), members), split.devices
     grid = np.asarray(local[: math.prod(shape)]).reshape(shape)
-    return Placement(members, members, 1, Mesh(grid, ("members", DATA), axis_types=(AxisType.Auto,) * 2), split=split)
+    mesh = Mesh(grid, ("members", DATA), axis_types=(AxisType.Auto,) * 2)
+    return Placement(members, members, 1, mesh, split=split, form=split.form)
 
 
 def _groups(count: int, devices: int, platform: str) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env, episode_limit
 from shoal.core.errors import Unsuited
+from shoal.core.form import chosen
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
@@ -329,7 +330,8 @@ def _split(one: Setting, spec: RunSpec) -> Split | None:
     if needs_host(one.env):
         raise ValueError(f"devices_per_member splits compiled environments, and Python steps {spec.env_name}.")
     try:
-        return split_over(*one, spec.devices_per_member)
+        # Members are split because they are large, so a device has few of them.
+        return split_over(*one, spec.devices_per_member, chosen(jax.default_backend()))
     except Unsuited as error:
         able = [name for name, entry in AGENTS.items() if entry.cls.split is not Agent.split]
         raise Unsuited(

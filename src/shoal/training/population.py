@@ -15,7 +15,9 @@ import numpy as np
 
 from shoal.core.agent import Metrics
 from shoal.core.env import Key
+from shoal.core.form import CPU, Form, in_form
 from shoal.core.keys import is_key, stream
+from shoal.ops.gradients import flat_moments, moments_like
 from shoal.rollouts.evaluate import Evaluation
 from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 from shoal.training.plan import Plan
@@ -163,20 +165,24 @@ class Population:
 
     def to_host(self) -> Member:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
-        if len(self.plan.waves) > 1:
-            return joined(self._waves)
-        return self._gather(self.plan.waves[0], self._waves[0])
+        one_wave = len(self.plan.waves) == 1
+        return flat_moments(self._gather(self.plan.waves[0], self._waves[0]) if one_wave else joined(self._waves))
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self.seat(roster)
+        members = moments_like(members, self._shapes(self.plan.placement.form))
         for wave, span in enumerate(self.plan.waves):
             of_wave = jax.tree.map(lambda x, s=span: x[s], members)
             self._waves[wave] = of_wave if len(self.plan.waves) > 1 else self.plan.placement.spread(of_wave)
 
     def shapes(self) -> Member:
         """Return the shapes and dtypes of `to_host()`, without running anything."""
-        begin_all = jax.vmap(begin, in_axes=(0, 0, 0, None))
+        return self._shapes(CPU)  # whose moments are flat
+
+    def _shapes(self, form: Form) -> Member:
+        """Return the shapes and dtypes of all members in a form."""
+        begin_all = jax.vmap(in_form(begin, form), in_axes=(0, 0, 0, None))
         return jax.eval_shape(begin_all, *self.plan.batched(self.roster), self.roster.seed_index, self.key)
 
     # Steps of a turnover.

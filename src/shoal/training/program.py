@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Int
 
-from shoal.core.agent import Agent, AgentState, Buffer, Metrics
+from shoal.core.agent import Agent, AgentState, Buffer, Guarded, Metrics
 from shoal.core.env import Env, Key
+from shoal.core.form import Form, current, using
 from shoal.core.keys import make_key, member_key, stream
 from shoal.core.struct import Struct, struct
 from shoal.ops.devices import DATA
@@ -34,6 +35,7 @@ class Split(NamedTuple):
     devices: int  # D, for each member
     structure: Any  # of a Member, as a tree
     axes: tuple[int | None, ...]  # for each leaf of one member; None: the leaf is equal on all devices
+    form: Form  # of the programs, which decides the leaves
 
     @property
     def specs(self) -> Any:
@@ -45,7 +47,7 @@ class Split(NamedTuple):
         return jax.tree.unflatten(self.structure, [spec(axis) for axis in self.axes])
 
 
-def split_over(agent: Agent, env: Env, devices: int) -> Split:
+def split_over(agent: Agent, env: Env, devices: int, form: Form) -> Split:
     """Return how `devices` devices share each member of a bound agent.
 
     A leaf is split along the axis that is shorter in the state of the split agent. Raises ValueError or Unsuited for an
@@ -56,14 +58,15 @@ def split_over(agent: Agent, env: Env, devices: int) -> Split:
         return begin(agent, env, jnp.int32(0), make_key(0))
 
     on_each = jax.vmap(lambda agent, _: begun(agent), in_axes=(None, 0), axis_name=DATA)  # leaves [D, ...]
-    whole = jax.eval_shape(begun, agent)
-    part = jax.eval_shape(on_each, agent.split(devices), jnp.arange(devices))
+    with using(form):
+        whole = jax.eval_shape(begun, agent)
+        part = jax.eval_shape(on_each, agent.split(devices), jnp.arange(devices))
 
     def axis(x: Any, own: Any) -> int | None:
         return next((i for i, size in enumerate(x.shape) if own.shape[i + 1] != size), None)
 
     axes = (axis(x, own) for x, own in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True))
-    return Split(devices, jax.tree.structure(whole), tuple(axes))
+    return Split(devices, jax.tree.structure(whole), tuple(axes), form)
 
 
 def begin(agent: Agent, env: Env, seed_index: Int[Array, ""], run_key: Key) -> Member:
@@ -101,11 +104,11 @@ def train_chunk(
     length share one program.
     """
     update = jax.jit(type(agent).update)  # `jit`, so that it is traced once for both the shapes and the loop
-    zero = no_metrics(jax.eval_shape(update, agent, member.state, env, clock)[1])
+    zero = no_metrics(jax.eval_shape(update, agent, guard(member), env, clock)[1])
 
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
-        state, metrics = update(agent, member.state, env, clock + i)
+        state, metrics = update(agent, guard(member), env, clock + i)
         return after_update(member, agent, state, metrics, total)
 
     member, total = jax.lax.fori_loop(0, updates, one_update, (member, zero))
@@ -117,10 +120,31 @@ def after_update(
 ) -> tuple[Member, Metrics]:
     """Return (the member, the metrics of the chunk so far) after an update that ended with this state and metrics."""
     # The losses were computed before the last gradient step; only the policy shows whether that step was finite.
-    alive = member.alive & all_finite((metrics.losses, agent.policy_state(state)))
+    policy, kept = agent.policy_state(state), {}
+    alive = member.alive
+    if isinstance(state, Guarded) and state.is_stopped is not None:
+        alive &= ~state.is_stopped
+        state = state.replace(is_stopped=None)
+        kept = {name: getattr(state, name) for name in state.guarded}
+        policy = without(policy, kept)  # guarded weights are always finite; looking at them would read them all
+    alive &= all_finite((metrics.losses, policy))
     losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
     new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
-    return Member(where_alive(alive, state, member.state), alive), where_alive(alive, new_total, total)
+    state = where_alive(alive, state, member.state)
+    return Member(state.replace(**kept) if kept else state, alive), where_alive(alive, new_total, total)
+
+
+def guard(member: Member) -> AgentState:
+    """Return the state for an update; in forms with guarded steps it knows whether the member is stopped."""
+    if current().guarded_steps and isinstance(member.state, Guarded):
+        return member.state.replace(is_stopped=~member.alive)
+    return member.state
+
+
+def without(tree: Any, others: Any) -> list[Any]:
+    """Return the leaves of a tree that are not leaves of another one."""
+    known = {id(x) for x in jax.tree.leaves(others)}
+    return [x for x in jax.tree.leaves(tree) if id(x) not in known]
 
 
 def no_metrics(shapes: Metrics) -> Metrics:

@@ -137,6 +137,7 @@ FILES: dict[str, Any] = {
         "xla_flags": str,
         "threads": Maybe(str),
         "cores": Maybe(int),
+        "form": Maybe(dict),
         "env_revision": Maybe(int),
         "exported": Maybe({"run": str, "member": int, "name": str, "weights": str, "half": Maybe(bool)}),
     },

@@ -1,0 +1,165 @@
+"""Agents in the form of an accelerator, forced on a CPU: the same numbers up to the order of sums, and the same promises."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import shoal
+from learners import all_agents, bound, playable, unbound
+from shoal.core.agent import Guarded
+from shoal.core.env import Env, State
+from shoal.core.form import CPU, form_for, in_form, using
+from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.core.spaces import Box, Discrete
+from shoal.core.struct import Number, static, struct, to_arrays
+from shoal.ops.gradients import flat_moments, moments_like
+from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.placement import key_words
+from shoal.training.program import Member, begin, train_chunk
+from tiny import SILENT
+
+FORMS = {"few": form_for("gpu", 1), "many": form_for("gpu", 2048)}
+UPDATES = 4
+
+
+@pytest.fixture(autouse=True)
+def _promotion_as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def trained(agent, envs, form, updates=UPDATES):
+    """Two members, one in each of the environments [2], after some updates in a form; NumPy, with flat moments."""
+
+    def run(seed, env):
+        return train_chunk(begin(agent, env, seed, make_key(0)), agent, env, jnp.int32(0), jnp.int32(updates))[0]
+
+    members = jax.jit(in_form(jax.vmap(run), form))(jnp.arange(2), envs)
+    return flat_moments(jax.tree.map(key_words, members))
+
+
+def assert_close(left, right):
+    for (path, x), (_, y) in zip(*map(jax.tree_util.tree_leaves_with_path, (left, right)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4, err_msg=jax.tree_util.keystr(path))
+
+
+def both(env):
+    """An environment [2]."""
+    return jax.tree.map(lambda x: jnp.stack([x, x]), to_arrays(env))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", all_agents())
+def test_an_agent_learns_the_same_in_every_form(name, form):
+    env = make(playable(name))
+    agent = bound(name, env)
+    on_cpu, other = (trained(agent, both(env), each) for each in (CPU, FORMS[form]))
+    first = flat_moments(jax.tree.map(key_words, jax.vmap(lambda m: begin(agent, env, m, make_key(0)))(jnp.arange(2))))
+    assert any(np.any(x != y) for x, y in zip(*map(jax.tree.leaves, (on_cpu, first)), strict=True))
+    assert_close(on_cpu, other)
+
+
+@struct
+class Blinding(Env):
+    """Episodes of 4 steps with reward 1, or with an infinite one from the second episode on if `is_infinite`."""
+
+    is_infinite: Number = 0.0
+    max_steps: Number | None = 4
+    continuous: bool = static(False)
+
+    @property
+    def observation_space(self):
+        return Box(-1.0, 1.0, (1,))
+
+    @property
+    def action_space(self):
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def transition(self, state, action, noise):
+        reward = jnp.where((self.is_infinite > 0) & (state.time == 3), jnp.inf, 1.0)
+        return state, reward, jnp.bool_(False), {}
+
+    def observe(self, state) -> Float[Array, "1"]:
+        return jnp.ones(1)
+
+
+GUARDED = ["ppo", "pqn", "dqn", "sac", "td3"]  # agents with gradient steps that learn from rewards
+
+
+@pytest.mark.parametrize("form", ["cpu", "many"])
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
+    continuous = name in ("sac", "td3")
+    agent = bound(name, Blinding(continuous=continuous))
+    one = jax.tree.map(lambda *x: jnp.stack(x), *(to_arrays(Blinding(x, 4, continuous)) for x in (0.0, 1.0)))
+    form = CPU if form == "cpu" else FORMS["many"]
+    after = trained(agent, one, form, 8)
+    alone = trained(agent, both(Blinding(continuous=continuous)), form, 8)
+    assert after.alive.tolist() == [True, False]
+    take = lambda tree, m: jax.tree.map(lambda x: x[m], tree)  # noqa: E731
+    assert_close(take(after, 0), take(alone, 0))
+    policy = agent.policy_state(take(after, 1).state)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(policy) if x.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_the_gradient_steps_of_a_stopped_member_change_nothing(name):
+    agent = bound(name, Blinding(continuous=name in ("sac", "td3")))
+
+    def run(seed):
+        member = begin(agent, agent_env, seed, make_key(0))
+        stopped = Member(member.state, seed == 1)  # of two members the first one is stopped
+        return member, train_chunk(stopped, agent, agent_env, jnp.int32(0), jnp.int32(8))[0]
+
+    agent_env = to_arrays(Blinding(continuous=name in ("sac", "td3")))
+    before, after = jax.tree.map(key_words, jax.jit(in_form(jax.vmap(run), FORMS["many"]))(jnp.arange(2)))
+    assert issubclass(type(before.state), Guarded) and before.state.guarded
+    for field in before.state.guarded:
+        old, new = (jax.tree.leaves(getattr(x.state, field)) for x in (before, after))
+        for x, y in zip(old, new, strict=True):
+            np.testing.assert_array_equal(x[0], y[0])
+        assert any(np.any(x[1] != y[1]) for x, y in zip(old, new, strict=True))
+
+
+def test_moments_of_a_tree_become_one_vector_and_a_tree_again():
+    env = make("Probe-MatchingAction-v0")
+    agent = bound("ppo", env)
+    begin_two = jax.vmap(lambda seed: begin(agent, env, seed, make_key(0)))
+    tree, flat = (in_form(begin_two, form)(jnp.arange(2)) for form in (FORMS["many"], CPU))
+    noise = jax.tree.map(lambda x: x + np.arange(x.size).reshape(x.shape), tree.state.optimizer.mu)
+    tree = tree.replace(state=tree.state.replace(optimizer=tree.state.optimizer._replace(mu=noise)))
+    joined = flat_moments(tree)
+    assert joined.state.optimizer.mu.shape == flat.state.optimizer.mu.shape
+    again = moments_like(joined, tree).state.optimizer
+    for x, y in zip(*map(jax.tree.leaves, (again, tree.state.optimizer)), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ("ppo", "sac") else pytest.param(n, marks=pytest.mark.slow) for n in GUARDED]
+)
+def test_a_run_goes_on_in_another_form(name, tmp_path, capsys):
+    probe = playable(name)
+    agent, size = unbound(name, make(probe)), bound(name, make(probe)).steps_per_update
+    whole = tmp_path / "whole"
+    shoal.train(agent, probe, steps=4 * size, seeds=2, records=2, evaluations=0, folder=whole, **SILENT)
+    cut = shutil.copytree(whole, tmp_path / "cut")
+    shutil.rmtree(checkpoint.newest(cut / "checkpoints"))
+    (cut / "summary.json").unlink()
+    with using(FORMS["many"]):
+        shoal.train(agent, resume=cut, **{**SILENT, "progress": True})
+    assert "another form of the compiled programs (" in capsys.readouterr().out
+    assert RunFolder(cut).read_json("provenance.json")["form"]["flat_weights"]
+    straight, resumed = (np.load(checkpoint.newest(run / "checkpoints") / "learners.npz") for run in (whole, cut))
+    assert straight.files == resumed.files
+    for array in straight.files:
+        np.testing.assert_allclose(straight[array], resumed[array], rtol=1e-3, atol=1e-4, err_msg=array)
