@@ -14,6 +14,7 @@ from shoal.core.keys import Key
 from shoal.core.struct import is_concrete
 from shoal.grid.actions import cell_mask
 from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
+from shoal.grid.loops import short_scan
 
 
 def empty_room(width: int, height: int) -> UInt16[np.ndarray, "W H"]:
@@ -100,7 +101,7 @@ def place_each(
         return (grid, free & ~rectangle((width, height), x - apart, y - apart, side, side)), (x, y)
 
     start = (grid, jnp.ones((width, height), bool))
-    (grid, _), (x, y) = jax.lax.scan(place_next, start, (jax.random.split(key, things.shape[0]), things))
+    (grid, _), (x, y) = short_scan(place_next, start, (jax.random.split(key, things.shape[0]), things))
     return grid, x, y
 
 

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable
 from operator import or_
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
@@ -20,6 +19,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
+from shoal.grid.loops import short_map, short_scan
 
 WIDEST = 31  # largest side of a view in cells, because a row is stored in the bits of a 32-bit integer
 
@@ -96,7 +96,7 @@ def visible(transparent: Bool[Array, "V V *n"]) -> Bool[Array, "V V *n"]:
         rightward, leftward = after_right & clear & ~rightmost, after_both & clear & ~leftmost
         return rightward | rightward << 1 | leftward | leftward >> 1, after_both
 
-    _, lit_rows = jax.lax.scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
+    _, lit_rows = short_scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
     columns = np.arange(size, dtype=np.int32).reshape(size, *(1,) * lit_rows.ndim)
     return lit_rows[None] >> columns & 1 == 1
 
@@ -125,11 +125,11 @@ def _square(
     dx, dy = heading(direction)
     ahead = np.arange(size - 1, -1, -1, dtype=np.int32).reshape(size, *(1,) * x.ndim)
 
-    def one_column(_, aside):
+    def one_column(aside):
         column = (x - aside * dy)[None] + ahead * dx[None]
         row = (y + aside * dx)[None] + ahead * dy[None]
         is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
         index = start[None] + jnp.where(is_inside, column * height + row, 0)
-        return None, jnp.where(is_inside, cells.at[index].get(mode="promise_in_bounds"), WALL)
+        return jnp.where(is_inside, cells.at[index].get(mode="promise_in_bounds"), WALL)
 
-    return jax.lax.scan(one_column, None, jnp.arange(size, dtype=jnp.int32) - size // 2)[1]
+    return short_map(one_column, jnp.arange(size, dtype=jnp.int32) - size // 2)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.env import MAX_TIME, Env, Key, Observation, State
+from shoal.core.form import current
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.ops.devices import own_part
 from shoal.rollouts.episodes import EpisodeStats
@@ -242,7 +243,9 @@ class Rollout(Struct):
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
         start = (env_states, carry, bank_index, jnp.zeros_like(bank_index), final_states)
-        (env_states, carry, _, _, final_states), record = jax.lax.scan(one_step, start, (steps, noise, samples.noise))
+        (env_states, carry, _, _, final_states), record = jax.lax.scan(
+            one_step, start, (steps, noise, samples.noise), unroll=min(current().steps_per_trip, self.num_steps)
+        )
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(env_states.state),

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt16
 from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
 from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, Whole, color_of, object_of
+from shoal.grid.loops import short_scan
 
 Descriptor = Int8[Array, "3"] | Int8[np.ndarray, "3"]
 Clause = Int8[Array, "8"] | Int8[np.ndarray, "8"]
@@ -156,7 +157,7 @@ def matches(
 
     # A loop, because XLA would otherwise compute the bits again for each value that depends on them.
     each = (is_used, descriptors.astype(jnp.uint16), np.arange(descriptors.shape[0], dtype=np.uint8))
-    found, _ = jax.lax.scan(add, jnp.zeros(grid.size, jnp.uint8), each)
+    found, _ = short_scan(add, jnp.zeros(grid.size, jnp.uint8), each)
     return found.reshape(grid.shape)
 
 

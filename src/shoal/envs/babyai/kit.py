@@ -29,6 +29,7 @@ from shoal.grid.cells import (
     with_state,
 )
 from shoal.grid.layout import between, distinct, random_color
+from shoal.grid.loops import short_scan
 from shoal.grid.reach import everything_is_touched
 from shoal.grid.rooms import Index, Plan
 
@@ -96,7 +97,7 @@ def with_things(key: Key, plan: Plan, rooms: Room | tuple[Several, Several], thi
         key, thing, column, row = each
         return plan.with_thing(key, (column, row), thing), None
 
-    return jax.lax.scan(with_next, plan, (jax.random.split(key, things.shape[0]), things, columns, rows))[0]
+    return short_scan(with_next, plan, (jax.random.split(key, things.shape[0]), things, columns, rows))[0]
 
 
 def with_distractors(

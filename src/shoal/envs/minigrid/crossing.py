@@ -17,6 +17,7 @@ from shoal.envs.minigrid.lavagap import OBSTACLES, TASKS, check_obstacle
 from shoal.grid.cells import EMPTY, GOAL
 from shoal.grid.layout import distinct, empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
+from shoal.grid.loops import short_scan
 
 
 @env("MiniGrid-LavaCrossingS9N1-v0", size=9, num_crossings=1)
@@ -85,7 +86,7 @@ class Crossing(SquareLevel):
             return (jnp.where(is_right, right, left), jnp.where(is_right, top, bottom)), position
 
         crossings = goes_right, jax.random.split(k_openings, self.num_crossings)
-        _, (x, y) = jax.lax.scan(cross, (jnp.int32(0), jnp.int32(0)), crossings)
+        _, (x, y) = short_scan(cross, (jnp.int32(0), jnp.int32(0)), crossings)
         return GridState(**begin(self._grid_with_rivers(columns, rows, x, y), 1, 1, 0))
 
     def _limits(self, chosen: Bool[Array, "K"]) -> Int[Array, ""]:

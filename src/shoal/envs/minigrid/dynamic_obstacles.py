@@ -20,6 +20,7 @@ from shoal.grid.actions import FORWARD, LEFT, cell_at, cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin, in_front
+from shoal.grid.loops import short_scan
 
 BLUE_BALL = cell("ball", "blue")
 AROUND = 9  # cells of the square around a ball, numbered column by column; the ball is in cell 4
@@ -141,7 +142,7 @@ class DynamicObstacles(SquareLevel):
             ), None
 
         numbers = jnp.arange(self.num_balls, dtype=jnp.int32)
-        (x, y), _ = jax.lax.scan(move, (state.ball_x, state.ball_y), (numbers, noise))
+        (x, y), _ = short_scan(move, (state.ball_x, state.ball_y), (numbers, noise))
         grid = jnp.where(state.grid == BLUE_BALL, EMPTY, state.grid)
         return state.replace(grid=self._with_balls(grid, x, y), ball_x=x, ball_y=y)
 
@@ -195,7 +196,7 @@ def _sample_without_replacement(key: Key, count: int, among: int) -> Int[Array, 
         entry_k = jnp.where(latest_k >= 0, jnp.sum(jnp.where(order == latest_k, moved, 0), dtype=jnp.int32), k)
         return jnp.where(order == k, entry_k, moved), number
 
-    return jax.lax.scan(swap, jnp.zeros(count, jnp.int32), order)[1]
+    return short_scan(swap, jnp.zeros(count, jnp.int32), order)[1]
 
 
 def _bit(dx: Int[Array, "*n"], dy: Int[Array, "*n"]) -> Int[Array, "*n"]:
