@@ -360,7 +360,7 @@ class DQN(ReplayAgent):
         copies = passed(state.age, self.steps_per_update, self.target_period)
         fraction = 1 - (1 - self.target_mix) ** copies
 
-        def mix(_: int, target: Weights) -> Weights:
+        def mix(_: Any, target: Weights) -> Weights:
             return polyak_update(target, state.weights, fraction)
 
         # A loop of at most one trip moves nothing through memory where nothing is due; a choice would.

@@ -8,6 +8,7 @@ A gradient step can be guarded: a member whose gradient is not finite keeps its 
 stopped before. The choice is made where the optimizer writes the new weights, so it moves nothing through memory.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -90,19 +91,12 @@ def flat_moments(state: Any) -> Any:
     Checkpoints hold this layout, so that a run can be resumed in another form.
     """
 
-    def joined(moments: Any) -> Any:
-        return type(moments)(*(x if _is_array(x) else _join(x) for x in moments))
-
-    return _at_moments(joined, state)
+    return _at_moments(_join, state)
 
 
 def moments_like(state: Any, like: Any) -> Any:
     """The state, which `flat_moments` returned, with moments in the layout of `like`."""
-
-    def split(moments: Any, like: Any) -> Any:
-        return type(moments)(*(x if _is_array(to) else _split(x, to) for x, to in zip(moments, like, strict=True)))
-
-    return _at_moments(split, state, like)
+    return _at_moments(_split, state, like)
 
 
 def polyak_update(target: Weights, weights: Weights, fraction: Number) -> Weights:
@@ -119,16 +113,24 @@ def _at_moments(function: Any, state: Any, *others: Any) -> Any:
     return jax.tree.map(lambda x, *rest: function(x, *rest) if is_moments(x) else x, state, *others, is_leaf=is_moments)
 
 
-def _is_array(x: Any) -> bool:
-    return hasattr(x, "shape")
+def _averages(moments: Any) -> dict[str, Any]:
+    """The running averages of gradients and of their squares: all fields but the count of steps."""
+    return {name: tree for name, tree in moments._asdict().items() if name != "count"}
 
 
-def _join(tree: Any) -> np.ndarray:
-    return np.concatenate([np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)], axis=1)
+def _join(moments: Any) -> Any:
+    def vector(tree: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)], axis=1)
+
+    return moments._replace(**{name: vector(tree) for name, tree in _averages(moments).items()})
 
 
-def _split(vector: np.ndarray, like: Any) -> Any:
-    leaves, structure = jax.tree.flatten(like)
-    ends = np.cumsum([int(np.prod(x.shape[1:])) for x in leaves])[:-1]
-    parts = np.split(vector, ends, axis=1)
-    return jax.tree.unflatten(structure, [part.reshape(x.shape) for part, x in zip(parts, leaves, strict=True)])
+def _split(moments: Any, like: Any) -> Any:
+    def tree_of(vector: np.ndarray, tree: Any) -> Any:
+        leaves, structure = jax.tree.flatten(tree)
+        ends = np.cumsum([math.prod(x.shape[1:]) for x in leaves])[:-1]
+        parts = np.split(vector, ends, axis=1)
+        return jax.tree.unflatten(structure, [part.reshape(x.shape) for part, x in zip(parts, leaves, strict=True)])
+
+    trees = _averages(like)
+    return moments._replace(**{name: tree_of(vector, trees[name]) for name, vector in _averages(moments).items()})
