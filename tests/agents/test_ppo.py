@@ -14,6 +14,7 @@ from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
+from shoal.nn.actor_critic import NO_CARRY
 from shoal.training.plan import make_plan
 from shoal.training.spec import RunSpec
 from weights import random_weights
@@ -153,7 +154,8 @@ def test_equal_advantages_give_a_gradient_of_zero():
     half = jnp.full(32, 0.5)  # whose sums are exact in any order
     obs = np.random.default_rng(1).normal(size=(32, 4)).astype(np.float32)
     rows = Batch(jnp.asarray(obs), None, jnp.zeros(32, jnp.int32), -half, half, half, half)
-    loss, slope = jax.jit(jax.value_and_grad(lambda weights: agent._loss(weights, rows)[0]))(weights)
+    minibatch = agent._minibatch(rows, NO_CARRY, jnp.arange(32))
+    loss, slope = jax.jit(jax.value_and_grad(lambda weights: agent._loss(weights, *minibatch)[0]))(weights)
     assert loss == 0 and all((x == 0).all() for x in jax.tree.leaves(slope))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from commands import refused
 from shoal.cli.main import main
-from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare
+from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare, unused_gpu
 
 
 @pytest.mark.parametrize(
@@ -183,3 +183,13 @@ def test_the_host_is_set_up_before_jax_and_user_settings_are_kept(prepared):
 
     with pytest.raises(RuntimeError, match="must come before JAX is imported"):
         shoal.prepare()
+
+
+def test_a_gpu_that_jax_cannot_use_is_named_with_the_package(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setattr("shoal.training.host.NVIDIA_DRIVER", tmp_path / "missing")
+    assert unused_gpu() == ""
+    monkeypatch.setattr("shoal.training.host.NVIDIA_DRIVER", tmp_path)
+    assert "pip install 'shoal[cuda13]'" in unused_gpu()
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # the user's own choice
+    assert unused_gpu() == ""

@@ -2,17 +2,19 @@
 
 import os
 
+import jax
 import numpy as np
 import pytest
 
 from environments import DialedHorizon
 from shoal.agents.learned_losses import LearnedValueLoss
+from shoal.core.errors import OutOfMemory
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct
 from shoal.envs.bounds import highest
-from shoal.training.plan import available_bytes, make_plan
+from shoal.training.plan import available_bytes, make_plan, memory_errors
 from shoal.training.spec import RunSpec
 
 SPEC = {
@@ -110,3 +112,12 @@ def test_settings_may_have_losses_of_their_own_where_the_agent_has_the_name_of_o
     np.testing.assert_array_equal(kernels[2], losses[1].layers[0]["kernel"])
     with pytest.raises(ValueError, match="value_loss shapes the program"):
         make_plan(RunSpec(**SPEC, sweep={"value_loss": ["squared", losses[0]]}))
+
+
+def test_memory_that_is_used_up_is_named_with_what_to_lower():
+    plan = make_plan(RunSpec(agent="ppo", env="CartPole-v1", steps=512, seeds=4))
+    expected = r"4 members at a time need about .* GiB .* Use fewer members at a time"
+    with pytest.raises(OutOfMemory, match=expected), memory_errors(plan):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 byte")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory_errors(plan):
+        raise jax.errors.JaxRuntimeError("INTERNAL: another error")

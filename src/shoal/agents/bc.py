@@ -22,7 +22,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, 
 from shoal.nn.actor_critic import ActorCritic
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack
+from shoal.ops.gradients import Optimizer, adam, descend, first_moments, mean_of_steps, pack
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.rollouts.demonstrations import Demonstrations
@@ -139,9 +139,9 @@ class BC(Agent):
             return after, losses
 
         start = (packed, state.optimizer, state.is_stopped)
-        (packed, optimizer, is_stopped), losses = jax.lax.scan(step, start, index)
+        (packed, optimizer, is_stopped), losses = mean_of_steps(step, start, index)
         state = BCState(state.age + 1, key, unpack(packed), optimizer, state.obs_stats, is_stopped)
-        return state, Metrics(EpisodeStats.zero(), jax.tree.map(jnp.mean, losses))
+        return state, Metrics(EpisodeStats.zero(), losses)
 
     def act(
         self, state: BCState | BCPolicy, obs: Any, carry: Any, key: Key, greedy: bool, mask: Any = None

@@ -31,7 +31,7 @@ from shoal.nn.distributions import Distribution, check_real, head_size, restrict
 from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
-from shoal.ops.gradients import Optimizer, descend, first_moments, pack
+from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
@@ -398,8 +398,8 @@ class PPO(RolloutAgent):
             return (*new, is_stopped, is_over), losses
 
         start = (packed, state.optimizer, state.is_stopped, None if self.target_kl is None else jnp.bool_(False))
-        (packed, optimizer, is_stopped, _), losses = jax.lax.scan(step, start, self._minibatch_indices(key))
-        return unpack(packed), optimizer, is_stopped, jax.tree.map(jnp.mean, losses)
+        (packed, optimizer, is_stopped, _), losses = mean_of_steps(step, start, self._minibatch_indices(key))
+        return unpack(packed), optimizer, is_stopped, losses
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
         shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
@@ -407,6 +407,8 @@ class PPO(RolloutAgent):
 
     def _minibatch(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:
         rows = jax.tree.map(lambda x: x[index], samples)
+        if self.normalize_advantage:
+            rows = rows.replace(advantage=standardized(rows.advantage, self.rollout.devices))
         if self.memory == "none":
             return rows, carry
         # Whole environments: all their steps in order [T, B], and their carries at the start of the rollout [B].
@@ -421,10 +423,7 @@ class PPO(RolloutAgent):
         policy = restricted(policy, rows.mask)
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
         ratio = probability_ratio(log_ratio)
-        advantage = rows.advantage
-        if self.normalize_advantage:
-            advantage = standardized(advantage, self.rollout.devices)
-        policy_loss = jnp.mean(self.surrogate(ratio, advantage, self.clip))
+        policy_loss = jnp.mean(self.surrogate(ratio, rows.advantage, self.clip))
         value_loss = jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
         entropy = jnp.mean(policy.entropy())
         loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy

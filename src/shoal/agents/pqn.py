@@ -25,7 +25,7 @@ from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.devices import mean_over, own_key, own_part
 from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
-from shoal.ops.gradients import Optimizer, descend, first_moments, pack
+from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
 from shoal.ops.returns import lambda_return
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
@@ -251,8 +251,8 @@ class PQN(RolloutAgent):
         shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
         index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
         start = (packed, state.optimizer, state.is_stopped)
-        (packed, optimizer, is_stopped), losses = jax.lax.scan(step, start, index)
-        return unpack(packed), optimizer, is_stopped, jax.tree.map(jnp.mean, losses)
+        (packed, optimizer, is_stopped), losses = mean_of_steps(step, start, index)
+        return unpack(packed), optimizer, is_stopped, losses
 
     def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         q_values = self.q_values(weights, rows.obs)

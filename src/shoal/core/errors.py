@@ -18,6 +18,10 @@ class Unsuited(ValueError):
     """Raised where an agent cannot learn in an environment with any hyperparameters. The message says what it needs."""
 
 
+class OutOfMemory(ValueError):
+    """Raised where the memory of a device is used up. The message has the bytes that are needed and what to lower."""
+
+
 class CheckError(AssertionError):
     """Raised where an environment or an agent breaks a rule. The message names the hook and says what to write.
 

@@ -30,6 +30,7 @@ class Form(NamedTuple):
     returns_per_trip: int = 1  # steps in each trip of the loops that sum rewards: advantages, returns
     flat_weights: bool = True  # the optimizer works on one vector of all weights, not on each array of weights
     stacked_networks: bool = True  # actor and critic as one batched product, not as two products
+    joined_losses: bool = False  # the losses of a gradient step are one vector, written by one kernel
     guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
     loops_over_rare_work: bool = False  # work that is seldom due is a loop of no or one trip, not a choice of results
     double_buffered_loops: bool = False  # two trips of a compiled loop per iteration: no copies of what it carries
@@ -58,6 +59,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         returns_per_trip=16,
         flat_weights=not many,
         stacked_networks=not many,
+        joined_losses=True,
         guarded_steps=many,
         loops_over_rare_work=many,
         double_buffered_loops=platform == "gpu",

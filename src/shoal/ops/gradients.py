@@ -9,6 +9,7 @@ stopped before. The choice is made where the optimizer writes the new weights, s
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -83,6 +84,25 @@ def descend_tree(
     packed, unpack = pack(weights)
     packed, moments, is_stopped = descend(optimizer, packed, pack(gradient)[0], moments, learning_rate, **how)
     return unpack(packed), moments, is_stopped
+
+
+def mean_of_steps(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, xs: Any) -> tuple[Any, dict[str, Array]]:
+    """Scan over gradient steps: (the carry after them, the mean of each of their losses).
+
+    `step(carry, x)` returns (carry, losses), a dict of scalars.
+    """
+    if not current().joined_losses:
+        carry, losses = jax.lax.scan(step, start, xs)
+        return carry, jax.tree.map(jnp.mean, losses)
+    names: list[str] = []
+
+    def with_joined_losses(carry: Any, x: Any) -> tuple[Any, Array]:
+        carry, losses = step(carry, x)
+        names[:] = losses
+        return carry, jnp.stack(list(losses.values()))
+
+    carry, losses = jax.lax.scan(with_joined_losses, start, xs)
+    return carry, dict(zip(names, jnp.mean(losses, axis=0), strict=True))
 
 
 def flat_moments(state: Any) -> Any:

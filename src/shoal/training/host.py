@@ -1,7 +1,7 @@
 """Settings that must be made before JAX starts: its thread pool, small loops, and the cache of compiled programs.
 
-Variables that are already set in the process's environment are not changed. Only `check_platform` and `keep_programs`,
-which are called later, import JAX.
+Variables that are already set in the process's environment are not changed. Only `check_platform`, `unused_gpu` and
+`keep_programs`, which are called later, import JAX.
 """
 
 import math
@@ -18,6 +18,7 @@ SMALL_LOOP = 100_000
 # In loops without a network, such as environment steps with random actions, the limit that is fastest is much larger.
 STEPPING_LOOP = 4_000_000
 
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 UNKNOWN_MEMORY = 8 * 2**30  # bytes that are assumed where the system does not say; see `--memory-limit-gb`
 
 
@@ -72,6 +73,23 @@ def check_platform() -> None:
             f"JAX_PLATFORMS={wanted}, but JAX cannot start that here ({str(error).strip() or 'it gives no reason'}). "
             "Unset it to use what there is, or install what is missing: pip install 'shoal[cuda12]' for NVIDIA GPUs."
         ) from error
+
+
+def unused_gpu() -> str:
+    """Return a sentence for a machine with an NVIDIA GPU that JAX cannot use, because its plugin is not installed.
+
+    Return "" elsewhere, and where `JAX_PLATFORMS` asks for a platform. Imports JAX and starts its devices.
+    """
+    if os.environ.get("JAX_PLATFORMS") or not NVIDIA_DRIVER.exists():
+        return ""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return ""
+    return (
+        "this machine has an NVIDIA GPU, but JAX has no plugin for it and uses the CPU: pip install 'shoal[cuda13]' "
+        "(or 'shoal[cuda12]' for an older driver)"
+    )
 
 
 def with_small_loops(flags: str, size: int = SMALL_LOOP) -> str:

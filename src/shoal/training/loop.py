@@ -26,6 +26,7 @@ from shoal.training.describe import describe, to_json
 from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
+from shoal.training.host import unused_gpu
 from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in
@@ -123,6 +124,8 @@ class Run:
         notes = f"{plan.notes}, in each of {self.processes} processes" if self.processes > 1 else plan.notes
         what = (spec.agent, spec.env_name, plan.members, plan.steps, plan.expected_updates, notes)
         self.sinks.receive(Opened(*what, changes_in_words(spec)))
+        if missing := unused_gpu():
+            self.sinks.say(missing)
         compile_seconds = self.population.compile()
         self.sinks.receive(Compiled(compile_seconds))
         if resume:

@@ -5,7 +5,8 @@ Mistakes in a spec are found here, within seconds, with clear messages.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env, episode_limit
-from shoal.core.errors import Unsuited
+from shoal.core.errors import OutOfMemory, Unsuited
 from shoal.core.form import chosen
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
@@ -252,6 +253,28 @@ def rollout_bytes(agent: Agent, env: Env) -> int:
     obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
     return 6 * agent.steps_per_update * step_bytes
+
+
+@contextmanager
+def memory_errors(plan: Plan) -> Iterator[None]:
+    """Turn JAX's error for memory that is used up, within this context, into OutOfMemory."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        members, placement = max(w.stop - w.start for w in plan.waves), plan.placement
+        devices = placement.mesh.size if placement.mesh else 1
+        needed, there = plan.member_bytes * members / devices / 2**30, available_bytes() / 0.8 / 2**30
+        lower = "fewer environments or steps per update, a smaller buffer or smaller networks"
+        if members > devices:
+            limit = max(0.1, round(needed * devices / 2, 1))
+            lower = f"fewer members at a time (--memory-limit-gb {limit:g}: one part after another), or {lower}"
+        raise OutOfMemory(
+            f"the memory of {placement.describe().partition(',')[0]} is used up: {members:,} members at a time need "
+            f"about {needed:.1f} GiB on each device (estimated before compiling), and it has {there:.1f} GiB. Use "
+            f"{lower}."
+        ) from error
 
 
 def state_bytes(agent: Agent, env: Env) -> int:

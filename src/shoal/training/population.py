@@ -20,7 +20,7 @@ from shoal.core.keys import is_key, stream
 from shoal.ops.gradients import flat_moments, moments_like
 from shoal.rollouts.evaluate import Evaluation
 from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
-from shoal.training.plan import Plan
+from shoal.training.plan import Plan, memory_errors
 from shoal.training.program import Member, begin, evaluator, reseed, reseed_in_new_episodes, rest, train_chunk
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, REST
@@ -75,7 +75,8 @@ class Population:
                 program = trace()
                 check_never_waits(program)
                 compiling.append(pool.submit(program.lower().compile, placement.compiler_options))
-            train, start, evaluate = (c.result() for c in compiling)
+            with memory_errors(plan):
+                train, start, evaluate = (c.result() for c in compiling)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # so that Ctrl-C does not wait for the compiler
         seconds = time.perf_counter() - started
@@ -245,7 +246,8 @@ class Population:
     # Moving members between host and device.
 
     def _call(self, program: Any, per_call: Any, shared: Any) -> list[Any]:
-        return self.plan.placement.call(program, per_call, shared, in_threads=True)
+        with memory_errors(self.plan):
+            return self.plan.placement.call(program, per_call, shared, in_threads=True)
 
     def _on_device(self, wave: int, span: slice) -> tuple[list[Any], list[Any], list[Any]]:
         members = self._waves[wave]
