@@ -27,6 +27,7 @@ class Form(NamedTuple):
     platform: str = "cpu"
     unroll_short_loops: bool = False  # write a loop of a few trips inside an environment as straight-line code
     steps_per_trip: int = 1  # steps of a rollout in each trip of its loop
+    unchanged_in_bank: bool = False  # arrays of a state that no step changes are read from the reset bank, not carried
     returns_per_trip: int = 1  # steps in each trip of the loops that sum rewards: advantages, returns
     flat_weights: bool = True  # the optimizer works on one vector of all weights, not on each array of weights
     stacked_networks: bool = True  # actor and critic as one batched product, not as two products
@@ -56,6 +57,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         platform=platform,
         unroll_short_loops=True,
         steps_per_trip=4,
+        unchanged_in_bank=True,
         returns_per_trip=16,
         flat_weights=not many,
         stacked_networks=not many,

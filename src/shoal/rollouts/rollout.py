@@ -19,6 +19,7 @@ from shoal.core.form import current
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.ops.devices import own_part
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.rollouts.unchanged import Unchanged
 
 # (observation [E], action mask [E, A] or None, the policy's noise of this step, carry [E])
 #     -> (action [E], further outputs to record [E], carry [E])
@@ -211,16 +212,20 @@ class Rollout(Struct):
         by `first_carry` [E], unless that is None. `key` is consumed: it gives the step noise and the reset bank.
         """
         samples, bank_index = self.sample(env, key), self.first_bank_index()
+        unchanged = self._unchanged(env, env_states.state, samples)
         # The loop stores final states [F, E]; their observations are computed after the loop, in one batch.
-        final_states = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), env_states.state)
+        final = (unchanged.without(env_states.state), unchanged.first_row(self.num_envs))
+        final = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), final)
 
         def one_step(loop, xs):
-            env_states, carry, bank_index, final_slot, final_states = loop
+            env_states, row, carry, bank_index, final_slot, final = loop
             t, policy_noise, step_noise = xs
+            env_states = env_states.replace(state=unchanged.restored(env_states.state, row))
             obs = jax.vmap(env.observe)(env_states.state)
             mask = jax.vmap(env.action_mask)(env_states.state)
             action, policy_output, carry = policy(obs, mask, policy_noise, carry)
             is_first = env_states.state.time == 0
+            next_bank_row = bank_index + self.num_envs
             env_states, bank_index, step = self.advance(env, samples, env_states, bank_index, action, step_noise, t)
             record = {
                 "obs": obs,
@@ -236,15 +241,26 @@ class Rollout(Struct):
                 "info": step.info,
                 "final_slot": final_slot,
             }
-            only_truncated = step.truncated & ~step.terminated
-            final_states = _write_rows(final_states, step.state, only_truncated, final_slot)
-            carry = carry if first_carry is None else _where(step.terminated | step.truncated, first_carry, carry)
-            return (env_states, carry, bank_index, final_slot + only_truncated.astype(jnp.int32), final_states), record
+            done, only_truncated = step.terminated | step.truncated, step.truncated & ~step.terminated
+            final = _write_rows(final, (unchanged.without(step.state), row), only_truncated, final_slot)
+            carry = carry if first_carry is None else _where(done, first_carry, carry)
+            row = None if row is None else jnp.where(done, next_bank_row, row)
+            env_states = env_states.replace(state=unchanged.without(env_states.state))
+            final_slot = final_slot + only_truncated.astype(jnp.int32)
+            return (env_states, row, carry, bank_index, final_slot, final), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        start = (env_states, carry, bank_index, jnp.zeros_like(bank_index), final_states)
-        (env_states, carry, _, _, final_states), record = jax.lax.scan(
+        env_states, row = (
+            env_states.replace(state=unchanged.without(env_states.state)),
+            unchanged.first_row(self.num_envs),
+        )
+        start = (env_states, row, carry, bank_index, jnp.zeros_like(bank_index), final)
+        (env_states, row, carry, _, _, final), record = jax.lax.scan(
             one_step, start, (steps, noise, samples.noise), unroll=min(current().steps_per_trip, self.num_steps)
+        )
+        env_states, final_states = (
+            env_states.replace(state=unchanged.restored(env_states.state, row)),
+            unchanged.restored(*final),
         )
         trajectory = Trajectory(
             **record,
@@ -261,6 +277,12 @@ class Rollout(Struct):
     def num_first_states(self) -> int:
         """First states sampled for each environment in a rollout; an environment that needs more uses them again."""
         return self.num_steps if self.reset == "exact" else self.bank_size
+
+    def _unchanged(self, env: Env, state: State, samples: RolloutSamples) -> Unchanged:
+        # A rollout of one step would only copy the bank.
+        if current().unchanged_in_bank and self.reset == "bank" and self.num_steps > 1:
+            return Unchanged.of(env, state, samples.first_states, samples.noise)
+        return Unchanged.none(state)
 
     def _sample_first_states(self, env: Env, key: Key) -> State:
         # "exact" uses row t in step t. "bank" uses the R rows one after the other, separately for each environment.
