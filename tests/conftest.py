@@ -7,7 +7,8 @@ Programs are compiled as the command line compiles them, unless SHOAL_TEST_XLA_L
 as `make test` sets it, compilation takes half the time, and a seventh with jaxlib 0.10, whose older code generator is
 then used too. `make test-all` compiles as the command line does.
 
-SHOAL_TEST_PLATFORM=cuda,cpu runs them on a GPU instead.
+SHOAL_TEST_PLATFORM=cuda,cpu runs them on a GPU instead. SHOAL_TEST_FORM=gpu writes all programs in the form of a GPU
+(`core/form.py`), on whatever device they run: `SHOAL_TEST_FORM=gpu pytest tests/parity tests/envs tests/grid`.
 """
 
 import atexit
@@ -35,6 +36,7 @@ import mnist_files  # noqa: E402
 from shoal.training.host import with_small_loops  # noqa: E402
 
 LEVEL = os.environ.get("SHOAL_TEST_XLA_LEVEL", "")
+FORM = os.environ.get("SHOAL_TEST_FORM", "")
 # As the command line compiles, so that runs that tests start there and here are equal to the last bit.
 FLAGS = "--xla_force_host_platform_device_count=4" + (f" --xla_backend_optimization_level={LEVEL}" if LEVEL else "")
 if LEVEL and version("jaxlib").startswith("0.10."):  # later versions do not know the flag
@@ -89,6 +91,15 @@ def promotion(request):
     """Standard promotion where an optimizer runs, strict promotion everywhere else."""
     learns = WITH_OPTIMIZERS & set(request.path.parts)
     with jax.numpy_dtype_promotion("standard") if learns else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def form_of_programs():
+    """Write programs in the form of the platform that SHOAL_TEST_FORM names, if it names one."""
+    from shoal.core.form import form_for, using
+
+    with using(form_for(FORM)) if FORM else contextlib.nullcontext():
         yield
 
 

@@ -3,9 +3,10 @@
 Source: MiniGrid 3.2.0 `minigrid_env.py` (`gen_obs_grid`) and `core/grid.py` (`process_vis`). The nested loops over
 cells of the reference are bit operations on whole rows here.
 
-The functions below accept any trailing axes `*n`, and `partial_view` moves the axis of a `vmap` there. The innermost
-axis is then the environments, which fill the vector registers of a processor; a row of seven cells would not. The two
-short scans keep XLA on CPU from computing the cells again for each value that depends on them.
+The functions below accept any trailing axes `*n`. On a CPU `partial_view` moves the axis of a `vmap` there. The
+innermost axis is then the environments, which fill the vector registers of a processor; a row of seven cells would not.
+The two short scans keep XLA from computing the cells again for each value that depends on them. On an accelerator the
+axis of a `vmap` stays the first, and neighboring threads read neighboring cells of one grid.
 """
 
 import functools
@@ -17,6 +18,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
+from shoal.core.form import current
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
 from shoal.grid.loops import short_map, short_scan
@@ -44,7 +46,8 @@ def partial_view(
     The agent is in the middle of the last row and looks up. Its own cell shows the object that it carries. Cells
     outside the grid are walls; cells that it cannot see are zeros.
     """
-    return channels(visible_cells(size, see_through_walls)(grid, x, y, direction, carrying))
+    look = visible_cells(size, see_through_walls, current().envs_last_views)
+    return channels(look(grid, x, y, direction, carrying))
 
 
 def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
@@ -54,7 +57,7 @@ def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
 
 
 @functools.cache
-def visible_cells(size: int, see_through_walls: bool) -> Callable[..., UInt16[Array, "V V"]]:
+def visible_cells(size: int, see_through_walls: bool, envs_last: bool) -> Callable[..., UInt16[Array, "V V"]]:
     """A function (grid, x, y, direction, carrying) -> packed cells of the view, 0 where the agent cannot see."""
 
     def look(grid, x, y, direction, carrying):
@@ -65,6 +68,8 @@ def visible_cells(size: int, see_through_walls: bool) -> Callable[..., UInt16[Ar
         own_cell[size // 2, size - 1] = True
         return jnp.where(own_cell, carrying[None, None], cells)
 
+    if not envs_last:
+        return look
     batched = custom_vmap(look)
 
     @batched.def_vmap

@@ -214,13 +214,15 @@ class Rollout(Struct):
         samples, bank_index = self.sample(env, key), self.first_bank_index()
         unchanged = self._unchanged(env, env_states.state, samples)
         # The loop stores final states [F, E]; their observations are computed after the loop, in one batch.
-        final = (unchanged.without(env_states.state), unchanged.first_row(self.num_envs))
-        final = jax.tree.map(lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), final)
+        final = jax.tree.map(
+            lambda x: jnp.zeros((self.final_slots, *x.shape), x.dtype), unchanged.changing(env_states.state)
+        )
+        final = final, unchanged.no_rows((self.final_slots, self.num_envs))
 
         def one_step(loop, xs):
-            env_states, row, carry, bank_index, final_slot, final = loop
+            changing, episode_return, row, carry, bank_index, final_slot, final = loop
             t, policy_noise, step_noise = xs
-            env_states = env_states.replace(state=unchanged.restored(env_states.state, row))
+            env_states = EnvStates(unchanged.restored(changing, row), episode_return)
             obs = jax.vmap(env.observe)(env_states.state)
             mask = jax.vmap(env.action_mask)(env_states.state)
             action, policy_output, carry = policy(obs, mask, policy_noise, carry)
@@ -242,26 +244,21 @@ class Rollout(Struct):
                 "final_slot": final_slot,
             }
             done, only_truncated = step.terminated | step.truncated, step.truncated & ~step.terminated
-            final = _write_rows(final, (unchanged.without(step.state), row), only_truncated, final_slot)
+            final = _write_rows(final, (unchanged.changing(step.state), row), only_truncated, final_slot)
             carry = carry if first_carry is None else _where(done, first_carry, carry)
             row = None if row is None else jnp.where(done, next_bank_row, row)
-            env_states = env_states.replace(state=unchanged.without(env_states.state))
             final_slot = final_slot + only_truncated.astype(jnp.int32)
-            return (env_states, row, carry, bank_index, final_slot, final), record
+            changing = unchanged.changing(env_states.state)
+            return (changing, env_states.episode_return, row, carry, bank_index, final_slot, final), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
-        env_states, row = (
-            env_states.replace(state=unchanged.without(env_states.state)),
-            unchanged.first_row(self.num_envs),
-        )
-        start = (env_states, row, carry, bank_index, jnp.zeros_like(bank_index), final)
-        (env_states, row, carry, _, _, final), record = jax.lax.scan(
+        changing, row = unchanged.changing(env_states.state), unchanged.first_row(self.num_envs)
+        start = (changing, env_states.episode_return, row, carry, bank_index, jnp.zeros_like(bank_index), final)
+        (changing, episode_return, row, carry, _, _, final), record = jax.lax.scan(
             one_step, start, (steps, noise, samples.noise), unroll=min(current().steps_per_trip, self.num_steps)
         )
-        env_states, final_states = (
-            env_states.replace(state=unchanged.restored(env_states.state, row)),
-            unchanged.restored(*final),
-        )
+        env_states = EnvStates(unchanged.restored(changing, row), episode_return)
+        final_states = unchanged.restored_or_zero(*final)
         trajectory = Trajectory(
             **record,
             last_obs=jax.vmap(env.observe)(env_states.state),

@@ -42,15 +42,25 @@ class Unchanged(NamedTuple):
         """The rows of the episodes that run; None if no array is unchanged."""
         return jnp.arange(num_envs, dtype=jnp.int32) if self.rows else None
 
-    def without(self, state: State) -> list[Array]:
+    def no_rows(self, shape: tuple[int, ...]) -> Int[Array, "*n"] | None:
+        """Rows that do not exist, which `restored_or_zero` takes; None if no array is unchanged."""
+        return jnp.full(shape, self.rows[0].shape[0], jnp.int32) if self.rows else None
+
+    def changing(self, state: State) -> list[Array]:
         """The arrays of a state that steps change."""
         return [x for x, is_it in zip(jax.tree.leaves(state), self.is_unchanged, strict=True) if not is_it]
 
     def restored(self, changing: list[Array], row: Int[Array, "*n"] | None) -> State:
-        """The state with these arrays, and the unchanged ones of its episode."""
-        unchanged = iter([x.at[row].get(mode="promise_in_bounds") for x in self.rows])
-        others = iter(changing)
-        leaves = [next(unchanged) if is_it else next(others) for is_it in self.is_unchanged]
+        """The states with these arrays, and the unchanged ones of their episodes."""
+        return self._joined(changing, [x.at[row].get(mode="promise_in_bounds") for x in self.rows])
+
+    def restored_or_zero(self, changing: list[Array], row: Int[Array, "*n"] | None) -> State:
+        """The same, with zeros for a row that does not exist."""
+        return self._joined(changing, [x.at[row].get(mode="fill", fill_value=0) for x in self.rows])
+
+    def _joined(self, changing: list[Array], unchanged: list[Array]) -> State:
+        sources = iter(unchanged), iter(changing)
+        leaves = [next(sources[0] if is_it else sources[1]) for is_it in self.is_unchanged]
         return jax.tree.unflatten(self.structure, leaves)
 
 
