@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 from shoal.core.form import current
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
-from shoal.grid.loops import short_map, short_scan
+from shoal.grid.loops import short_map
 
 WIDEST = 31  # largest side of a view in cells, because a row is stored in the bits of a 32-bit integer
 
@@ -101,9 +101,33 @@ def visible(transparent: Bool[Array, "V V *n"]) -> Bool[Array, "V V *n"]:
         rightward, leftward = after_right & clear & ~rightmost, after_both & clear & ~leftmost
         return rightward | rightward << 1 | leftward | leftward >> 1, after_both
 
-    _, lit_rows = short_scan(light_row, jnp.full_like(rows[0], 1 << size // 2), rows, reverse=True)
+    start = jnp.full_like(rows[0], 1 << size // 2)
+    if current().unroll_short_loops:
+        return _bits_of_words(_lit_words(light_row, start, rows), size)
+    _, lit_rows = jax.lax.scan(light_row, start, rows, reverse=True)
     columns = np.arange(size, dtype=np.int32).reshape(size, *(1,) * lit_rows.ndim)
     return lit_rows[None] >> columns & 1 == 1
+
+
+def _lit_words(light_row: Callable, lit: Int[Array, "*n"], rows: Int[Array, "V *n"]) -> list[Int[Array, "*n"]]:
+    # The lit rows from the first to the last, as many in each 32-bit integer as fit. On a GPU one thread computes all
+    # rows of an environment; if it had to store them as an array [V], XLA would compute each row from the start.
+    size = rows.shape[0]
+    in_a_word = 32 // size
+    words = [jnp.zeros_like(lit)] * -(-size // in_a_word)
+    for row in reversed(range(size)):
+        lit, seen = light_row(lit, rows[row])
+        words[row // in_a_word] = words[row // in_a_word] | seen << row % in_a_word * size
+    return words
+
+
+def _bits_of_words(words: list[Int[Array, "*n"]], size: int) -> Bool[Array, "V V *n"]:
+    in_a_word, ndim = 32 // size, words[0].ndim
+    columns, rows = (np.arange(size, dtype=np.int32).reshape(*side, *(1,) * ndim) for side in ((size, 1), (1, size)))
+    word = words[-1][None, None]
+    for number, earlier in reversed([*enumerate(words[:-1])]):
+        word = jnp.where(rows < (number + 1) * in_a_word, earlier[None, None], word)
+    return word >> (rows % in_a_word * size + columns) & 1 == 1
 
 
 def _flood(lit: Int[Array, "*n"], clear: Int[Array, "*n"], way: int, size: int) -> Int[Array, "*n"]:
