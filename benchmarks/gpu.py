@@ -1,57 +1,100 @@
-"""Measure shoal on a GPU: environments, training against PureJaxRL's recipe, and the kernels of an update.
+"""Measure shoal on a GPU beside its peers, in one command: `python benchmarks/gpu.py all`.
 
-    python benchmarks/gpu.py environments [--sizes 1024 32768 1048576] [--workers 12]
-    python benchmarks/gpu.py ppo|dqn [--sizes 1 128 2048] [--steps 500000] [--rounds 1] [--no-peer]
-    python benchmarks/gpu.py kernels [--sizes 1 2048]
+    python benchmarks/gpu.py all [--minutes 8.5] [--out FOLDER] [--rehearse]
+    python benchmarks/gpu.py environments       # one environment of every class, which takes longer
 
-Each writes benchmarks/results/gpu-WHAT.json, or the file of `--out`. The peers need gymnax, distrax and flashbax.
+Parts in this order: `device`, what a copy and a launch cost; `stepping` and `training` beside the peers, with the
+kernels of some programs; `whole`, a run of 2,048 agents from its start to its end; `forms`, each field of the form of
+programs changed; `flags`, CUDA graphs; `correctness`, `tests/test_gpu.py`. Any of them can be named instead of `all`.
+Workers compile together, and then measure in turn, alone on the machine (`turns.py`). Each row is written to
+FOLDER/gpu-PART.json, benchmarks/results by default, as soon as it is there.
 
-`environments` measures one environment of each class. Programs are compiled in several processes at a time, because
-that takes much longer than to measure them; only one of these processes uses the GPU to measure at any time.
+A GPU machine without a network needs the wheels that `benchmarks/peers/wheels.sh` fetches; a peer that is not installed
+is left out. `--rehearse` does everything on a CPU at tiny sizes; its numbers say nothing.
 """
 
 import argparse
-import fcntl
+import importlib.util
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from run import HERE, Side, ask, machine_without_command
+from run import HERE, Side, machine_without_command, script_of
+from turns import Worker, in_environment, take_turns
 
-RECIPES = {  # workers of both sides, and how many steps each agent takes
-    "ppo": ("ppo_gymnax", "ppo_shoal", ("--evaluations", "0", "--records", "1"), 500_000),
-    "dqn": ("dqn_gymnax", "dqn_shoal", ("--num-envs", "10"), 500_000),
+ENVIRONMENTS = {  # the peer that has it too, and its name there
+    "CartPole-v1": ("gymnax", "CartPole-v1"),
+    "MinAtar/Breakout-v1": ("gymnax", "Breakout-MinAtar"),
+    "MiniGrid-Empty-8x8-v0": ("navix", "Navix-Empty-8x8-v0"),
+    "MiniGrid-DoorKey-8x8-v0": ("navix", "Navix-DoorKey-8x8-v0"),
+    "MiniGrid-FourRooms-v0": ("navix", "Navix-FourRooms-v0"),
 }
+SIZES = (1024, 32_768, 1_048_576)
+TOO_LARGE = {("Navix-FourRooms-v0", 1_048_576)}  # a state of NAVIX takes 72 KB there
+PROFILED = {("MiniGrid-FourRooms-v0", 32_768), ("MiniGrid-FourRooms-v0", 1_048_576), ("MiniGrid-Empty-8x8-v0", 1024)}
+
+PPO_MANY = {"agent": "ppo", "agents": 2048, "env": "CartPole-v1", "updates": 20}
+PPO_ONE = {"agent": "ppo", "agents": 1, "env": "CartPole-v1", "updates": 100}
+DQN_FIELDS = {"num_envs": 10, "num_steps": 1, "buffer_size": 10_000}
+DQN_MANY = {"agent": "dqn", "agents": 2048, "env": "CartPole-v1", "updates": 5000, "fields": DQN_FIELDS, "repeats": 1}
+WIDE = {"num_steps": 32, "num_epochs": 1, "num_minibatches": 8, "torso": "mlp"}
+EMPTY = {"env": "MiniGrid-Empty-8x8-v0", "num_envs": 1024}
+FOUR_ROOMS = {"env": "MiniGrid-FourRooms-v0", "num_envs": 32_768}
+COMPILE = 80  # seconds for the programs of a wave; what takes longer is not measured
+TINY_LEARNER = {"agents": 2, "updates": 2, "repeats": 1}
+GRAPHS = {  # XLA's flags
+    "no CUDA graphs": "--xla_gpu_enable_command_buffer=",
+    "loops in CUDA graphs": "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1",
+}
+GRAPHS["unrolled loops in CUDA graphs"] = f"{GRAPHS['loops in CUDA graphs']} --xla_gpu_command_buffer_unroll_loops=true"
 
 
 def main() -> None:
-    """Run one kind of measurement and write its report."""
+    """Run the parts, and write their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("environments", "kernels", *RECIPES))
-    parser.add_argument("--sizes", nargs="*", type=int, help="numbers of environments or of agents")
-    parser.add_argument("--steps", type=int, default=0, help="environment steps of each agent")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--no-peer", action="store_true", help="measure only shoal")
-    parser.add_argument("--workers", type=int, default=12, help="processes that compile (environments)")
-    parser.add_argument("--seconds", type=float, default=0.2, help="of each measurement (environments)")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--names", help=argparse.SUPPRESS)  # of a worker process, with --lock
-    parser.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("part", choices=("all", *PARTS))
+    parser.add_argument("--minutes", type=float, default=8.5, help="after which nothing runs any more")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
+    parser.add_argument("--rehearse", action="store_true", help="everything on a CPU, at tiny sizes")
     options = parser.parse_args()
-    os.environ.setdefault("JAX_PLATFORMS", "cuda")
-    if options.lock:
-        return measure_environments(options)
-    measured = {"environments": environments, "kernels": kernels}.get(options.what, training)(options)
-    out = options.out or HERE / "results" / f"gpu-{options.what}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"machine": {**machine_without_command(), **gpu()}, **measured}, indent=1) + "\n")
+    deadline = time.monotonic() + 60 * options.minutes
+    os.environ.setdefault("JAX_PLATFORMS", "cpu" if options.rehearse else "cuda")
+    results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
+    with tempfile.TemporaryDirectory() as cache:
+        variables = in_environment(HERE.parent, Path(cache))
+        waves = WAVES if options.part == "all" else [[options.part]]
+        for parts in [sum(waves, [])] if options.rehearse else waves:  # in a rehearsal times do not matter
+            workers = [worker for part in parts for worker in PARTS[part](options.rehearse)]
+            take_turns(workers, results.record, variables, compile_seconds=COMPILE + 15, deadline=deadline)
+            print(f"{deadline - time.monotonic():.0f} s are left after {', '.join(parts)}", flush=True)
+
+
+class Results:
+    """A file of JSON for each part, written anew after each row."""
+
+    def __init__(self, folder: Path, machine: dict[str, Any]) -> None:
+        """Write into this folder; `machine` is written into each file."""
+        self._folder, self._machine, self._rows = folder, machine, {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def record(self, row: dict[str, Any]) -> None:
+        """Keep a row, and print its most important numbers."""
+        part = row.pop("part")
+        rows = self._rows.setdefault(part, [])
+        rows.append(row)
+        text = json.dumps({"machine": self._machine, "rows": rows}, indent=1) + "\n"
+        (self._folder / f"gpu-{part}.json").write_text(text)
+        short = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items() if k not in UNPRINTED}
+        print(part, json.dumps(short)[:400], flush=True)
+
+
+UNPRINTED = {"form_values", "kernels", "versions", "argv", "wall_s", "cpu_s", "curve", "program"}
 
 
 def gpu() -> dict[str, str]:
@@ -61,140 +104,158 @@ def gpu() -> dict[str, str]:
     return {"gpu": name, "driver": driver}
 
 
-def training(options: argparse.Namespace) -> dict[str, Any]:
-    """Environment steps per second while training, without compilation; both sides take turns."""
-    peer, ours, extra, usual = RECIPES[options.what]
-    rows = []
-    for seeds in options.sizes or (1, 128, 2048):
-        size = ("--seeds", str(seeds), "--total-steps", str(options.steps or usual))
-        sides = [Side("shoal", ours, (*size, *extra))]
-        if not options.no_peer:
-            sides.insert(0, Side("PureJaxRL's recipe", peer, size))
-        answers = defaultdict(list)
-        for _ in range(options.rounds):
-            for side in sides:
-                try:
-                    answers[side.name].append(ask(side, sys.executable, None))
-                except RuntimeError as error:
-                    print(str(error)[-700:], flush=True)
-        for side, given in answers.items():
-            row = {
-                "agents": seeds,
-                "side": side,
-                "steps_per_agent": options.steps or usual,
-                "train_s": statistics.median(answer["run_s"] for answer in given),
-                "compile_s": statistics.median(answer["compile_s"] for answer in given),
-                "process_s": statistics.median(answer["outer_s"] for answer in given),
-                "last_return": given[-1]["last_return"],
-            }
-            row["steps_per_second"] = given[-1]["steps"] / row["train_s"]
-            rows.append(row)
-            print({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    return {"rounds": options.rounds, "versions": given[-1]["versions"], "rows": rows}
+def jobs_of_shoal(part: str, jobs: Sequence[dict[str, Any]], seconds: float, flags: str = "") -> Worker:
+    """A worker that measures jobs of shoal (`workers/gpu_programs.py`), each for up to `seconds`, with flags of XLA."""
+    words = json.dumps([{**job, **estimate(job)} for job in jobs])
+    command = command_of("gpu_programs", "--jobs", words, "--threads", str(len(jobs)), "--compile", str(COMPILE))
+    variables = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {GRAPHS[flags]}"} if flags else {}
+    return Worker(part, command, 5 + seconds * len(jobs), {"flags": flags} if flags else {}, variables)
 
 
-def environments(options: argparse.Namespace) -> dict[str, Any]:
-    """Random steps per second of one environment of each class, every observation computed."""
-    sizes = options.sizes or (1024, 32_768, 1_048_576)
-    with tempfile.TemporaryDirectory() as folder:
-        lock = Path(folder) / "lock"
-        command = [sys.executable, __file__, "environments", "--lock", str(lock), "--seconds", str(options.seconds)]
-        variables = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent / "src"), os.environ.get("PYTHONPATH")))),
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
-        listed = subprocess.run([*command, "--names", ""], env=variables, capture_output=True, text=True, check=True)
-        jobs = [f"{name}:{size}" for size in sorted(sizes) for name in json.loads(listed.stdout.splitlines()[-1])]
-        shares = [",".join(jobs[i :: options.workers]) for i in range(options.workers)]
-        workers = [
-            subprocess.Popen([*command, "--names", share], env=variables, stdout=subprocess.PIPE, text=True)
-            for share in shares
-        ]
-        answers = [worker.communicate()[0].splitlines() for worker in workers]
-    rows = [json.loads(line) for lines in answers for line in lines if line.startswith("{")]
-    return {"rows": sorted(rows, key=lambda row: (row["env"], row["num_envs"]))}
+def estimate(job: dict[str, Any]) -> dict[str, Any]:
+    """Launches and microseconds of a job's program as `gpu_program.py table` counted them, if it did."""
+    if "fields" in job or "form" in job or not (counted := HERE / "results" / "gpu-program.json").exists():
+        return {}
+    program = f"agent {job['agent']} --members {job['agents']}" if "agent" in job else ""
+    program = program or f"env {job['env']} --envs {job['num_envs']}"
+    row = json.loads(counted.read_text())["rows"].get(program, {})
+    if "microseconds" not in row:
+        return {}
+    return {"counted": {"launches": row["launches"], "estimated_us": row["microseconds"]}}
 
 
-def measure_environments(options: argparse.Namespace) -> None:
-    """In a worker process: measure environments, and print a line for each. Without names, list one of each class."""
-    import jax
+def command_of(script: str, *words: str) -> tuple[str, ...]:
+    """The command of a worker script."""
+    return (sys.executable, str(script_of(Side("", script))), *words)
 
+
+def peer(part: str, package: str, script: str, *words: str, seconds: float = 30, **facts: Any) -> list[Worker]:
+    """The worker of a peer; none, and a message, if it is not installed."""
+    if importlib.util.find_spec(package) is None:
+        print(f"{part}: {script} is left out: {package} is not installed", flush=True)
+        return []
+    return [Worker(part, command_of(script, *words), seconds, {"side": package, **facts})]
+
+
+def device(rehearse: bool) -> list[Worker]:
+    """Bytes copied in a second, and the time of a trip of a loop."""
+    return [Worker("device", command_of("gpu_device", *(("--floats", "1024") if rehearse else ())), 10)]
+
+
+def stepping(rehearse: bool) -> list[Worker]:
+    """Steps with random actions, and every observation computed, of shoal and of the peers."""
+    workers = []
+    for env, (package, name) in list(ENVIRONMENTS.items())[: 1 if rehearse else None]:
+        sizes = (8,) if rehearse else SIZES
+        jobs = [{"env": env, "num_envs": size, "profile": rehearse or (env, size) in PROFILED} for size in sizes]
+        workers.append(jobs_of_shoal("stepping", jobs, seconds=10))
+        for size in sizes:
+            if (name, size) not in TOO_LARGE:
+                words = ("--env", name, "--envs", str(size), "--steps", "100", "--repeats", "3")
+                facts = {"env": env, "num_envs": size}
+                workers += peer("stepping", package, f"step_{package}", *words, seconds=20, **facts)
+    return workers
+
+
+def training(rehearse: bool) -> list[Worker]:
+    """Environment steps a second while training, of shoal and of PureJaxRL's recipes."""
+    wide = [
+        {"agent": "ppo", "agents": 1, "env": env, "updates": 4, "fields": {**WIDE, "num_envs": size}}
+        for env in ("MinAtar/Breakout-v1", "CartPole-v1")
+        for size in (16_384, 65_536)
+    ]
+    workers = [
+        jobs_of_shoal("training", [{**PPO_MANY, "profile": True}, {**PPO_ONE, "profile": True}], seconds=15),
+        jobs_of_shoal("training", [{**DQN_MANY, "profile": True}], seconds=30),
+        jobs_of_shoal("training", wide, seconds=8),
+    ]
+    if rehearse:
+        jobs = [{**PPO_MANY, **TINY_LEARNER, "fields": {"num_steps": 8}, "profile": True}]
+        workers = [jobs_of_shoal("training", jobs, seconds=20)]
+    for agent, agents, steps in (("ppo", 2048, 20_480), ("ppo", 1, 51_200), ("dqn", 2048, 50_000)):
+        agents, steps = (2, 512) if rehearse else (agents, steps)
+        words = ("--seeds", str(agents), "--total-steps", str(steps))
+        facts = {"agent": agent, "agents": agents, "env": "CartPole-v1", "steps_per_agent": steps}
+        package = {"ppo": "distrax", "dqn": "flashbax"}[agent]
+        workers += peer("training", package, f"{agent}_gymnax", *words, **facts) if not rehearse else []
+    return workers
+
+
+def whole(rehearse: bool) -> list[Worker]:
+    """2,048 agents that train for 500,000 steps each."""
+    words = ("--agents", "2", "--steps", "1024") if rehearse else ()
+    return [Worker("whole", command_of("gpu_whole", *words), 75)]
+
+
+def forms(rehearse: bool) -> list[Worker]:
+    """Each field of the form changed, and the form of a CPU."""
+    if rehearse:
+        jobs = [{"env": "CartPole-v1", "num_envs": 8, "form": form} for form in ({"steps_per_trip": 2}, "cpu")]
+        return [jobs_of_shoal("forms", jobs, seconds=20)]
+    workers = []
+    for job in (PPO_MANY, {**DQN_MANY, "updates": 1500}, PPO_ONE, FOUR_ROOMS, EMPTY):
+        variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)), "cpu")]
+        workers += [jobs_of_shoal("forms", variants[i : i + 4], seconds=5) for i in range(0, len(variants), 4)]
+    return workers
+
+
+def changed_forms(agents: int) -> list[dict[str, Any]]:
+    """Changes of one field each, which reach other values than those of the GPU's form."""
+    from shoal.core.form import form_for
+
+    usual = form_for("gpu", agents)._asdict()
+    others = {name: other_values(value) for name, value in usual.items() if name != "platform"}
+    return [{name: value} for name, values in others.items() for value in values]
+
+
+def other_values(value: Any) -> list[Any]:
+    """Values to compare a field's with."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [1, 2 * value + 2] if value > 1 else [4]
+    return [other for other in ("on", "off") if other != value] if value in ("auto", "on", "off") else []
+
+
+def flags(rehearse: bool) -> list[Worker]:
+    """CUDA graphs, which XLA's flags turn off and on; each in a process of its own, because it may crash."""
+    if rehearse:
+        job = {"env": "CartPole-v1", "num_envs": 8}
+        return [jobs_of_shoal("flags", [job], 20, "no CUDA graphs")]
+    jobs = [EMPTY, PPO_ONE, PPO_MANY]
+    return [jobs_of_shoal("flags", jobs, 8, name) for name in GRAPHS]
+
+
+def correctness(rehearse: bool) -> list[Worker]:
+    """A GPU computes what a CPU computes, in all forms."""
+    words = ("--workers", "0", "--rehearse") if rehearse else ("--workers", "14")
+    return [Worker("correctness", command_of("gpu_correctness", *words), 120, takes_turns=False)]
+
+
+def every_environment(rehearse: bool) -> list[Worker]:
+    """One environment of every class, at all sizes, twelve at a time."""
     from shoal.core.registry import ENVS
-    from shoal.studies.throughput import make_fleet, measurable
+    from shoal.studies.throughput import measurable
 
-    if not options.names:
-        print(json.dumps(list({ENVS[name].cls: name for name in reversed(measurable())}.values())[::-1]))
-        return
-    for job in options.names.split(","):
-        name, _, size = job.rpartition(":")
-        row: dict[str, Any] = {"env": name, "num_envs": int(size)}
-        try:
-            begin = time.perf_counter()
-            fleet = make_fleet(ENVS[name].build(), int(size))
-            row["compile_s"] = time.perf_counter() - begin
-            with options.lock.open("w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                fleet.advance()
-                durations: list[float] = []
-                while len(durations) < 3 or sum(durations) < options.seconds:
-                    begin = time.perf_counter()
-                    fleet.advance()
-                    durations.append(time.perf_counter() - begin)
-            row |= {"steps_per_second": fleet.steps / statistics.median(durations), "reused": fleet.resets_reused}
-        except jax.errors.JaxRuntimeError as error:
-            row["error"] = str(error).splitlines()[0][:200]
-        print(json.dumps(row), flush=True)
-        del fleet
-        jax.clear_caches()
+    names = ["CartPole-v1"] if rehearse else list({ENVS[name].cls: name for name in reversed(measurable())}.values())
+    sizes = (8,) if rehearse else SIZES
+    return [
+        jobs_of_shoal("environments", [{"env": name, "num_envs": size} for size in sizes], seconds=10)
+        for name in names[::-1]
+    ]
 
 
-def kernels(options: argparse.Namespace) -> dict[str, Any]:
-    """The kernels in which the updates of PPO on CartPole spend their time, by name."""
-    sys.path.insert(0, str(HERE.parent / "src"))
-    import jax
-    import jax.numpy as jnp
-
-    from shoal.core.keys import make_key
-    from shoal.core.registry import AGENTS, make
-    from shoal.core.struct import to_arrays
-    from shoal.training.program import begin, train_chunk
-
-    env = make("CartPole-v1")
-    agent = to_arrays(AGENTS["ppo"].build(horizon=500_000).bind(env))
-    rows = []
-    for seeds in options.sizes or (1, 2048):
-        members = jax.vmap(lambda seed: begin(agent, env, seed, make_key(0)))(jnp.arange(seeds))
-        update = jax.jit(
-            jax.vmap(lambda member, updates: train_chunk(member, agent, env, jnp.int32(0), updates), in_axes=(0, None))
-        )
-        jax.block_until_ready(update(members, jnp.int32(2)))
-        started = time.perf_counter()
-        jax.block_until_ready(update(members, jnp.int32(10)))
-        seconds = (time.perf_counter() - started) / 10
-        with tempfile.TemporaryDirectory() as folder:
-            with jax.profiler.trace(folder):
-                jax.block_until_ready(update(members, jnp.int32(2)))
-            (file,) = Path(folder).rglob("*.xplane.pb")
-            data = jax.profiler.ProfileData.from_file(str(file))
-            spent: dict[str, list[float]] = defaultdict(list)
-            for plane in data.planes:
-                for line in plane.lines if plane.name.startswith("/device:GPU") else ():
-                    for event in line.events if line.name.startswith("Stream") else ():
-                        spent[event.name].append(event.duration_ns / 1e3)
-        table = sorted(((sum(us) / 2, len(us) / 2, name) for name, us in spent.items()), reverse=True)
-        row = {
-            "agents": seeds,
-            "seconds_per_update": seconds,
-            "busy_s_per_update": sum(of[0] for of in table) / 1e6,
-            "launches_per_update": sum(of[1] for of in table),
-            "kernels": [{"name": name[:120], "us": us, "launches": count} for us, count, name in table[:40]],
-        }
-        rows.append(row)
-        print({k: v for k, v in row.items() if k != "kernels"})
-        for us, count, name in table[:25]:
-            print(f"  {us:10.1f} us {count:8.1f} x  {name[:100]}", flush=True)
-    return {"rows": rows}
+PARTS = {
+    "device": device,
+    "stepping": stepping,
+    "training": training,
+    "whole": whole,
+    "forms": forms,
+    "flags": flags,
+    "correctness": correctness,
+    "environments": every_environment,
+}
+WAVES = [["device", "stepping"], ["training", "whole"], ["forms", "flags"], ["correctness"]]  # parts that run together
 
 
 if __name__ == "__main__":

@@ -1,49 +1,45 @@
-"""A GPU computes what the CPU computes, step by step and update by update.
+"""A GPU computes what the CPU computes, step by step and update by update, in every form of programs.
 
-Skipped where JAX has no GPU. Where it has one: `SHOAL_TEST_PLATFORM=cuda,cpu pytest tests/test_gpu.py`.
+Skipped where JAX has no GPU. Where it has one: `SHOAL_TEST_PLATFORM=cuda,cpu pytest tests/test_gpu.py`. With
+SHOAL_TEST_WITHOUT_GPU=1 the same is tried on a CPU, which then computes the programs in a GPU's forms.
 """
+
+import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.form import CPU, form_for, using
 from shoal.core.keys import make_key
-from shoal.core.names import ranges
 from shoal.core.registry import AGENTS, ENVS, make
 from shoal.core.struct import to_arrays
 from shoal.studies.throughput import make_stepper
 from shoal.training.placement import key_words
 from shoal.training.program import begin
 
-pytestmark = pytest.mark.skipif(jax.default_backend() == "cpu", reason="JAX has no GPU here")
+IS_HERE = jax.default_backend() != "cpu"
+pytestmark = pytest.mark.skipif(not (IS_HERE or os.environ.get("SHOAL_TEST_WITHOUT_GPU")), reason="JAX has no GPU here")
 
-NAMES = [members[0] for members in ranges(ENVS).values()]
-
-
-def on_both(function, *arguments):
-    """The results of a function on the CPU and on the GPU, as NumPy arrays."""
-
-    def run(device):
-        result = jax.jit(function)(*jax.device_put(arguments, device))
-        return jax.tree.map(np.asarray, jax.tree.map(key_words, result))
-
-    return run(jax.devices("cpu")[0]), run(jax.devices()[0])
+NAMES = list({entry.cls: name for name, entry in reversed(list(ENVS.items()))}.values())[::-1]  # one of each class
+FORMS = {"one member": form_for("gpu", 1), "many members": form_for("gpu", 2048), "cpu": CPU}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_environment_takes_the_same_steps(name):
-    env = make(name)
-    try:
-        stepper = make_stepper(env, 16, trajectory=True)
-    except ValueError as error:
-        pytest.skip(str(error))
-    (_, cpu), (_, gpu) = on_both(stepper.run, *stepper.carry)
-    for of_cpu, of_gpu in zip(jax.tree.leaves(cpu), jax.tree.leaves(gpu), strict=True):
-        if of_cpu.dtype.kind == "f":
-            np.testing.assert_allclose(of_gpu, of_cpu, rtol=1e-3, atol=1e-3)
-        else:
-            np.testing.assert_array_equal(of_gpu, of_cpu)
+def computed(function, form, device, *arguments):
+    """The results of a function that is traced in a form and runs on a device, as NumPy arrays."""
+    with using(form):
+        program = jax.jit(lambda *args: function(*args)).lower(*jax.device_put(arguments, device))
+    options = form.compiler_options if device.platform == "gpu" else {}
+    result = program.compile(options)(*jax.device_put(arguments, device))
+    return jax.tree.leaves(jax.tree.map(np.asarray, jax.tree.map(key_words, result)))
+
+
+def on_cpu_and_in_forms(function, forms, *arguments):
+    """(Results on the CPU in its own form, {name of a form: results on the GPU})."""
+    cpu, gpu = jax.devices("cpu")[0], jax.devices()[0]
+    found = {name: computed(function, FORMS[name], gpu, *arguments) for name in forms}
+    return computed(function, CPU, cpu, *arguments), found
 
 
 CASES = [
@@ -51,7 +47,9 @@ CASES = [
     ("ppo", "MinAtar/Breakout-v1", {"num_envs": 8, "num_steps": 16}),
     ("ppo", "MiniGrid-DoorKey-5x5-v0", {"num_steps": 16}),
     ("ppo", "CartPole-v1", {"memory": "gru", "num_steps": 16}),
+    ("a2c", "CartPole-v1", {}),
     ("dqn", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8, "prioritized": True}),
+    ("c51", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8}),
     ("pqn", "CartPole-v1", {"num_envs": 8, "num_steps": 16}),
     ("sac", "Pendulum-v1", {"learning_starts": 32}),
     ("td3", "Pendulum-v1", {"learning_starts": 32}),
@@ -65,12 +63,33 @@ def test_an_update_of_an_agent_is_the_same(agent, name, fields):
     env = make(name)
     agent = to_arrays(AGENTS[agent].build(**fields).bind(env))
 
-    def updated(key):
-        member = begin(agent, env, jnp.int32(0), key)
-        state, metrics = agent.update(member.state, env, jnp.int32(0))
-        return agent.policy_state(state), metrics
+    def updated(seeds):
+        def one(seed):
+            member = begin(agent, env, seed, make_key(0))
+            state, metrics = agent.update(member.state, env, jnp.int32(0))
+            return agent.policy_state(state), metrics
+
+        return jax.vmap(one)(seeds)
 
     with jax.default_matmul_precision("highest"), jax.numpy_dtype_promotion("standard"):
-        cpu, gpu = on_both(updated, make_key(0))
-    for of_cpu, of_gpu in zip(jax.tree.leaves(cpu), jax.tree.leaves(gpu), strict=True):
-        np.testing.assert_allclose(of_gpu, of_cpu, rtol=2e-3, atol=2e-4)
+        cpu, forms = on_cpu_and_in_forms(updated, FORMS, jnp.arange(2))
+    for form, gpu in forms.items():
+        for of_cpu, of_gpu in zip(cpu, gpu, strict=True):
+            np.testing.assert_allclose(of_gpu, of_cpu, rtol=2e-3, atol=2e-4, err_msg=form)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_takes_the_same_steps(name):
+    env = make(name)
+    try:
+        stepper = make_stepper(env, 16, trajectory=True)
+    except ValueError as error:
+        pytest.skip(str(error))
+    cpu, forms = on_cpu_and_in_forms(stepper.run, ("one member", "cpu"), *stepper.carry)
+    for form, gpu in forms.items():
+        for of_cpu, of_gpu in zip(cpu, gpu, strict=True):
+            if of_cpu.dtype.kind == "f":
+                np.testing.assert_allclose(of_gpu, of_cpu, rtol=1e-3, atol=1e-3, err_msg=form)
+            else:
+                np.testing.assert_array_equal(of_gpu, of_cpu, err_msg=form)

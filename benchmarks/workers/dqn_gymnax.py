@@ -134,6 +134,7 @@ def train(key):
 def main():
     keys = jax.random.split(jax.random.PRNGKey(0), (args.threads, args.seeds // args.threads))
     program, phases = measure.compile_phases(jax.vmap(train), keys[0])
+    measure.wait_for_turn()
     begin = measure.seconds_since_start()
     with ThreadPoolExecutor(args.threads) as pool:
         found = list(pool.map(lambda some: jax.block_until_ready(program(some)), keys))

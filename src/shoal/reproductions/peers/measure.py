@@ -5,6 +5,7 @@ first, so that the clock starts before large packages are imported.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -50,6 +51,13 @@ def compile_phases(function: Callable, *arguments: Any) -> tuple[Callable, dict[
     phases = {"trace_s": traced_at - begin, "lower_s": lowered_at - traced_at}
     seconds = {"compile_s": time.perf_counter() - lowered_at, "compile_cpu_s": time.process_time() - cpu_at}
     return compiled, {**phases, **seconds}
+
+
+def wait_for_turn() -> None:
+    """Wait for a line of input if workers compile at the same time and measure in turn (benchmarks/turns.py)."""
+    if os.environ.get("MEASURE_IN_TURN"):
+        print("COMPILED", flush=True)
+        sys.stdin.readline()
 
 
 def repeat(advance: Callable[[], None], times: int) -> dict[str, list[float]]:

@@ -175,6 +175,7 @@ def main():
     """Train, and report times and the learning curve."""
     keys = jax.random.split(jax.random.PRNGKey(30), args.seeds)
     program, phases = measure.compile_phases(jax.vmap(train), keys)
+    measure.wait_for_turn()
     begin = measure.seconds_since_start()
     _, info = jax.block_until_ready(program(keys))
     run_s = measure.seconds_since_start() - begin

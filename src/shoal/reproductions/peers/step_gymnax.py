@@ -60,10 +60,17 @@ def rollout(obs, state, checksum, key):
     return (obs, state, checksum, key), trajectory
 
 
-key = jax.random.key(0)
-obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, args.envs), params)
-carry = (obs, state, jnp.zeros_like(folded(obs)), key)
-program, phases = measure.compile_phases(rollout, *carry)
+def start():
+    """The arguments of the first call."""
+    key = jax.random.key(0)
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, args.envs), params)
+    return obs, state, jnp.zeros_like(folded(obs)), key
+
+
+first, _ = measure.compile_phases(start)
+program, phases = measure.compile_phases(rollout, *jax.eval_shape(start))
+measure.wait_for_turn()
+carry = first()
 
 
 def advance():

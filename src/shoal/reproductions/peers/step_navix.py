@@ -44,10 +44,17 @@ def rollout(timestep, checksum, key):
     return timestep, checksum, key
 
 
-key = jax.random.key(0)
-timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(key, args.envs))
-carry = (timestep, jnp.zeros_like(folded(timestep.observation)), key)
-program, phases = measure.compile_phases(rollout, *carry)
+def start():
+    """The arguments of the first call."""
+    key = jax.random.key(0)
+    timestep = jax.vmap(env.reset)(jax.random.split(key, args.envs))
+    return timestep, jnp.zeros_like(folded(timestep.observation)), key
+
+
+first, _ = measure.compile_phases(start)
+program, phases = measure.compile_phases(rollout, *jax.eval_shape(start))
+measure.wait_for_turn()
+carry = first()
 
 
 def advance():
