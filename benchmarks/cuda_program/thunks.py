@@ -1,0 +1,51 @@
+"""Read XLA's list of thunks: what the host launches, in order, with the loops and branches around it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+LABELS = {"condition": "kWhile", "body": "kWhile", "branch": "kConditional"}  # parts of a thunk, and its kind
+
+
+@dataclass
+class Thunk:
+    """A launch, or a loop, a branch or a graph with the thunks inside it."""
+
+    number: int
+    kind: str  # such as kCustomKernel, kCopy, kWhile
+    part: str  # of the thunk around it: "condition", "body", "branch", or empty
+    instruction: str = ""  # the name of its HLO instruction
+    children: list["Thunk"] = field(default_factory=list)
+
+
+def parse_thunks(sequence: str, metadata: str) -> list[Thunk]:
+    """The outermost thunks of a program, from its `thunk_sequence.txt` and its `thunk_metadata.txt`."""
+    names = dict(_names(metadata))
+    outermost: list[Thunk] = []
+    around: list[tuple[int, Thunk]] = []  # (indentation, thunk), the outermost first
+    part: dict[int, str] = {}  # the label that was read last within a thunk
+    for line in sequence.splitlines():
+        indentation, text = len(line) - len(line.lstrip()), line.strip()
+        if found := re.match(r"(\d+): (k\w+)", text):
+            around = [(i, thunk) for i, thunk in around if i < indentation]
+            parent = around[-1][1] if around else None
+            number = int(found[1])
+            thunk = Thunk(number, found[2], part.get(parent.number, "") if parent else "", names.get(number, ""))
+            (parent.children if parent else outermost).append(thunk)
+            around.append((indentation, thunk))
+        elif (label := re.match(r"(condition|body|branch)", text)) and around:
+            part[_owner(around, LABELS[label[1]], indentation).number] = label[1]
+    return outermost
+
+
+def _owner(around: list[tuple[int, Thunk]], kind: str, indentation: int) -> Thunk:
+    """The thunk that a label belongs to. XLA does not indent `condition:` at all."""
+    fits = [thunk for i, thunk in around if thunk.kind == kind and (i < indentation or indentation == 0)]
+    return fits[-1] if fits else around[-1][1]
+
+
+def _names(metadata: str) -> Iterator[tuple[int, str]]:
+    for block in metadata.split("thunk_metadata {")[1:]:
+        number, name = re.search(r"thunk_id: (\d+)", block), re.search(r'profile_annotation: "([^"]*)"', block)
+        if number and name:
+            yield int(number[1]), name[1]
