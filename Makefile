@@ -15,10 +15,10 @@ BYTECODE = PYTHONDONTWRITEBYTECODE=
 # Most of the time goes into compiling, which takes a seventh to a half of the time then: see tests/conftest.py.
 QUICK = SHOAL_TEST_XLA_LEVEL=0
 
-.PHONY: help setup setup-dev demo test test-all test-newest lint docs lock peers clean
+.PHONY: help setup setup-dev demo test test-all test-newest lint docs lock peers gpu-program test-gpu-program clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 18
 
 setup:  ## create or update .venv, with what shoal needs to run
 	@./setup
@@ -60,6 +60,16 @@ lock:  ## resolve all versions again into constraints.txt (needs uv; uv.lock is 
 
 peers:  ## make .venv-peers with the libraries that benchmarks/run.py compares with
 	VENV=.venv-peers sh benchmarks/peers/setup.sh
+
+GPU_PROGRAM = .venv-gpu-program
+
+gpu-program:  ## count the CUDA programs of all environments and agents, without a GPU (hours; ONLY=text for some)
+	@VENV=$(GPU_PROGRAM) sh benchmarks/cuda_program/setup.sh
+	$(GPU_PROGRAM)/bin/python benchmarks/gpu_program.py table --only "$(ONLY)"
+
+test-gpu-program:  ## test that no CUDA program has more launches or bytes than its budget, without a GPU
+	@VENV=$(GPU_PROGRAM) sh benchmarks/cuda_program/setup.sh
+	@$(GPU_PROGRAM)/bin/python -m pytest tests/gpu_program
 
 clean:  ## remove files made by make and tests, except environments and runs
 	rm -rf site dist .ruff_cache .pytest_cache .hypothesis

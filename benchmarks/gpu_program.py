@@ -4,11 +4,13 @@
     python benchmarks/gpu_program.py reset MiniGrid-DoorKey-8x8-v0 --envs 1024
     python benchmarks/gpu_program.py agent ppo --members 2048 [--env CartPole-v1] [--fields num_envs=10 hidden=64,64]
     python benchmarks/gpu_program.py table [--out benchmarks/results/gpu-program.json] [--again]
+    python benchmarks/gpu_program.py budgets [--record]
 
 The numbers are counted, and times are estimated (`cuda_program/count.py` says how); nothing is measured. `env` counts a
 step of `shoal.throughput`'s program, `reset` a batch of first states, `agent` an update. `table` does all environments
-and agents; it takes hours, and if it is stopped it goes on where it was, unless the commit has changed. `--form cpu`
-shows the form of programs for a CPU, and `--source OTHER/src` the programs of another checkout.
+and agents; it takes hours, and if it is stopped it goes on where it was, unless the commit has changed. `budgets`
+compares with `tests/gpu_program/budgets.toml`. `--form cpu` shows the form of programs for a CPU, and
+`--source OTHER/src` the programs of another checkout.
 
 `make gpu-program` makes the environment that this needs: Python 3.12, and JAX with its compiler for CUDA.
 """
@@ -16,6 +18,7 @@ shows the form of programs for a CPU, and `--source OTHER/src` the programs of a
 import argparse
 import ast
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cuda_program import device, programs, tables
+from cuda_program import budgets, device, programs, tables
 from cuda_program.count import launches
 
 HERE = Path(__file__).resolve().parent
@@ -37,8 +40,8 @@ def main(words: list[str] | None = None) -> int:
     if reason := device.missing():
         print(reason, file=sys.stderr)
         return 2
-    if options.what == "table":
-        return table(options)
+    if options.what in ("table", "budgets"):
+        return {"table": table, "budgets": check_budgets}[options.what](options)
     row, details = counted(options)
     print(json.dumps(row) if options.json else f"{tables.summary(row)}\n{details}")
     return 0
@@ -66,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     every.add_argument("--out", type=Path, default=HERE / "results" / "gpu-program.json")
     every.add_argument("--again", action="store_true", help="count programs again that were counted at this commit")
     every.add_argument("--only", default="", help="count only programs whose command contains this text")
+    held = kinds.add_parser("budgets", parents=[common])
+    held.add_argument("--record", action="store_true", help="write the numbers of this checkout as the budgets")
     return whole
 
 
@@ -119,10 +124,28 @@ def table(options: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
+def check_budgets(options: argparse.Namespace) -> int:
+    """Count the programs that have a budget, and print the differences; or record what they have now."""
+    held, exceeded = budgets.read(), 0
+    for name, budget in held.items():
+        row = count_elsewhere(name.split(), options)
+        if "error" in row:
+            print(f"{name}: {row['error']}")
+            return 1
+        excess = budgets.excess(row, budget)
+        exceeded += bool(excess)
+        print(f"{name}: {budgets.of(row)} {excess and 'TOO MUCH: ' + excess}", flush=True)
+        held[name] = budgets.of(row)
+    if options.record:
+        budgets.write(held)
+    return int(exceeded > 0 and not options.record)
+
+
 def count_elsewhere(words: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """The row of a command, counted in a new process; `{"error": last line}` if it failed."""
     command = [sys.executable, __file__, *words, "--json", "--form", options.form, "--source", str(options.source)]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}  # of the tests
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ran.returncode == 0:
         return json.loads(ran.stdout.splitlines()[-1])
     return {"error": (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1][:300]}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-LABELS = {"condition": "kWhile", "body": "kWhile", "branch": "kConditional"}  # parts of a thunk, and its kind
+LABELS = {"condition": "kWhile", "body": "kWhile", "branch": "kConditional"}  # words in the label of a part: its owner
 
 
 @dataclass
@@ -33,7 +33,7 @@ def parse_thunks(sequence: str, metadata: str) -> list[Thunk]:
             thunk = Thunk(number, found[2], part.get(parent.number, "") if parent else "", names.get(number, ""))
             (parent.children if parent else outermost).append(thunk)
             around.append((indentation, thunk))
-        elif (label := re.match(r"(condition|body|branch)", text)) and around:
+        elif (label := re.match(r".*(condition|body|branch).*:$", text)) and around:
             part[_owner(around, LABELS[label[1]], indentation).number] = label[1]
     return outermost
 
