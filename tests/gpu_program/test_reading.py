@@ -59,7 +59,7 @@ def test_labels_belong_to_the_loop_or_branch_around_them(thunks):
 
 
 def test_launches_are_counted_by_the_trips_of_their_loops(module, thunks):
-    """Three copies and a comparison. In a trip of the outer loop 6 launches, 2 more because the host reads its condition,
+    """Three copies and a comparison. In a trip of the outer loop 6 launches, 2 more because the host reads its condition
     and 10 trips of 3 launches, whose condition is not needed. A branch with 2 + 1 launches; the host reads its index.
     """
     assert total(launches(module, thunks)).launches == 4 + (2 + 6 + 10 * 3) + (1 + 3)
