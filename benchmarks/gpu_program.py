@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_program import budgets, device, programs, tables
-from cuda_program.count import launches
+from cuda_program.count import BANDWIDTHS, launches
 
 HERE = Path(__file__).resolve().parent
 SMALL, LARGE = 1024, 32_768  # environments
@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--form", default="gpu", help="the platform whose form of programs is used: gpu or cpu")
+    common.add_argument("--gpu", default="h100", choices=BANDWIDTHS, help="the device whose time is estimated")
     common.add_argument("--source", type=Path, default=HERE.parent / "src", help="the folder that has shoal/")
     common.add_argument("--json", action="store_true", help="print one line of JSON")
     common.add_argument("--most", type=int, default=30, help="kernels to list of each loop")
@@ -83,7 +84,7 @@ def counted(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
             program = chosen(options)
             compiled = device.compile_for_gpu(program.function, program.arguments, compiler_options)
     rows = launches(compiled.module, compiled.thunks, lambda function: programs.trips(program, function))
-    return tables.row_of(program, compiled, rows), tables.kernels(rows, options.most)
+    return tables.row_of(program, compiled, rows, options.gpu), tables.kernels(rows, options.most, options.gpu)
 
 
 def chosen(options: argparse.Namespace) -> programs.Program:
@@ -143,7 +144,8 @@ def check_budgets(options: argparse.Namespace) -> int:
 
 def count_elsewhere(words: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """The row of a command, counted in a new process; `{"error": last line}` if it failed."""
-    command = [sys.executable, __file__, *words, "--json", "--form", options.form, "--source", str(options.source)]
+    given = ("--json", "--form", options.form, "--gpu", options.gpu, "--source", str(options.source))
+    command = [sys.executable, __file__, *words, *given]
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}  # of the tests
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ran.returncode == 0:

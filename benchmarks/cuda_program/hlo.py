@@ -1,35 +1,17 @@
-"""Read XLA's scheduled HLO text: instructions, their bytes in memory, and the lines of source that they come from."""
+"""Read XLA's scheduled HLO text: its instructions, and the lines of source that they come from."""
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-ITEM_BYTES = {"pred": 1, "bf16": 2, "f16": 2} | {f"{kind}{bits}": bits // 8 for kind in "fsuc" for bits in (8, 32, 64)}
-ITEM_BYTES |= {"s16": 2, "u16": 2, "s4": 1, "u4": 1, "c128": 16, "token": 0, "s2": 1, "u2": 1}
-ARRAY = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\](?:\{([\d,]*))?")
-SECTOR = 32  # bytes; the smallest part of memory that a GPU reads or writes
+ITEM_BYTES = {"pred": 1, "s4": 1, "u4": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "c128": 16, "token": 0}
+ITEM_BYTES |= {f"{kind}{bits}": bits // 8 for kind in "fsuc" for bits in (8, 32, 64)}
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-SLICES = ("dynamic-slice", "slice", "gather")
-UPDATES = ("dynamic-update-slice", "scatter")
-VIEWS = ("bitcast", "reshape")
 
 
-class Traffic(NamedTuple):
-    """Bytes that a kernel reads and writes: those it uses, and those that memory moves for them in whole sectors."""
-
-    used: int
-    moved: int
-
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.used + other.used, self.moved + other.moved)
-
-
-@dataclass(frozen=True)
-class Array:
+class Array(NamedTuple):
     """The type of an array: its dtype as XLA writes it, its sizes, and its axes from the fastest to the slowest."""
 
     dtype: str
@@ -37,24 +19,27 @@ class Array:
     layout: tuple[int, ...]
 
     @property
+    def item_bytes(self) -> int:
+        """Bytes of one element."""
+        return ITEM_BYTES.get(self.dtype, 4)
+
+    @property
     def bytes(self) -> int:
         """Bytes of the whole array."""
-        return ITEM_BYTES.get(self.dtype, 4) * math.prod(self.shape)
+        return self.item_bytes * math.prod(self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """A use of the instruction `name`, or of element `index` of its tuple."""
 
     name: str
     index: int | None
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One line of a computation."""
 
     name: str
@@ -63,6 +48,11 @@ class Instruction:
     operands: tuple[Operand, ...]
     attributes: str
     is_root: bool
+
+    @property
+    def size(self) -> int:
+        """Elements of the first array of the result."""
+        return math.prod(self.arrays[0].shape) if self.arrays else 0
 
     @property
     def bytes(self) -> int:
@@ -77,11 +67,8 @@ class Instruction:
     @property
     def trips(self) -> int | None:
         """The number of trips of a `while`; None if XLA does not know it."""
-        return (
-            int(self.attribute(r'"known_trip_count":\{"n":"(\d+)"') or -1)
-            if "known_trip_count" in self.attributes
-            else None
-        )
+        known = self.attribute(r'"known_trip_count":\{"n":"(\d+)"')
+        return int(known) if known else None
 
 
 class Module:
@@ -110,99 +97,33 @@ class Module:
         """All instructions by name."""
         return {each.name: each for body in self.computations.values() for each in body}
 
-    def frames(self, instruction: Instruction) -> Iterator[tuple[str, str, int]]:
-        """(file, function, line) of the calls that made an instruction, the innermost first."""
-        frame = int(instruction.attribute(r"stack_frame_id=(\d+)") or 0)
-        while row := self._tables["StackFrames"].get(frame):
-            numbers = _numbers(row)
-            place = _numbers(self._tables["FileLocations"].get(numbers["file_location_id"], ""))
-            yield (
-                self._tables["FileNames"].get(place.get("file_name_id", 0), ""),
-                self._tables["FunctionNames"].get(place.get("function_name_id", 0), ""),
-                place.get("line", 0),
-            )
-            if numbers.get("parent_frame_id", 0) - 1 == frame:
-                return
-            frame = numbers.get("parent_frame_id", 0) - 1  # XLA stores the number plus one
+    def body(self, fusion: Instruction) -> list[Instruction]:
+        """The instructions inside a fusion; none for other instructions."""
+        return self.computations.get(fusion.attribute(r"calls=%([\w.\-]+)"), []) if fusion.opcode == "fusion" else []
 
-    def source(self, instruction: Instruction, package: str = "/src/shoal/") -> tuple[str, str]:
-        """("folder/file.py:line", function) of the innermost call within a package; empty if there is none."""
-        for file, function, line in self.frames(instruction):
-            if package in file:
-                return f"{'/'.join(file.split('/')[-2:])}:{line}", function
-        return "", ""
-
-    def traffic(self, instruction: Instruction) -> Traffic:
-        """Bytes of one kernel. A slice counts what is cut out; an update in place counts what is written."""
-        if instruction.opcode in ("copy", "transpose", "reverse"):
-            return Traffic(2 * instruction.bytes, 2 * instruction.bytes)
-        body = self.computations.get(instruction.attribute(r"calls=%([\w.\-]+)"), [])
-        if instruction.opcode != "fusion" or not body:
-            size = instruction.bytes + sum(self._operand_bytes(each) for each in instruction.operands)
-            return Traffic(size, size)
-        return _Body(body).traffic()
-
-    def _operand_bytes(self, operand: Operand) -> int:
+    def bytes_of(self, operand: Operand) -> int:
+        """Bytes of an operand."""
         origin = self.by_name.get(operand.name)
         if origin is None:
             return 0
         return origin.bytes if operand.index is None else origin.arrays[operand.index].bytes
 
+    def source(self, instruction: Instruction, package: str = "/src/shoal/") -> tuple[str, str]:
+        """("folder/file.py:line", function) of the innermost call within a package; empty if there is none."""
+        for file, function, line in self._calls(instruction):
+            if package in file:
+                return f"{'/'.join(file.split('/')[-2:])}:{line}", function
+        return "", ""
 
-class _Body:
-    """The computation inside one kernel."""
-
-    def __init__(self, body: Sequence[Instruction]) -> None:
-        self._by_name = {each.name: each for each in body}
-        self._users: dict[str, list[tuple[Instruction, int]]] = defaultdict(list)
-        for each in body:
-            for position, operand in enumerate(each.operands):
-                self._users[operand.name].append((each, position))
-
-    def traffic(self) -> Traffic:
-        """Bytes of all parameters that are read, and of all results that are written."""
-        total = Traffic(0, 0)
-        for each in self._by_name.values():
-            if each.opcode == "parameter":
-                total += self._read(each)
-            if each.is_root:
-                total += self._written(each)
-        return total
-
-    def _read(self, array: Instruction) -> Traffic:
-        whole, total = Traffic(array.bytes, array.bytes), Traffic(0, 0)
-        for user, position in self._users[array.name]:
-            if user.opcode in SLICES and position == 0:
-                total += Traffic(user.bytes, moved_by_gather(user) if user.opcode == "gather" else user.bytes)
-            elif user.opcode in VIEWS:
-                total += self._read(user)
-            elif not (user.opcode in UPDATES and position == 0):
-                return whole
-        return Traffic(min(total.used, whole.used), min(total.moved, whole.moved))
-
-    def _written(self, result: Instruction) -> Traffic:
-        inputs = [self._by_name[each.name] for each in result.operands if each.name in self._by_name]
-        if result.opcode in VIEWS and inputs:
-            return self._written(inputs[0])
-        if result.opcode == "tuple":
-            return sum((self._written(each) for each in inputs), Traffic(0, 0))
-        if result.opcode == "dynamic-update-slice":
-            return Traffic(inputs[1].bytes, inputs[1].bytes)
-        if result.opcode == "scatter":
-            updates = sum(each.bytes for each in inputs[len(inputs) // 2 + 1 :])
-            return Traffic(updates, max(updates, SECTOR * math.prod(inputs[len(inputs) // 2].arrays[0].shape[:-1])))
-        return Traffic(result.bytes, result.bytes)
-
-
-def moved_by_gather(gather: Instruction) -> int:
-    """Bytes that memory moves for a gather: each of its contiguous runs in whole sectors.
-
-    The rows of a gather lie anywhere, so that a row of one 2-byte number costs a sector of 32 bytes.
-    """
-    sizes = [int(size) for size in gather.attribute(r"slice_sizes=\{([\d,]*)\}").split(",") if size]
-    result = gather.arrays[0]
-    run = math.prod(sizes) * ITEM_BYTES.get(result.dtype, 4)
-    return gather.bytes // max(run, 1) * math.ceil(run / SECTOR) * SECTOR
+    def _calls(self, instruction: Instruction) -> Iterator[tuple[str, str, int]]:
+        """(file, function, line) of the calls that made an instruction, the innermost first."""
+        files, functions, locations, frames = (self._tables[name] for name in TABLES)
+        frame = int(instruction.attribute(r"stack_frame_id=(\d+)") or 0)
+        while frame in frames:
+            numbers = _numbers(frames[frame])
+            place = _numbers(locations[numbers["file_location_id"]])
+            yield files[place["file_name_id"]], functions[place["function_name_id"]], place["line"]
+            frame = numbers.get("parent_frame_id", 1) - 1  # XLA writes the number plus one
 
 
 def parse_instruction(line: str) -> Instruction | None:
@@ -218,7 +139,7 @@ def parse_instruction(line: str) -> Instruction | None:
     operands = re.findall(r"%([\w.\-]+)(?:#(\d+))?", rest[opening:closing])
     return Instruction(
         name=found[2],
-        arrays=tuple(parse_arrays(kind)),
+        arrays=tuple(_arrays(kind)),
         opcode=rest[:opening],
         operands=tuple(Operand(name, int(index) if index else None) for name, index in operands),
         attributes=rest[closing + 1 :],
@@ -226,11 +147,10 @@ def parse_instruction(line: str) -> Instruction | None:
     )
 
 
-def parse_arrays(text: str) -> Iterator[Array]:
+def _arrays(text: str) -> Iterator[Array]:
     """The arrays of a type such as `(f32[2,3]{1,0}, s32[])`."""
-    for dtype, shape, layout in ARRAY.findall(text):
-        sizes, axes = (tuple(int(n) for n in numbers.split(",") if n) for numbers in (shape, layout))
-        yield Array(dtype, sizes, axes or tuple(reversed(range(len(sizes)))))
+    for dtype, shape, layout in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\](?:\{([\d,]*))?", text):
+        yield Array(dtype, *(tuple(int(n) for n in numbers.split(",") if n) for numbers in (shape, layout)))
 
 
 def _closing(text: str, opening: int) -> int:

@@ -1,5 +1,6 @@
 """Read XLA's list of thunks: what the host launches, in order, with the loops and branches around it."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ class Thunk:
     kind: str  # such as kCustomKernel, kCopy, kWhile
     part: str  # of the thunk around it: "condition", "body", "branch", or empty
     instruction: str = ""  # the name of its HLO instruction
+    threads: int = 0  # that run a kernel; 0 for what is not a kernel
     children: list["Thunk"] = field(default_factory=list)
 
 
@@ -30,7 +32,8 @@ def parse_thunks(sequence: str, metadata: str) -> list[Thunk]:
             around = [(i, thunk) for i, thunk in around if i < indentation]
             parent = around[-1][1] if around else None
             number = int(found[1])
-            thunk = Thunk(number, found[2], part.get(parent.number, "") if parent else "", names.get(number, ""))
+            part_of_parent = part.get(parent.number, "") if parent else ""
+            thunk = Thunk(number, found[2], part_of_parent, names.get(number, ""), _threads(text))
             (parent.children if parent else outermost).append(thunk)
             around.append((indentation, thunk))
         elif (label := re.match(r".*(condition|body|branch).*:$", text)) and around:
@@ -42,6 +45,11 @@ def _owner(around: list[tuple[int, Thunk]], kind: str, indentation: int) -> Thun
     """The thunk that a label belongs to. XLA does not indent `condition:` at all."""
     fits = [thunk for i, thunk in around if thunk.kind == kind and (i < indentation or indentation == 0)]
     return fits[-1] if fits else around[-1][1]
+
+
+def _threads(text: str) -> int:
+    sizes = re.search(r"grid: \[([\d, ]+)\] threads: \[([\d, ]+)\]", text)
+    return math.prod(int(n) for numbers in sizes.groups() for n in numbers.split(",")) if sizes else 0
 
 
 def _names(metadata: str) -> Iterator[tuple[int, str]]:

@@ -16,9 +16,10 @@ def update(index, cells, n):
 from pathlib import Path
 
 import pytest
-from cuda_program.count import Launch, launches, total
-from cuda_program.hlo import Array, Module, Traffic, moved_by_gather, parse_instruction
+from cuda_program.count import Launch, Loop, launches, total
+from cuda_program.hlo import Array, Module, parse_instruction
 from cuda_program.thunks import parse_thunks
+from cuda_program.traffic import Traffic, traffic
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -59,8 +60,8 @@ def test_labels_belong_to_the_loop_or_branch_around_them(thunks):
 
 
 def test_launches_are_counted_by_the_trips_of_their_loops(module, thunks):
-    """Three copies and a comparison. In a trip of the outer loop 6 launches, 2 more because the host reads its condition
-    and 10 trips of 3 launches, whose condition is not needed. A branch with 2 + 1 launches; the host reads its index.
+    """Three copies and a comparison. A trip of the outer loop: 6 launches, 2 more to read its condition, and 10 trips
+    of 3 launches, whose condition is not needed. A branch of 2 + 1 launches, and one more to read which one it is.
     """
     assert total(launches(module, thunks)).launches == 4 + (2 + 6 + 10 * 3) + (1 + 3)
     asked = []
@@ -82,21 +83,80 @@ def test_a_launch_names_the_line_of_shoal_and_its_loops(module, thunks):
 def test_a_kernel_counts_what_it_gathers_and_what_it_updates(module):
     """It reads 64 indices, one step number and 64 cells, and writes 64 cells; each cell costs a sector of 32 bytes."""
     kernel = module.by_name["loop_dynamic_update_slice_fusion"]
-    assert module.traffic(kernel) == Traffic(64 * 4 + 4 + 2 * 64 * 2, 64 * 4 + 4 + 64 * 32 + 64 * 2)
+    assert traffic(module, kernel) == Traffic(64 * 4 + 4 + 2 * 64 * 2, 64 * 4 + 4 + 64 * 32 + 64 * 2, places=64)
 
 
 def test_a_copy_reads_and_writes_and_a_reduction_reads_all(module):
-    assert module.traffic(module.by_name["copy.25"]) == Traffic(2 * 64 * 4, 2 * 64 * 4)
-    assert module.traffic(module.by_name["input_reduce_fusion"]).used == 10 * 64 * 2 + 4
+    assert traffic(module, module.by_name["copy.25"]) == Traffic(2 * 64 * 4, 2 * 64 * 4)
+    assert traffic(module, module.by_name["input_reduce_fusion"]).used == 10 * 64 * 2 + 4
 
 
-def test_a_gather_of_long_rows_costs_little_more_than_its_bytes():
-    row = "%g = u16[8,19,19]{2,1,0} gather(%x, %i), offset_dims={1,2}, slice_sizes={1,19,19}"
-    assert moved_by_gather(parse_instruction(row)) == 8 * 736  # 19 x 19 x 2 = 722 bytes are 23 sectors
+def kernel_of(*lines):
+    """The traffic of a fusion with these instructions."""
+    body = "\n".join(f"  {line}" for line in lines)
+    text = f"%body () -> s32[] {{\n{body}\n}}\nENTRY %main () -> s32[] {{\n  %k = s32[] fusion(), calls=%body\n}}\n"
+    module = Module(text)
+    return traffic(module, module.by_name["k"])
 
 
-def test_a_small_launch_takes_the_shortest_time_and_a_large_one_that_of_its_bytes():
-    small, large = (Launch((), 2, "kCopy", None, "", Traffic(n, n)) for n in (1000, 26_000_000))
-    assert (small.microseconds, large.microseconds) == (1.2, 10)
-    sums = total([small, large])
-    assert (sums.microseconds, sums.smallest) == (2 * 1.2 + 2 * 10, 2)
+def test_only_the_gathered_elements_of_a_computed_array_are_read():
+    assert (
+        kernel_of(
+            "%x = f32[1000]{0} parameter(0)",
+            "%y = f32[1000]{0} add(%x, %x)",
+            "%i = s32[4,1]{1,0} parameter(1)",
+            "ROOT %g = f32[4]{0} gather(%y, %i), slice_sizes={1}",
+        ).used
+        == 2 * 4 * 4 + 4 * 4 + 4 * 4
+    )  # the sum reads two elements for each of four; indices; results
+
+
+@pytest.mark.parametrize(
+    "result, moved", [("[100000,7,7]{2,1,0}", 72_200_000), ("[7,7,100000]{2,1,0}", 4_900_000 * 128)]
+)
+def test_a_large_array_is_read_once_in_order_and_otherwise_again_and_again(result, moved):
+    """Cells of 19 x 19 grids, 7 x 7 of each: in order all cells of a grid are read before those of the next."""
+    found = kernel_of(
+        "%grids = u16[36100000]{0} parameter(0)",
+        "%i = s32[4900000,1]{1,0} iota(), iota_dimension=0",
+        "%g = u16[4900000]{0} gather(%grids, %i), slice_sizes={1}",
+        f"ROOT %views = u16{result} bitcast(%g)",
+    )
+    assert found == Traffic(2 * 4_900_000 * 2, moved + 4_900_000 * 2, 4_900_000)
+
+
+def test_a_scatter_writes_its_rows_and_does_not_read_the_rest():
+    assert kernel_of(
+        "%grids = u16[36100000]{0} parameter(0)",
+        "%i = s32[10,1]{1,0} parameter(1)",
+        "%new = u16[10]{0} parameter(2)",
+        "ROOT %s = u16[36100000]{0} scatter(%grids, %i, %new), to_apply=%second",
+    ) == Traffic(10 * 4 + 10 * 2 + 10 * 2, 10 * 4 + 10 * 2 + 10 * 128, 10)
+
+
+def test_the_slowest_limit_gives_the_time_of_a_launch():
+    def launch(traffic, threads=0):
+        return Launch((), 2, "kCustomKernel", traffic=traffic, threads=threads)
+
+    assert launch(Traffic(1000, 1000)).microseconds("h100") == 1.2
+    assert launch(Traffic(1000, 26_000_000)).microseconds("h100") == 10
+    assert launch(Traffic(1000, 42_000_000)).microseconds("h200") == 10
+    assert launch(Traffic(1000, 1000, places=1_160_000)).microseconds("h100") == 10
+    assert launch(Traffic(1000, 1000), threads=2_110_000).microseconds("h100") == 10
+    assert total([launch(Traffic(1000, 1000)), launch(Traffic(5, 26_000_000))]).kernels == 2 * 1.2 + 2 * 10
+
+
+def test_the_host_needs_longer_for_trips_of_loops_than_for_launches():
+    """A loop of 10 trips with 2 launches each costs 4 us a trip, one with 20 launches each 0.8 us a launch."""
+    loop = Loop("while", 10, True, "", "")
+    assert total([Launch((loop,), 20, "kCopy")]).host == 10 * 4
+    assert total([Launch((loop,), 200, "kCopy")]).host == pytest.approx(200 * 0.8)
+    assert total([Launch((loop._replace(is_known=False),), 20, "kCopy")]).host == pytest.approx(10 * 14 + 20 * 0.8)
+
+
+def test_threads_are_read_from_the_sizes_of_a_launch(thunks):
+    inner = next(thunk for thunk in thunks[3].children if thunk.kind == "kWhile")
+    assert [thunk.threads for thunk in inner.children] == [1, 64, 1, 64]
+    assert (
+        next(thunk for thunk in thunks[3].children if thunk.instruction == "loop_broadcast_fusion").threads == 5 * 128
+    )
