@@ -1,0 +1,102 @@
+"""A function as a flat list of primitive operations, so that a kernel can run parts of it.
+
+`flatten` traces a function and writes the bodies of the functions that it calls in their place. What a step of the list
+reads and writes are `Value`s. A literal is an input with a number.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import Literal
+
+
+class CannotLower(Exception):  # noqa: N818  it says why a kernel does not apply; nothing went wrong
+    """Raised with the reason why a function cannot run inside a kernel: a sentence that begins with a small letter."""
+
+
+class Value:
+    """An array that a step reads or writes: shape, dtype, and its number if it is a literal."""
+
+    __slots__ = ("dtype", "number", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, number: Any = None):
+        self.shape, self.dtype, self.number = tuple(shape), np.dtype(dtype), number
+
+
+class Step(NamedTuple):
+    """One primitive operation."""
+
+    primitive: Any
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    params: dict[str, Any]
+
+
+class Program(NamedTuple):
+    """A function of `inputs`; `constants` are arrays that it closes over, each with its value."""
+
+    inputs: list[Value]
+    constants: list[tuple[Value, Any]]
+    steps: list[Step]
+    outputs: list[Value]
+
+
+def flatten(function: Callable, *args: Any) -> tuple[Program, Any]:
+    """Trace a function: (the program of its leaves, the structure of its results).
+
+    `args` are trees of arrays or of `jax.ShapeDtypeStruct`. Arrays that the function closes over may be traced ones.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    program = Program([_value(x.aval) for x in closed.jaxpr.invars], [], [], [])
+    program.outputs.extend(_append(program, closed.jaxpr, closed.consts, program.inputs))
+    return program, jax.tree.structure(shapes)
+
+
+def needed(steps: Sequence[Step], outputs: Iterable[Value], known: Iterable[Value] = ()) -> list[Step]:
+    """The steps from which `outputs` follow, in order, where the values `known` need not be computed."""
+    wanted, known, found = set(outputs), set(known), []
+    for step in reversed(steps):
+        if any(x in wanted and x not in known for x in step.outputs):
+            found.append(step)
+            wanted.update(step.inputs)
+    return found[::-1]
+
+
+def _append(program: Program, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Value]) -> list[Value]:
+    # Append the steps of a jaxpr with these inputs; return its outputs.
+    values = dict(zip(jaxpr.invars, inputs, strict=True))
+    for variable, array in zip(jaxpr.constvars, constants, strict=True):
+        values[variable] = _value(variable.aval)
+        program.constants.append((values[variable], array))
+
+    def read(atom: Any) -> Value:
+        if isinstance(atom, Literal):
+            return Value(atom.aval.shape, atom.aval.dtype, np.asarray(atom.val, atom.aval.dtype))
+        return values[atom]
+
+    for equation in jaxpr.eqns:
+        arguments = [read(x) for x in equation.invars]
+        if (body := _body(equation)) is not None:
+            results = _append(program, *body, arguments)
+        else:
+            results = [_value(x.aval) for x in equation.outvars]
+            program.steps.append(Step(equation.primitive, tuple(arguments), tuple(results), equation.params))
+        values.update(zip(equation.outvars, results, strict=True))
+    return [read(x) for x in jaxpr.outvars]
+
+
+def _body(equation: Any) -> tuple[Any, Sequence[Any]] | None:
+    # (jaxpr, constants) of a call; None for an operation.
+    if equation.primitive.name not in CALLS:
+        return None
+    closed = next(equation.params[name] for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in equation.params)
+    return (closed.jaxpr, closed.consts) if hasattr(closed, "consts") else (closed, ())
+
+
+def _value(aval: Any) -> Value:
+    return Value(aval.shape, aval.dtype)
+
+
+CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint")
