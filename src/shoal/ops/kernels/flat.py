@@ -42,6 +42,11 @@ class Program(NamedTuple):
     steps: list[Step]
     outputs: list[Value]
 
+    @property
+    def arrays(self) -> list[Value]:
+        """The constants and the inputs: all arrays that the function reads."""
+        return [*dict(self.constants), *self.inputs]
+
 
 def flatten(function: Callable, *args: Any) -> tuple[Program, Any]:
     """Trace a function: (the program of its leaves, the structure of its results).
@@ -62,6 +67,23 @@ def needed(steps: Sequence[Step], outputs: Iterable[Value], known: Iterable[Valu
             found.append(step)
             wanted.update(step.inputs)
     return found[::-1]
+
+
+def reads(steps: Iterable[Step], outputs: Iterable[Value] = ()) -> set[Value]:
+    """All values that the steps read, and `outputs`."""
+    return {x for step in steps for x in step.inputs} | set(outputs)
+
+
+def evaluate(steps: Sequence[Step], values: dict[Value, Any], outputs: Iterable[Value]) -> dict[Value, Any]:
+    """The arrays of `outputs`, computed outside of a kernel from those of `values`. Values are arrays, or literals."""
+    values = dict(values)
+
+    def read(value: Value) -> Any:
+        return values[value] if value.number is None else value.number
+
+    for step in needed(steps, outputs, values):
+        values[step.outputs[0]] = step.primitive.bind(*(read(x) for x in step.inputs), **step.params)
+    return {x: read(x) for x in outputs}
 
 
 def _append(program: Program, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Value]) -> list[Value]:

@@ -7,6 +7,7 @@ is not specified: operations that combine elements of an axis (sums, products of
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -18,7 +19,11 @@ LEAST = 16  # rows and columns of a product on tensor cores
 
 
 class Padded(NamedTuple):
-    """An array of this shape, inside a padded one. `is_zero`: the padding is known to be 0."""
+    """An array of this shape, inside a padded one. `is_zero`: the padding is known to be 0.
+
+    `array` may also be a function that reads rows of a table which stays in memory: (positions [n], shape of all these
+    rows) -> Padded.
+    """
 
     array: Any
     shape: tuple[int, ...]
@@ -80,12 +85,13 @@ def _elementwise(step: Step, *inputs: Padded) -> Padded:
     return Padded(array, shape, keeps and all(x.is_zero for x in arrays))
 
 
-def _bind(step: Step, arrays: Sequence[Any]) -> Array:
+def _bind(step: Step, arrays: Sequence[Any]) -> Any:
     name = step.primitive.name
     if name in ("max", "min") and jnp.issubdtype(step.outputs[0].dtype, jnp.floating):
         return _with_nan(step, *arrays)
-    if all(isinstance(x, np.generic) for x in arrays):
-        arrays = [jnp.asarray(arrays[0]), *arrays[1:]]
+    if all(isinstance(x, np.generic) for x in arrays):  # numbers only: Triton has no operations on them
+        with jax.ensure_compile_time_eval():
+            return np.asarray(step.primitive.bind(*arrays, **step.params))[()]
     return step.primitive.bind(*arrays, **step.params)
 
 
@@ -168,6 +174,68 @@ def _as_matrix(x: Padded, contract: int, side: int) -> tuple[Padded, int]:
     return Padded(jnp.expand_dims(x.array, axis), (x.shape + (1,)) if side else (1, *x.shape), x.is_zero), 1 - axis
 
 
+def table_of(step: Step) -> Value | None:
+    """The table whose rows a step looks up, `table.at[index].get(mode="promise_in_bounds")`; None for other steps."""
+    if step.primitive.name != "gather":
+        return None
+    numbers, (table, index) = step.params["dimension_numbers"], step.inputs
+    rows = numbers.collapsed_slice_dims == numbers.start_index_map == (0,) and len(index.shape) == 2
+    rows = rows and numbers.offset_dims == tuple(range(1, len(table.shape)))
+    whole = tuple(step.params["slice_sizes"]) == (1, *table.shape[1:])
+    return table if rows and whole and "PROMISE" in str(step.params["mode"]).upper() else None
+
+
+def _gather(step: Step, table: Padded, index: Padded) -> Padded:
+    if table_of(step) is None or not callable(table.array):
+        raise CannotLower("the operation gather has a rule for rows of an array that the kernel does not compute only")
+    positions = lax.reshape(index.array, padded_shape(index.shape[:1])).astype(jnp.int32)
+    return table.array(positions, step.outputs[0].shape)
+
+
+def _round(step: Step, x: Padded) -> Padded:
+    if step.params["rounding_method"] != lax.RoundingMethod.TO_NEAREST_EVEN or x.array.dtype != jnp.float32:
+        raise CannotLower("the operation round has a rule for float32 and the nearest even number only")
+    below = jnp.floor(x.array)  # Triton has no operation that rounds
+    rest, is_odd = x.array - below, below != 2 * jnp.floor(below * 0.5)
+    return Padded(below + ((rest > 0.5) | ((rest == 0.5) & is_odd)).astype(jnp.float32), x.shape)
+
+
+def _stack(step: Step, *parts: Padded) -> Padded:
+    axis = step.params["axis"]
+    return _joined(step, axis, [x._replace(array=jnp.expand_dims(x.array, axis)) for x in parts])
+
+
+def _concatenate(step: Step, *parts: Padded) -> Padded:
+    axis = step.params["dimension"]
+    if any(x.shape[axis] != 1 for x in parts):
+        raise CannotLower("the operation concatenate has a rule for parts of length 1 only")
+    return _joined(step, axis, parts)
+
+
+def _joined(step: Step, axis: int, parts: Sequence[Padded]) -> Padded:
+    # The n-th part fills the positions n along the axis; it has the length 1 there.
+    shape = step.outputs[0].shape
+    position = lax.broadcasted_iota(jnp.int32, padded_shape(shape), axis)
+    array = jnp.zeros(padded_shape(shape), step.outputs[0].dtype)
+    for n, part in enumerate(parts):
+        array = jnp.where(position == n, jnp.broadcast_to(part.array, array.shape), array)
+    return Padded(array, shape, all(x.is_zero for x in parts))
+
+
+def _slice(step: Step, x: Padded) -> Padded:
+    # One position of an axis: the sum over the axis with zeros elsewhere.
+    shape = step.outputs[0].shape
+    changed = [axis for axis, n in enumerate(shape) if n != x.shape[axis]]
+    if not changed:
+        return x
+    if [shape[axis] for axis in changed] != [1] or x.array.dtype == jnp.bool_:
+        raise CannotLower("the operation slice has a rule for one position of one axis of numbers only")
+    (axis,) = changed
+    position = lax.broadcasted_iota(jnp.int32, x.array.shape, axis) == step.params["start_indices"][axis]
+    array = jnp.sum(jnp.where(position, x.array, jnp.zeros_like(x.array)), axis=axis, keepdims=True)
+    return Padded(array.astype(x.array.dtype), shape, x.is_zero)
+
+
 def _thin_product(left: Array, right: Array, rows: int, inner: int, columns: int) -> Array:
     # A product with an axis of length 1 is elementwise: exact, and without padding to 16.
     if inner == 1:
@@ -178,8 +246,9 @@ def _thin_product(left: Array, right: Array, rows: int, inner: int, columns: int
 
 
 ELEMENTWISE = frozenset(
-    "abs add add_any and ceil clamp convert_element_type cos div eq erf exp exp2 expm1 floor ge gt integer_pow is_finite "
-    "le log log1p logistic lt max min mul ne neg not or pow rem rsqrt select_n sign sin sqrt square sub tan tanh "
+    "abs add add_any and bitcast_convert_type ceil clamp convert_element_type cos div eq erf exp exp2 expm1 floor ge gt integer_pow is_finite "
+    "le log log1p log2 logistic lt max min mul ne neg not one_minus_square or pow rem rsqrt select_n "
+    "shift_left shift_right_arithmetic shift_right_logical sign sin sqrt square sub tan tanh "
     "xor".split()
 )
 KEEP_ZERO = frozenset("abs add add_any convert_element_type mul neg sub tanh".split())  # of zeros they are 0
@@ -192,11 +261,16 @@ REDUCTIONS = {
 }
 RULES = {
     "broadcast_in_dim": _broadcast_in_dim,
+    "concatenate": _concatenate,
     "copy": _same,
     "dot_general": _dot_general,
+    "gather": _gather,
     "iota": _iota,
     "reshape": _reshape,
+    "round": _round,
+    "slice": _slice,
     "squeeze": _reshape,
+    "stack": _stack,
     "stop_gradient": _same,
     "transpose": _transpose,
     **dict.fromkeys(REDUCTIONS, _reduce),

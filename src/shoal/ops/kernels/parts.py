@@ -7,7 +7,7 @@ depend on more than one part must be sums: their means over the minibatch are co
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shoal.ops.kernels.flat import CannotLower, Program, Step, Value, needed
+from shoal.ops.kernels.flat import CannotLower, Program, Step, Value, evaluate, needed
 
 ROWS = -1  # stands for the minibatch among the weights that a value depends on
 
@@ -42,15 +42,9 @@ def apart(program: Program, num_weights: int) -> list[Part]:
 
 def total_losses(program: Program, num_weights: int, means: dict[Value, Any]) -> list[Any]:
     """The losses among the outputs, from the means that the parts computed."""
-    values = {**dict(program.constants), **means}
     losses = program.outputs[num_weights:]
-    for step in needed(program.steps, losses, means):
-        values[step.outputs[0]] = step.primitive.bind(*(_number(x, values) for x in step.inputs), **step.params)
-    return [_number(x, values) for x in losses]
-
-
-def _number(value: Value, values: dict[Value, Any]) -> Any:
-    return values[value] if value.number is None else value.number
+    found = evaluate(program.steps, {**dict(program.constants), **means}, losses)
+    return [found[x] for x in losses]
 
 
 def _dependencies(program: Program, num_weights: int) -> dict[Value, frozenset[int]]:

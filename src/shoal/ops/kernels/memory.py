@@ -1,0 +1,92 @@
+"""Read and write arrays inside a kernel, with padding. The arrays in a device's memory have none.
+
+Pallas is imported inside of functions, because its import takes half a second.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int
+
+from shoal.ops.kernels.flat import CannotLower, Value
+from shoal.ops.kernels.padded import Padded, inside, padded_shape
+
+
+def launch(
+    kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], *, blocks: int, warps: int, interpret: bool
+) -> list[Array]:
+    """Run `kernel(*input refs, *output refs)` in `blocks` blocks of 32 x `warps` threads, each of which sees all arrays.
+
+    Under `vmap` over M members it is launched once, with M x `blocks` blocks; a block sees the arrays of its member.
+    """
+    pl, triton = _pallas()
+    return pl.pallas_call(
+        kernel,
+        grid=(blocks,),
+        in_specs=[_all_of(x.shape) for x in inputs],
+        out_specs=[_all_of(x.shape) for x in outputs],
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
+        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
+        interpret=interpret,
+    )(*inputs)
+
+
+def block_index() -> Int[Array, ""]:
+    """Which of the `blocks` this is."""
+    return _pallas()[0].program_id(0)
+
+
+def only_if(condition: Array, action: Callable[[], None]) -> None:
+    """Run `action` in the blocks where `condition` is true."""
+    _pallas()[0].when(condition)(action)
+
+
+def load(ref: Any, shape: tuple[int, ...], *, row: Any = None, first_row: Any = None) -> Padded:
+    """An array of this shape, with zeros as padding.
+
+    It is all of `ref`; with `row`, its element at this position of the first axis, or, if `row` is an array [n], its
+    elements at these positions; with `first_row`, its elements from there on.
+    """
+    if not shape:
+        return Padded(ref[...] if row is None else ref[row], ())
+    mask = inside(shape)
+    other = None if mask is None else jnp.zeros((), ref.dtype)
+    array = _pallas()[1].load(ref.at[_index(shape, row, first_row)], mask=mask, other=other)
+    return Padded(array, shape, True)
+
+
+def store(ref: Any, shape: tuple[int, ...], array: Array, *, row: Any = None) -> None:
+    """Write a padded array to all of `ref`, or to its element `row`."""
+    if not shape:
+        ref[... if row is None else row] = array
+    else:
+        _pallas()[1].store(ref.at[_index(shape, row)], array, mask=inside(shape))
+
+
+def _index(shape: tuple[int, ...], row: Any = None, first_row: Any = None) -> tuple[Any, ...]:
+    # The positions of all elements of the padded array in a ref, axis by axis.
+    size = padded_shape(shape)
+    axes = [lax.broadcasted_iota(jnp.int32, size, axis) for axis in range(len(shape))]
+    if first_row is not None:
+        axes[0] = axes[0] + first_row
+    if row is None:
+        return tuple(axes)
+    if jnp.ndim(row) == 0:
+        return (jnp.full(size, row, jnp.int32), *axes)
+    return (lax.broadcast_in_dim(row, size, (0,)), *axes[1:])
+
+
+def _all_of(shape: tuple[int, ...]) -> Any:
+    return _pallas()[0].BlockSpec(shape, lambda block: (0,) * len(shape))
+
+
+def _pallas() -> tuple[Any, Any]:
+    try:
+        from jax.experimental import pallas
+        from jax.experimental.pallas import triton
+    except ImportError as error:  # JAX deprecates this part of Pallas
+        raise CannotLower(f"this version of JAX has no Pallas for Triton ({error})") from error
+    return pallas, triton
