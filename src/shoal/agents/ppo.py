@@ -8,6 +8,7 @@ With a recurrent cell (`memory`), a minibatch consists of whole environments: al
 recurrent carry that it had at the start of the rollout. The carry is reset in the step that begins an episode.
 """
 
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -32,13 +33,24 @@ from shoal.nn.memory import MEMORIES
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
+from shoal.ops.kernels.choice import KERNELS, check_kernels, with_kernel
+from shoal.ops.kernels.gradient import kernel_gradient
+from shoal.ops.kernels.loop import kernel_scan
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
 from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
-from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, rows_of_truncated_steps, successor_value
+from shoal.rollouts.rollout import (
+    EnvStates,
+    Rollout,
+    Scan,
+    Trajectory,
+    looped,
+    rows_of_truncated_steps,
+    successor_value,
+)
 
 Weights = Any
 
@@ -154,6 +166,11 @@ class PPO(RolloutAgent):
     shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic; with a recurrent cell, envs")
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
+    kernels: str = static(
+        "auto",
+        choices=KERNELS,
+        help="run rollouts and gradient steps in kernels of shoal's own on an NVIDIA GPU; auto: where that is faster",
+    )
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -173,7 +190,7 @@ class PPO(RolloutAgent):
             refuse_ignored(self, "with one gradient step per update", "target_kl")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
             refuse_ignored(self, "where neither loss is clipped", "clip")
-        return self.replace(
+        bound = self.replace(
             surrogate=chosen_loss("surrogate", self.surrogate, SURROGATES),
             value_loss=chosen_loss("value_loss", self.value_loss, VALUE_LOSSES),
             network=chosen_torso(self, env.observation_space),
@@ -182,6 +199,8 @@ class PPO(RolloutAgent):
             shuffle=self._shuffle(),
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
+        check_kernels(bound, env)
+        return bound
 
     def split(self, devices: int) -> "PPO":
         """The agent as each of `devices` devices runs it, with its share of the environments.
@@ -377,7 +396,7 @@ class PPO(RolloutAgent):
         samples = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
         packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
-        gradient_of_loss = jax.grad(lambda packed, *minibatch: self._loss(unpack(packed), *minibatch), has_aux=True)
+        gradient_of_loss = self._gradient_of_loss(unpack)
 
         def step(carry, index):
             packed, optimizer, is_stopped, is_over = carry
@@ -400,6 +419,28 @@ class PPO(RolloutAgent):
         start = (packed, state.optimizer, state.is_stopped, None if self.target_kl is None else jnp.bool_(False))
         (packed, optimizer, is_stopped, _), losses = mean_of_steps(step, start, self._minibatch_indices(key))
         return unpack(packed), optimizer, is_stopped, losses
+
+    def _gradient_of_loss(self, unpack: Any) -> Any:
+        # The function (packed weights, samples, carry) -> (gradient, losses), as one kernel where one is used.
+        def of_xla(packed: Any, rows: Batch, carry: Carry) -> tuple[Any, dict[str, Array]]:
+            return jax.grad(lambda packed: self._loss(unpack(packed), rows, carry), has_aux=True)(packed)
+
+        def of_kernel(packed: Any, rows: Batch, carry: Carry) -> tuple[Any, dict[str, Array]]:
+            gradient, losses = kernel_gradient(
+                lambda weights, rows: self._loss(weights, rows, carry),
+                unpack(packed),
+                rows,
+                interpret=current().interpreted_kernels,
+            )
+            return pack(gradient)[0], losses
+
+        return with_kernel(self.kernels, "gradient_kernels", of_kernel, of_xla)
+
+    @property
+    def scan(self) -> Scan:
+        """What runs the loop of a rollout: one kernel, where one is used."""
+        of_kernel = partial(kernel_scan, interpret=current().interpreted_kernels)
+        return with_kernel(self.kernels, "rollout_kernels", of_kernel, looped)
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
         shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Int
 
 from shoal.core.agent import Agent, Metrics
 from shoal.core.env import Env, Key
-from shoal.rollouts.rollout import Policy, Trajectory
+from shoal.rollouts.rollout import Policy, Scan, Trajectory, looped
 
 
 class RolloutAgent(Agent):
@@ -47,12 +47,24 @@ class RolloutAgent(Agent):
         `carry` is that of the recurrent actor after the rollout. `key` is consumed.
         """
 
+    @property
+    def scan(self) -> Scan:
+        """What runs the loop of a rollout."""
+        return looped
+
     def update(self, state: Any, env: Env, clock: Int[Array, ""]) -> tuple[Any, Metrics]:
         """Roll out and learn. See the class for what that means for this agent."""
         key, k_noise, k_envs, k_learn = jax.random.split(state.key, 4)
         carry, first_carry = self.actor_carries(state)
         env_states, trajectory, carry = self.rollout.collect(
-            env, state.env_states, self.behavior(state), self.policy_noise(state, k_noise), k_envs, carry, first_carry
+            env,
+            state.env_states,
+            self.behavior(state),
+            self.policy_noise(state, k_noise),
+            k_envs,
+            carry,
+            first_carry,
+            self.scan,
         )
         state = state.replace(key=key, env_states=env_states)
         return self.learn_from(state, trajectory, carry, k_learn, clock)

@@ -35,6 +35,9 @@ class Form(NamedTuple):
     joined_losses: bool = False  # the losses of a gradient step are one vector, written by one kernel
     guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
     loops_over_rare_work: bool = False  # work that is seldom due is a loop of no or one trip, not a choice of results
+    gradient_kernels: bool = False  # gradient steps run in a kernel of our own (`ops.kernels`), if `kernels` is auto
+    rollout_kernels: bool = False  # so do rollouts
+    interpreted_kernels: bool = False  # kernels run operation by operation, on any device: for tests
     double_buffered_loops: bool = False  # two trips of a compiled loop per iteration: no copies of what it carries
 
     @property
@@ -66,6 +69,8 @@ def form_for(platform: str, members: int = 1) -> Form:
         joined_losses=True,
         guarded_steps=many,
         loops_over_rare_work=many,
+        gradient_kernels=many and platform == "gpu",
+        rollout_kernels=many and platform == "gpu",
         double_buffered_loops=platform == "gpu",
     )
 

@@ -23,6 +23,8 @@ from shoal.rollouts.unchanged import Unchanged
 
 # (observation [E], action mask [E, A] or None, the policy's noise of this step, carry [E])
 #     -> (action [E], further outputs to record [E], carry [E])
+# As `jax.lax.scan`: (step, start, rows [T, ...]) -> (what is carried after the last step, what each step records)
+Scan = Callable[[Callable[[Any, Any], tuple[Any, Any]], Any, Any], tuple[Any, Any]]
 Policy = Callable[[Observation, Any, Any, Any], tuple[Any, Any, Any]]
 
 
@@ -68,6 +70,12 @@ class Trajectory(Struct):
         resets = jnp.sum(self.done, axis=0, dtype=jnp.int32)
         stats = stats.replace(resets_reused=jnp.sum(jnp.maximum(resets - self.num_first_states, 0), dtype=jnp.int32))
         return stats.of_all(self.devices)
+
+
+def looped(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, xs: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan`, with as many steps in each trip as the form of the program says."""
+    length = jax.tree.leaves(xs)[0].shape[0]
+    return jax.lax.scan(step, start, xs, unroll=min(current().steps_per_trip, length))
 
 
 @struct
@@ -204,12 +212,14 @@ class Rollout(Struct):
         key: Key,
         carry: Any = None,
         first_carry: Any = None,
+        scan: Scan = looped,
     ) -> tuple[EnvStates, Trajectory, Any]:
         """Step all environments T times with a policy: (environment states after it, trajectory, carry after it).
 
         `noise` [T, ...] is the noise of the policy, of which it gets one row per step: sample it before, outside the
         loop. `carry` [E] is the policy's recurrent carry before the first step. Where an episode ends, it is replaced
-        by `first_carry` [E], unless that is None. `key` is consumed: it gives the step noise and the reset bank.
+        by `first_carry` [E], unless that is None. `key` is consumed: it gives the step noise and the reset bank. `scan`
+        runs the loop.
         """
         samples, bank_index = self.sample(env, key), self.first_bank_index()
         unchanged = self._unchanged(env, env_states.state, samples)
@@ -254,9 +264,8 @@ class Rollout(Struct):
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
         changing, row = unchanged.changing(env_states.state), unchanged.first_row(self.num_envs)
         start = (changing, env_states.episode_return, row, carry, bank_index, jnp.zeros_like(bank_index), final)
-        (changing, episode_return, row, carry, _, _, final), record = jax.lax.scan(
-            one_step, start, (steps, noise, samples.noise), unroll=min(current().steps_per_trip, self.num_steps)
-        )
+        loop, record = scan(one_step, start, (steps, noise, samples.noise))
+        changing, episode_return, row, carry, _, _, final = loop
         env_states = EnvStates(unchanged.restored(changing, row), episode_return)
         final_states = unchanged.restored_or_zero(*final)
         trajectory = Trajectory(
