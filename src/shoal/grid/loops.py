@@ -4,10 +4,14 @@ On a CPU they are compiled loops, because XLA would otherwise compute the values
 depends on them. On an accelerator each trip of a loop costs kernel launches, and straight-line code is faster.
 """
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 from shoal.core import form
 
@@ -26,3 +30,10 @@ def short_scan(
 def short_map(body: Callable[[Any], Any], xs: Any) -> Any:
     """The results of `body` for each entry of `xs`, stacked; one batched call if the form unrolls short loops."""
     return jax.vmap(body)(xs) if form.current().unroll_short_loops else jax.lax.map(body, xs)
+
+
+def short_sum(numbers: Int[Array, "n"]) -> Int[Array, ""]:
+    """The sum of a few integers; one expression, which needs no kernel of its own, if the form unrolls short loops."""
+    if form.current().unroll_short_loops:
+        return functools.reduce(operator.add, numbers)
+    return jnp.sum(numbers, dtype=numbers.dtype)

@@ -20,7 +20,7 @@ from shoal.grid.actions import FORWARD, LEFT, cell_at, cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin, in_front
-from shoal.grid.loops import short_scan
+from shoal.grid.loops import short_scan, short_sum
 
 BLUE_BALL = cell("ball", "blue")
 AROUND = 9  # cells of the square around a ball, numbered column by column; the ball is in cell 4
@@ -172,7 +172,7 @@ class DynamicObstacles(SquareLevel):
         columns = jnp.where(x == 1, 0b000000111, 0) | jnp.where(x == last, 0b111000000, 0)
         rows = jnp.where(y == 1, 0b001001001, 0) | jnp.where(y == last, 0b100100100, 0)
         agent, goal = _bit(state.x - x, state.y - y), _bit(last - x, last - y)
-        return columns | rows | agent | goal | jnp.sum(_bit(ball_x - x, ball_y - y), dtype=jnp.int32)
+        return columns | rows | agent | goal | short_sum(_bit(ball_x - x, ball_y - y))
 
 
 def _sample_without_replacement(key: Key, count: int, among: int) -> Int[Array, "N"]:
