@@ -82,7 +82,8 @@ def evaluate(steps: Sequence[Step], values: dict[Value, Any], outputs: Iterable[
         return values[value] if value.number is None else value.number
 
     for step in needed(steps, outputs, values):
-        values[step.outputs[0]] = step.primitive.bind(*(read(x) for x in step.inputs), **step.params)
+        results = step.primitive.bind(*(read(x) for x in step.inputs), **step.params)
+        values.update(zip(step.outputs, results if step.primitive.multiple_results else [results], strict=True))
     return {x: read(x) for x in outputs}
 
 

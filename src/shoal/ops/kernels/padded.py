@@ -4,6 +4,7 @@ A `Padded` array has a shape, and an array in which every axis is as long as `pa
 is not specified: operations that combine elements of an axis (sums, products of matrices) replace it first.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from jaxtyping import Array
 from shoal.ops.kernels.flat import CannotLower, Step, Value
 
 LEAST = 16  # rows and columns of a product on tensor cores
+MOST_COLUMNS = 16  # of arrays that are joined or sliced column by column
+LARGEST_ARRAY = 2**13  # elements with padding: an array is kept in the registers of a block
 
 
 class Padded(NamedTuple):
@@ -60,6 +63,8 @@ def run(steps: Sequence[Step], values: dict[Value, Padded]) -> None:
     for step in steps:
         if (rule := _rule(step)) is None:
             raise CannotLower(f"the operation {step.primitive.name} has no rule in a kernel")
+        if (size := math.prod(padded_shape(step.outputs[0].shape))) > LARGEST_ARRAY:
+            raise CannotLower(f"an array {step.outputs[0].shape} has {size:,} elements, more than {LARGEST_ARRAY:,}")
         values[step.outputs[0]] = rule(step, *(read(x, values) for x in step.inputs))
 
 
@@ -175,21 +180,32 @@ def _as_matrix(x: Padded, contract: int, side: int) -> tuple[Padded, int]:
 
 
 def table_of(step: Step) -> Value | None:
-    """The table whose rows a step looks up, `table.at[index].get(mode="promise_in_bounds")`; None for other steps."""
+    """The table whose rows a step looks up: `table.at[positions].get(mode=...)`. None for other steps."""
     if step.primitive.name != "gather":
         return None
-    numbers, (table, index) = step.params["dimension_numbers"], step.inputs
-    rows = numbers.collapsed_slice_dims == numbers.start_index_map == (0,) and len(index.shape) == 2
-    rows = rows and numbers.offset_dims == tuple(range(1, len(table.shape)))
-    whole = tuple(step.params["slice_sizes"]) == (1, *table.shape[1:])
-    return table if rows and whole and "PROMISE" in str(step.params["mode"]).upper() else None
+    numbers, (table, positions) = step.params["dimension_numbers"], step.inputs
+    whole_rows = tuple(step.params["slice_sizes"]) == (1, *table.shape[1:])
+    by_row = numbers.start_index_map == (0,) and numbers.collapsed_slice_dims in ((), (0,)) and len(positions.shape) == 2
+    first = numbers.offset_dims == tuple(range(1, len(step.outputs[0].shape)))
+    return table if whole_rows and by_row and first and _lookup_mode(step) else None
 
 
-def _gather(step: Step, table: Padded, index: Padded) -> Padded:
+def _lookup_mode(step: Step) -> Any:
+    modes = (lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.CLIP)
+    return step.params["mode"] if step.params["mode"] in modes else None
+
+
+def _gather(step: Step, table: Padded, positions: Padded) -> Padded:
     if table_of(step) is None or not callable(table.array):
-        raise CannotLower("the operation gather has a rule for rows of an array that the kernel does not compute only")
-    positions = lax.reshape(index.array, padded_shape(index.shape[:1])).astype(jnp.int32)
-    return table.array(positions, step.outputs[0].shape)
+        raise CannotLower("the operation gather has a rule for rows of an array that no step changes only")
+    rows = lax.reshape(positions.array, padded_shape(positions.shape[:1])).astype(jnp.int32)
+    if _lookup_mode(step) == lax.GatherScatterMode.CLIP:
+        rows = jnp.clip(rows, 0, table.shape[0] - 1)
+    shape = step.outputs[0].shape
+    if step.params["dimension_numbers"].collapsed_slice_dims:
+        return table.array(rows, shape)
+    found = table.array(rows, (shape[0], *shape[2:]))
+    return Padded(jnp.expand_dims(found.array, 1), shape, found.is_zero)
 
 
 def _round(step: Step, x: Padded) -> Padded:
@@ -202,38 +218,47 @@ def _round(step: Step, x: Padded) -> Padded:
 
 def _stack(step: Step, *parts: Padded) -> Padded:
     axis = step.params["axis"]
-    return _joined(step, axis, [x._replace(array=jnp.expand_dims(x.array, axis)) for x in parts])
+    columns = [Padded(jnp.expand_dims(x.array, axis), (*x.shape[:axis], 1, *x.shape[axis:]), x.is_zero) for x in parts]
+    return _joined(step, axis, columns)
 
 
 def _concatenate(step: Step, *parts: Padded) -> Padded:
     axis = step.params["dimension"]
-    if any(x.shape[axis] != 1 for x in parts):
-        raise CannotLower("the operation concatenate has a rule for parts of length 1 only")
-    return _joined(step, axis, parts)
+    if step.outputs[0].shape[axis] > MOST_COLUMNS:
+        raise CannotLower(f"the operation concatenate has a rule for at most {MOST_COLUMNS} positions only")
+    return _joined(step, axis, [_column(x, axis, n) for x in parts for n in range(x.shape[axis])])
 
 
-def _joined(step: Step, axis: int, parts: Sequence[Padded]) -> Padded:
-    # The n-th part fills the positions n along the axis; it has the length 1 there.
+def _joined(step: Step, axis: int, columns: Sequence[Padded]) -> Padded:
+    # The n-th column, whose length along the axis is 1, at the position n.
     shape = step.outputs[0].shape
     position = lax.broadcasted_iota(jnp.int32, padded_shape(shape), axis)
     array = jnp.zeros(padded_shape(shape), step.outputs[0].dtype)
-    for n, part in enumerate(parts):
-        array = jnp.where(position == n, jnp.broadcast_to(part.array, array.shape), array)
-    return Padded(array, shape, all(x.is_zero for x in parts))
+    for n, column in enumerate(columns):
+        array = jnp.where(position == n, jnp.broadcast_to(column.array, array.shape), array)
+    return Padded(array, shape, all(x.is_zero for x in columns))
+
+
+def _column(x: Padded, axis: int, n: int) -> Padded:
+    # The n-th position of an axis, which keeps the length 1: the sum over the axis with zeros elsewhere.
+    if x.shape[axis] == 1:
+        return x
+    numbers = x.array.astype(jnp.int32) if x.array.dtype == jnp.bool_ else x.array
+    position = lax.broadcasted_iota(jnp.int32, numbers.shape, axis) == n
+    column = jnp.sum(jnp.where(position, numbers, jnp.zeros_like(numbers)), axis=axis, keepdims=True)
+    return Padded(column.astype(x.array.dtype), (*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.is_zero)
 
 
 def _slice(step: Step, x: Padded) -> Padded:
-    # One position of an axis: the sum over the axis with zeros elsewhere.
-    shape = step.outputs[0].shape
+    shape, start = step.outputs[0].shape, step.params["start_indices"]
     changed = [axis for axis, n in enumerate(shape) if n != x.shape[axis]]
-    if not changed:
-        return x
-    if [shape[axis] for axis in changed] != [1] or x.array.dtype == jnp.bool_:
-        raise CannotLower("the operation slice has a rule for one position of one axis of numbers only")
-    (axis,) = changed
-    position = lax.broadcasted_iota(jnp.int32, x.array.shape, axis) == step.params["start_indices"][axis]
-    array = jnp.sum(jnp.where(position, x.array, jnp.zeros_like(x.array)), axis=axis, keepdims=True)
-    return Padded(array.astype(x.array.dtype), shape, x.is_zero)
+    if any(n != 1 for n in (step.params["strides"] or ())) or any(shape[axis] > MOST_COLUMNS for axis in changed):
+        raise CannotLower(f"the operation slice has a rule for at most {MOST_COLUMNS} positions in a row only")
+    for axis in changed:
+        columns = [_column(x, axis, start[axis] + n) for n in range(shape[axis])]
+        between = (*x.shape[:axis], shape[axis], *x.shape[axis + 1 :])
+        x = _joined(step._replace(outputs=(Value(between, step.outputs[0].dtype),)), axis, columns)
+    return x
 
 
 def _thin_product(left: Array, right: Array, rows: int, inner: int, columns: int) -> Array:
