@@ -17,7 +17,7 @@ HEADER = (
 def row_of(program: Program, compiled: Compiled, rows: Sequence[Launch], gpu: str) -> dict[str, Any]:
     """What is kept of a program: sums of one unit (a step, an update or a reset) of all its parts together."""
     if program.unit == "update":  # XLA does not know how often the outermost loop runs; one trip is one update
-        rows = [row for row in rows if row.loops]
+        rows = [row for row in rows if row.loops and not row.loops[0].is_known]
     sums = total(rows, gpu).per(program.units)
     learning = total([row for row in rows if any(GRADIENT_LOOP.search(loop.function) for loop in row.loops)], gpu)
     return {

@@ -10,7 +10,7 @@ from cuda_program.hlo import Array, Instruction, Module
 
 SECTOR = 32  # bytes; the smallest part of memory that a GPU reads or writes
 LINE = 128  # bytes in a row that memory moves in the time of one read at a random place (measured on an H200)
-CACHE = 50_000_000  # bytes of the second-level cache of an H100 or H200
+CACHE = 25_000_000  # bytes of each half of the second-level cache; data that both halves read are in both
 VIEWS = ("bitcast", "reshape")
 UPDATES = ("dynamic-update-slice", "scatter")
 
