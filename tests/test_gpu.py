@@ -4,6 +4,7 @@ Skipped where JAX has no GPU. Where it has one: `SHOAL_TEST_PLATFORM=cuda,cpu py
 SHOAL_TEST_WITHOUT_GPU=1 the same is tried on a CPU, which then computes the programs in a GPU's forms.
 """
 
+import functools
 import os
 
 import jax
@@ -35,13 +36,6 @@ def computed(function, form, device, *arguments):
     return jax.tree.leaves(jax.tree.map(np.asarray, jax.tree.map(key_words, result)))
 
 
-def on_cpu_and_in_forms(function, forms, *arguments):
-    """(Results on the CPU in its own form, {name of a form: results on the GPU})."""
-    cpu, gpu = jax.devices("cpu")[0], jax.devices()[0]
-    found = {name: computed(function, FORMS[name], gpu, *arguments) for name in forms}
-    return computed(function, CPU, cpu, *arguments), found
-
-
 CASES = [
     ("ppo", "CartPole-v1", {}),
     ("ppo", "MinAtar/Breakout-v1", {"num_envs": 8, "num_steps": 16}),
@@ -58,8 +52,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("agent", "name", "fields"), CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_an_update_of_an_agent_is_the_same(agent, name, fields):
+@functools.cache
+def policy_and_metrics(case, form):
+    """The policies and metrics of two members after an update on the GPU in a form; without a form, on the CPU."""
+    agent, name, fields = CASES[case]
     env = make(name)
     agent = to_arrays(AGENTS[agent].build(**fields).bind(env))
 
@@ -71,11 +67,16 @@ def test_an_update_of_an_agent_is_the_same(agent, name, fields):
 
         return jax.vmap(one)(seeds)
 
+    device = jax.devices("cpu")[0] if form is None else jax.devices()[0]
     with jax.default_matmul_precision("highest"), jax.numpy_dtype_promotion("standard"):
-        cpu, forms = on_cpu_and_in_forms(updated, FORMS, jnp.arange(2))
-    for form, gpu in forms.items():
-        for of_cpu, of_gpu in zip(cpu, gpu, strict=True):
-            np.testing.assert_allclose(of_gpu, of_cpu, rtol=2e-3, atol=2e-4, err_msg=form)
+        return computed(updated, CPU if form is None else FORMS[form], device, jnp.arange(2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", range(len(CASES)), ids=[f"{agent}-{name}" for agent, name, _ in CASES])
+def test_an_update_of_an_agent_is_the_same(case, form):
+    for of_cpu, of_gpu in zip(policy_and_metrics(case, None), policy_and_metrics(case, form), strict=True):
+        np.testing.assert_allclose(of_gpu, of_cpu, rtol=2e-3, atol=2e-4)
 
 
 @pytest.mark.sampled(60)
@@ -86,8 +87,9 @@ def test_an_environment_takes_the_same_steps(name):
         stepper = make_stepper(env, 16, trajectory=True)
     except ValueError as error:
         pytest.skip(str(error))
-    cpu, forms = on_cpu_and_in_forms(stepper.run, ("one member", "cpu"), *stepper.carry)
-    for form, gpu in forms.items():
+    cpu = computed(stepper.run, CPU, jax.devices("cpu")[0], *stepper.carry)
+    for form in ("one member", "cpu"):
+        gpu = computed(stepper.run, FORMS[form], jax.devices()[0], *stepper.carry)
         for of_cpu, of_gpu in zip(cpu, gpu, strict=True):
             if of_cpu.dtype.kind == "f":
                 np.testing.assert_allclose(of_gpu, of_cpu, rtol=1e-3, atol=1e-3, err_msg=form)
