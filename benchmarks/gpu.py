@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
     parser.add_argument("--rehearse", action="store_true", help="everything on a CPU, at tiny sizes")
     options = parser.parse_args()
+    sys.path.insert(0, str(HERE.parent / "src"))
     deadline = time.monotonic() + 60 * options.minutes
     os.environ.setdefault("JAX_PLATFORMS", "cpu" if options.rehearse else "cuda")
     results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
@@ -193,7 +194,8 @@ def forms(rehearse: bool) -> list[Worker]:
         jobs = [{"env": "CartPole-v1", "num_envs": 8, "form": form} for form in ({"steps_per_trip": 2}, "cpu")]
         return [jobs_of_shoal("forms", jobs, seconds=20)]
     workers = []
-    for job in (PPO_MANY, {**DQN_MANY, "updates": 1500}, PPO_ONE, FOUR_ROOMS, EMPTY):
+    dqn = {**DQN_MANY, "updates": 300, "fields": {**DQN_FIELDS, "learning_starts": 1000}, "repeats": 3}
+    for job in (PPO_MANY, dqn, PPO_ONE, FOUR_ROOMS, EMPTY):
         variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)), "cpu")]
         workers += [jobs_of_shoal("forms", variants[i : i + 4], seconds=5) for i in range(0, len(variants), 4)]
     return workers
@@ -234,9 +236,12 @@ def correctness(rehearse: bool) -> list[Worker]:
 
 def every_environment(rehearse: bool) -> list[Worker]:
     """One environment of every class, at all sizes, twelve at a time."""
+    import jax
+
     from shoal.core.registry import ENVS
     from shoal.studies.throughput import measurable
 
+    jax.config.update("jax_platforms", "cpu")  # in this process, which only lists them
     names = ["CartPole-v1"] if rehearse else list({ENVS[name].cls: name for name in reversed(measurable())}.values())
     sizes = (8,) if rehearse else SIZES
     return [

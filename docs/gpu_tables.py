@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import gpu_parts
 from page_parts import table
 from results_page import RESULTS
 
@@ -26,18 +27,18 @@ DQN = (
 
 def gpu_section() -> list[str]:
     """Headings, commands and tables."""
-    envs, kernels, dqn = (
-        json.loads((RESULTS / f"gpu-{name}.json").read_text()) for name in ("environments", "kernels", "dqn")
-    )
-    parts = ["## On a GPU", _machine(envs["machine"])]
-    parts += [
-        "### Environment steps on a GPU",
-        ENVIRONMENTS,
-        _command("environments --workers 15"),
-        _environments(envs["rows"]),
-    ]
-    parts += ["### An update of PPO on a GPU", KERNELS, _command("kernels"), _kernels(kernels["rows"])]
-    return [*parts, "### DQN on a GPU", DQN, _command("dqn --sizes 1 2048 --steps 100000"), _dqn(dqn["rows"])]
+    envs, newest = _read("environments"), gpu_parts.parts()
+    every = ["### Environment steps on a GPU", ENVIRONMENTS, _command("environments"), _environments(envs["rows"])]
+    if newest:
+        machine = _machine(_read("device")["machine"])
+        return ["## On a GPU", machine, *newest, every[0], _machine(envs["machine"]), *every[1:]]
+    parts = ["## On a GPU", _machine(envs["machine"]), *every]
+    parts += ["### An update of PPO on a GPU", KERNELS, _command("training"), _kernels(_read("kernels")["rows"])]
+    return [*parts, "### DQN on a GPU", DQN, _command("training"), _dqn(_read("dqn")["rows"])]
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"gpu-{name}.json").read_text())
 
 
 def _machine(machine: dict[str, Any]) -> str:

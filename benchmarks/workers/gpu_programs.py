@@ -131,8 +131,8 @@ def name_of_usual(job: dict[str, Any], work: Work) -> str:
 _lock, _names = threading.Lock(), {}
 
 
-def durations(program: Program, repeats: int) -> list[float]:
-    """Seconds of each call, after one that is not counted."""
+def durations(program: Program, repeats: int) -> tuple[list[float], Any]:
+    """(Seconds of each call, after one that is not counted; the last carry)."""
     units = jnp.int32(program.work.units)
     carry, _ = jax.block_until_ready(program.run(program.begin(), jnp.int32(1)))
     seconds: list[float] = []
@@ -140,13 +140,13 @@ def durations(program: Program, repeats: int) -> list[float]:
         started = time.perf_counter()
         carry, _ = jax.block_until_ready(program.run(carry, units))
         seconds.append(time.perf_counter() - started)
-    return seconds
+    return seconds, carry
 
 
-def kernels(program: Program, job: dict[str, Any]) -> dict[str, Any]:
+def kernels(program: Program, job: dict[str, Any], carry: Any) -> dict[str, Any]:
     """The kernels of one step or of one update."""
     units = 1 if "agent" in job else program.work.units
-    carry, count = jax.block_until_ready((program.run(program.begin(), jnp.int32(1))[0], jnp.int32(units)))
+    count = jnp.int32(units)
     return profile(lambda: jax.block_until_ready(program.run(carry, count)), units)
 
 
@@ -160,13 +160,13 @@ def measured(job: dict[str, Any], compilation: Future[Program]) -> None:
     """Measure one job, and print its rows."""
     try:
         program = compilation.result(timeout=0)
-        seconds = durations(program, job.get("repeats", 3))
+        seconds, carry = durations(program, job.get("repeats", 3))
         median = statistics.median(seconds)
         units, rate = program.work.units, program.work.steps / median
         numbers = {"us_per_unit": median / units * 1e6, "least_us": min(seconds) / units * 1e6}
         row(job, **numbers, calls=len(seconds), steps_per_second=rate, **program.facts)
         if job.get("profile"):
-            row(job, **kernels(program, job))
+            row(job, **kernels(program, job, carry))
     except Unchanged:
         row(job, unchanged=True)
     except Exception as error:  # such as too little memory; the other jobs are measured

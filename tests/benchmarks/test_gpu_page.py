@@ -1,0 +1,62 @@
+"""The tables of a page from what `benchmarks/gpu.py` wrote."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def page(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(DOCS))
+    import gpu_parts
+
+    monkeypatch.setattr(gpu_parts, "RESULTS", tmp_path)
+    yield gpu_parts
+    for name in ("gpu_parts", "page_parts", "results_page"):
+        sys.modules.pop(name, None)
+
+
+def write(folder, part, *rows):
+    (folder / f"gpu-{part}.json").write_text(json.dumps({"machine": {}, "rows": rows}))
+
+
+def test_there_is_nothing_without_measurements(page):
+    assert page.parts() == []
+
+
+def test_rates_of_shoal_and_of_peers_are_side_by_side(page, tmp_path):
+    size = {"env": "CartPole-v1", "num_envs": 1024}
+    profile = {"busy_us": 7.0, "span_us": 9.0, "launches": 3.1, "counted": {"launches": 3.0, "estimated_us": 6.5}}
+    write(
+        tmp_path,
+        "stepping",
+        {**size, "side": "shoal", "steps_per_second": 140e6},
+        {**size, "side": "shoal", **profile},
+        {**size, "side": "gymnax", "steps": 102_400, "wall_s": [1.0, 0.001, 0.002]},  # 51.2 M/s: the median is 2 ms
+        {**size, "side": "navix", "failed": "its time was over"},
+        {**size, "side": "navix", "error": "too little memory"},
+    )
+    text = "\n".join(page.parts())
+    assert "| CartPole-v1 | shoal | 140 |\n| CartPole-v1 | gymnax | 51.2 |" in text
+    assert "| CartPole-v1, 1,024 environments | 3.1 | 7.0 µs | 9.0 µs | 3.0 | 6.5 µs |" in text
+    assert "| NAVIX |" not in text
+
+
+def test_forms_that_change_nothing_are_left_out(page, tmp_path):
+    work = {"agent": "ppo", "agents": 2048, "env": "CartPole-v1", "side": "shoal"}
+    forms = ({}, {"flat_weights": True}, "cpu")
+    timed = [{**work, "form": form, "us_per_unit": 1e4 * i, "steps_per_second": 1.0} for i, form in enumerate(forms)]
+    write(tmp_path, "forms", *timed, {**work, "form": {"steps_per_trip": 1}, "unchanged": True})
+    text = "\n".join(page.parts())
+    assert "| as it is | 0.0 |" in text and "| `flat_weights=True` | 10,000.0 |" in text
+    assert "| of a CPU | 20,000.0 |" in text and "steps_per_trip" not in text
+
+
+def test_failed_tests_are_named(page, tmp_path):
+    results = [{"test": "a[x]", "outcome": "passed"}, {"test": "b[y]", "outcome": "failed"}, {"skipped": 2}]
+    write(tmp_path, "correctness", *results)
+    assert "1 of 2 tests passed. Failed: `b[y]`." in "\n".join(page.parts())
