@@ -17,6 +17,7 @@ import argparse
 import importlib.util
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,7 @@ class Results:
     def record(self, row: dict[str, Any]) -> None:
         """Keep a row, and print its most important numbers."""
         part = row.pop("part")
+        row |= rate(row)
         rows = self._rows.setdefault(part, [])
         rows.append(row)
         text = json.dumps({"machine": self._machine, "rows": rows}, indent=1) + "\n"
@@ -95,14 +97,24 @@ class Results:
         print(part, json.dumps(short)[:400], flush=True)
 
 
+def rate(row: dict[str, Any]) -> dict[str, float]:
+    """Environment steps a second of a peer, which says how many it took and the seconds of each call, or of its run."""
+    if "steps" not in row:
+        return {}
+    return {"steps_per_second": row["steps"] / (statistics.median(row["wall_s"]) if "wall_s" in row else row["run_s"])}
+
+
 UNPRINTED = {"form_values", "kernels", "versions", "argv", "wall_s", "cpu_s", "curve", "program"}
 
 
 def gpu() -> dict[str, str]:
-    """The name of the GPU and its driver."""
+    """The name of the first GPU and its driver; nothing if `nvidia-smi` does not say."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    name, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    return {"gpu": name, "driver": driver}
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return dict(zip(("gpu", "driver"), said.splitlines()[0].split(", "), strict=True))
 
 
 def jobs_of_shoal(part: str, jobs: Sequence[dict[str, Any]], seconds: float, flags: str = "") -> Worker:

@@ -1,7 +1,6 @@
 """Tables of what `benchmarks/gpu.py all` measured, one for each of its parts whose file is there."""
 
 import json
-import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,7 +40,7 @@ def parts() -> list[str]:
 
 def stepping(rows: list[Row]) -> list[str]:
     """Rates of shoal and of the peers, at each size, and the kernels of some programs."""
-    rates = {(row["env"], row["side"], row["num_envs"]): rate(row) for row in rows if has_rate(row)}
+    rates = {(row["env"], row["side"], row["num_envs"]): row["steps_per_second"] for row in timed(rows)}
     sizes = sorted({size for _, _, size in rates})
     sides = dict.fromkeys((env, side) for env, side, _ in rates)
     cells = [
@@ -53,7 +52,7 @@ def stepping(rows: list[Row]) -> list[str]:
 
 def training(rows: list[Row]) -> list[str]:
     """Rates of training of shoal and of the peers, and the kernels of some programs."""
-    cells = [[work(row), PEERS.get(row["side"], row["side"]), millions(rate(row))] for row in rows if has_rate(row)]
+    cells = [[work(row), PEERS.get(row["side"], row["side"]), millions(row["steps_per_second"])] for row in timed(rows)]
     head = ("work", "program", "million steps per second")
     return ["### Training beside PureJaxRL's recipes", TRAINING, table(head, cells), *kernels(rows, "an update")]
 
@@ -77,13 +76,13 @@ def whole(rows: list[Row]) -> list[str]:
 
 def forms(rows: list[Row]) -> list[str]:
     """The time of each changed form."""
-    cells = [[work(row), change(row["form"]), f"{row['us_per_unit']:,.1f}"] for row in rows if has_rate(row)]
+    cells = [[work(row), change(row["form"]), f"{row['us_per_unit']:,.1f}"] for row in timed(rows)]
     return ["### Forms of programs", FORMS, table(("work", "form", "µs"), cells)]
 
 
 def flags(rows: list[Row]) -> list[str]:
     """The time with each flag of XLA."""
-    cells = [[work(row), row["flags"], f"{row['us_per_unit']:,.1f}"] for row in rows if has_rate(row)]
+    cells = [[work(row), row["flags"], f"{row['us_per_unit']:,.1f}"] for row in timed(rows)]
     return ["### CUDA graphs", FLAGS, table(("work", "flags", "µs"), cells)]
 
 
@@ -124,16 +123,9 @@ def change(form: Any) -> str:
     return "of a CPU" if form == "cpu" else ", ".join(f"`{name}={value}`" for name, value in form.items())
 
 
-def has_rate(row: Row) -> bool:
-    """Whether a row is a measurement of time."""
-    return any(name in row for name in ("steps_per_second", "wall_s", "run_s"))
-
-
-def rate(row: Row) -> float:
-    """Environment steps per second."""
-    if "steps_per_second" in row:
-        return row["steps_per_second"]
-    return row["steps"] / (statistics.median(row["wall_s"]) if "wall_s" in row else row["run_s"])
+def timed(rows: list[Row]) -> list[Row]:
+    """The rows that are measurements of time."""
+    return [row for row in rows if "steps_per_second" in row]
 
 
 def millions(rate: float | None) -> str:

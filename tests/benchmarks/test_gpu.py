@@ -67,6 +67,15 @@ def test_each_field_of_the_form_is_changed(gpu):
     assert gpu.other_values("auto") == ["on", "off"]
 
 
+def test_rates_of_peers_are_of_the_median_call_or_of_the_run(gpu, tmp_path):
+    results = gpu.Results(tmp_path, {})
+    results.record({"part": "a", "steps": 100, "wall_s": [1.0, 0.001, 0.002]})
+    results.record({"part": "a", "steps": 100, "run_s": 4.0})
+    results.record({"part": "a", "steps_per_second": 7.0})
+    rows = json.loads((tmp_path / "gpu-a.json").read_text())["rows"]
+    assert [row["steps_per_second"] for row in rows] == [50_000.0, 25.0, 7.0]
+
+
 def test_a_job_has_the_estimate_of_the_same_program(gpu, monkeypatch, tmp_path):
     counted = {"launches": 3.0, "microseconds": 4.5, "bytes": 7}
     (tmp_path / "results").mkdir()
