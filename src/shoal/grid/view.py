@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from operator import or_
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
