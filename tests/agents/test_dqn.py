@@ -264,7 +264,7 @@ def test_sgd_and_adam_share_one_compiled_program():
     sgd = to_arrays(adam.replace(optimizer="sgd"))
     assert jax.tree.structure(adam) == jax.tree.structure(sgd) and sgd.optimizer.dtype == adam.optimizer.dtype
     slope = jnp.asarray([0.5, -2.0])
-    change = jax.jit(lambda agent: agent._direction(slope, agent._adam.init(slope))[0])
+    change = jax.jit(lambda agent: agent._optimizer.update(slope, agent._optimizer.init(slope))[0])
     np.testing.assert_allclose(change(adam), [1, -1], rtol=1e-5)  # Adam's first step: the sign
     np.testing.assert_allclose(change(sgd), slope)
 

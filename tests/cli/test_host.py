@@ -185,11 +185,11 @@ def test_the_host_is_set_up_before_jax_and_user_settings_are_kept(prepared):
         shoal.prepare()
 
 
-def test_a_gpu_that_jax_cannot_use_is_named_with_the_package(tmp_path, monkeypatch):
+def test_a_gpu_that_jax_cannot_use_is_named_with_the_package(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setattr("shoal.training.host.NVIDIA_DRIVER", tmp_path / "missing")
+    monkeypatch.setattr("shoal.training.host.nvidia_present", lambda: False)
     assert unused_gpu() == ""
-    monkeypatch.setattr("shoal.training.host.NVIDIA_DRIVER", tmp_path)
+    monkeypatch.setattr("shoal.training.host.nvidia_present", lambda: True)
     assert "pip install 'shoal[cuda13]'" in unused_gpu()
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # the user's own choice
     assert unused_gpu() == ""

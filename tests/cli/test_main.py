@@ -83,10 +83,10 @@ def test_the_doctor_names_devices_and_cache(capsys):
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
 
 
-@pytest.mark.parametrize("problems", [[], ["this machine has an NVIDIA GPU"]])
-def test_the_doctor_ends_with_1_for_a_problem_and_0_for_a_note(problems, capsys, monkeypatch):
-    monkeypatch.setattr("shoal.cli.doctor._problems", lambda platform: iter(problems))
+@pytest.mark.parametrize("problem", ["", "this machine has an NVIDIA GPU"])
+def test_the_doctor_ends_with_1_for_a_problem_and_0_for_a_note(problem, capsys, monkeypatch):
+    monkeypatch.setattr("shoal.cli.doctor.unused_gpu", lambda: problem)
     monkeypatch.setattr("shoal.cli.doctor._notes", lambda platform: iter(["of interest"]))
     status, out, _ = say(capsys, "doctor")
-    assert status == len(problems) and ("nothing needs attention" in out) == (not problems)
+    assert status == bool(problem) and ("nothing needs attention" in out) == (not problem)
     assert out.endswith("note: of interest\n")

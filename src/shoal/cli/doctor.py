@@ -2,14 +2,13 @@
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from shoal.cli.parser import Line, Parser
-from shoal.training.host import host_bytes, usable_cores
+from shoal.training.host import host_bytes, unused_gpu, usable_cores
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
@@ -34,16 +33,11 @@ def doctor(line: Line) -> int:
         ("NPROC", os.environ.get("NPROC", "") or "not set"),
     ]
     print("\n".join(f"{name:10} {text}" for name, text in rows))
-    problems, notes = list(_problems(devices[0].platform)), list(_notes(devices[0].platform))
-    print("\n" + "\n".join(f"! {line}" for line in problems) if problems else "\nnothing needs attention")
+    problem, notes = unused_gpu(), list(_notes(devices[0].platform))
+    print(f"\n! {problem}" if problem else "\nnothing needs attention")
     for note in notes:
         print(f"note: {note}")
-    return 1 if problems else 0
-
-
-def _problems(platform_of_jax: str) -> Iterator[str]:
-    if nvidia_present() and platform_of_jax == "cpu":
-        yield "this machine has an NVIDIA GPU, but JAX does not find it: pip install 'shoal[cuda12]' (or [cuda13])"
+    return 1 if problem else 0
 
 
 def _notes(platform_of_jax: str) -> Iterator[str]:
@@ -57,11 +51,6 @@ def _notes(platform_of_jax: str) -> Iterator[str]:
         )
         if sys.version_info >= (3, 12):
             yield "there is a jaxlib without that bug for this Python: pip install --upgrade jax"
-
-
-def nvidia_present() -> bool:
-    """Whether the driver of an NVIDIA GPU is loaded."""
-    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
 def _version(package: str) -> str:

@@ -70,7 +70,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         guarded_steps=many,
         loops_over_rare_work=many,
         gradient_kernels=many and platform == "gpu",
-        rollout_kernels=many and platform == "gpu",
+        rollout_kernels=platform == "gpu",
         double_buffered_loops=platform == "gpu",
     )
 

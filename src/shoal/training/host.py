@@ -6,6 +6,7 @@ Variables that are already set in the process's environment are not changed. Onl
 
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,6 @@ SMALL_LOOP = 100_000
 # In loops without a network, such as environment steps with random actions, the limit that is fastest is much larger.
 STEPPING_LOOP = 4_000_000
 
-NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 UNKNOWN_MEMORY = 8 * 2**30  # bytes that are assumed where the system does not say; see `--memory-limit-gb`
 
 
@@ -76,20 +76,20 @@ def check_platform() -> None:
 
 
 def unused_gpu() -> str:
-    """Return a sentence for a machine with an NVIDIA GPU that JAX cannot use, because its plugin is not installed.
+    """Return a sentence for a machine with an NVIDIA GPU that JAX does not find; "" elsewhere. Starts JAX's devices.
 
-    Return "" elsewhere, and where `JAX_PLATFORMS` asks for a platform. Imports JAX and starts its devices.
+    Return "" also where `JAX_PLATFORMS` asks for a platform.
     """
-    if os.environ.get("JAX_PLATFORMS") or not NVIDIA_DRIVER.exists():
-        return ""
     import jax
 
-    if jax.default_backend() != "cpu":
+    if os.environ.get("JAX_PLATFORMS") or not nvidia_present() or jax.default_backend() != "cpu":
         return ""
-    return (
-        "this machine has an NVIDIA GPU, but JAX has no plugin for it and uses the CPU: pip install 'shoal[cuda13]' "
-        "(or 'shoal[cuda12]' for an older driver)"
-    )
+    return "this machine has an NVIDIA GPU, but JAX does not find it: pip install 'shoal[cuda13]' (or [cuda12])"
+
+
+def nvidia_present() -> bool:
+    """Return whether the driver of an NVIDIA GPU is loaded."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
 def with_small_loops(flags: str, size: int = SMALL_LOOP) -> str:
