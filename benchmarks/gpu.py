@@ -218,7 +218,8 @@ def changed_forms(agents: int) -> list[dict[str, Any]]:
     from shoal.core.form import form_for
 
     usual = form_for("gpu", agents)._asdict()
-    others = {name: other_values(value) for name, value in usual.items() if name != "platform"}
+    fixed = ("platform", "interpreted_kernels")
+    others = {name: other_values(value) for name, value in usual.items() if name not in fixed}
     return [{name: value} for name, values in others.items() for value in values]
 
 

@@ -99,7 +99,7 @@ def form_of_programs():
     """Write programs in the form of the platform that SHOAL_TEST_FORM names, if it names one."""
     from shoal.core.form import form_for, using
 
-    with using(form_for(FORM)) if FORM else contextlib.nullcontext():
+    with using(form_for(FORM)._replace(interpreted_kernels=True)) if FORM else contextlib.nullcontext():
         yield
 
 

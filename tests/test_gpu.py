@@ -24,7 +24,12 @@ IS_HERE = jax.default_backend() != "cpu"
 pytestmark = pytest.mark.skipif(not (IS_HERE or os.environ.get("SHOAL_TEST_WITHOUT_GPU")), reason="JAX has no GPU here")
 
 NAMES = list({entry.cls: name for name, entry in reversed(list(ENVS.items()))}.values())[::-1]  # one of each class
-FORMS = {"one member": form_for("gpu", 1), "many members": form_for("gpu", 2048), "cpu": CPU}
+ON_CPU = {"interpreted_kernels": jax.default_backend() == "cpu"}
+FORMS = {
+    "one member": form_for("gpu", 1)._replace(**ON_CPU),
+    "many members": form_for("gpu", 2048)._replace(**ON_CPU),
+    "cpu": CPU,
+}
 
 
 def computed(function, form, device, *arguments):

@@ -92,8 +92,9 @@ def form_of(job: dict[str, Any]) -> Form:
     """The form in which a job's program is written; on a CPU, where it can only be tried, that of a GPU."""
     if job.get("form") == "cpu":
         return CPU
-    platform = jax.default_backend()
-    return form_for("gpu" if platform == "cpu" else platform, job.get("agents", 1))._replace(**job.get("form", {}))
+    on_cpu = jax.default_backend() == "cpu"
+    form = form_for("gpu" if on_cpu else jax.default_backend(), job.get("agents", 1))
+    return form._replace(interpreted_kernels=on_cpu, **job.get("form", {}))
 
 
 def compiled(job: dict[str, Any]) -> Program:

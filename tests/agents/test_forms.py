@@ -24,8 +24,9 @@ from shoal.training.placement import key_words
 from shoal.training.program import Member, begin, train_chunk
 from tiny import SILENT
 
-SHORT = {"steps_per_trip": 2, "returns_per_trip": 2}  # loops that compile sooner
+SHORT = {"steps_per_trip": 2, "returns_per_trip": 2, "interpreted_kernels": True}  # which compiles sooner
 FORMS = {"few": form_for("gpu", 1)._replace(**SHORT), "many": form_for("gpu", 2048)._replace(**SHORT)}
+FORMS["XLA's"] = FORMS["many"]._replace(gradient_kernels=False, rollout_kernels=False)
 UPDATES = 4
 SMALL = {
     "num_envs": 4, "num_steps": 8, "hidden": (8,), "num_epochs": 1, "num_minibatches": 2, "batch_size": 8,
@@ -66,9 +67,11 @@ def both(env):
     return jax.tree.map(lambda x: jnp.stack([x, x]), to_arrays(env))
 
 
-@pytest.mark.parametrize("form", ["many", pytest.param("few", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["many", pytest.param("few", marks=pytest.mark.slow), "XLA's"])
 @pytest.mark.parametrize("name", all_agents())
 def test_an_agent_learns_the_same_in_every_form(name, form):
+    if form == "XLA's" and "kernels" not in AGENTS[name].cls.__dataclass_fields__:
+        pytest.skip("it has no kernels")
     env = make(playable(name))
     agent = small(name, env)
     on_cpu, other = (trained(agent, both(env), each) for each in (CPU, FORMS[form]))
@@ -171,3 +174,32 @@ def test_a_run_goes_on_in_another_form(name, tmp_path, capsys):
     assert straight.files == resumed.files
     for array in straight.files:
         np.testing.assert_allclose(straight[array], resumed[array], rtol=1e-3, atol=1e-4, err_msg=array)
+
+
+def test_kernels_on_a_cpu_are_refused():
+    with pytest.raises(ValueError, match="kernels='on', but kernels run on NVIDIA GPUs, and JAX uses cpu here"):
+        small("ppo", make("CartPole-v1")).replace(kernels="on").bind(make("CartPole-v1"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"memory": "gru", "num_envs": 8, "num_minibatches": 2}, "kernels='on', but (gradient|rollout) kernels do not"),
+        ({"hidden": (256, 256)}, "kernels do not apply here: .* more than"),
+    ],
+)
+def test_kernels_that_do_not_apply_are_refused_with_the_reason(fields, reason):
+    with using(FORMS["many"]), pytest.raises(ValueError, match=reason):
+        AGENTS["ppo"].build(kernels="on", **fields).bind(make("CartPole-v1"))
+    with using(FORMS["many"]):
+        AGENTS["ppo"].build(**fields).bind(make("CartPole-v1"))
+
+
+def test_kernels_that_are_on_or_off_change_the_last_digits_only():
+    env = make(playable("ppo"))
+    of_kernels, of_xla = (
+        trained(small("ppo", env).replace(kernels=kernels), both(env), FORMS[form])
+        for kernels, form in (("on", "XLA's"), ("off", "many"))
+    )
+    assert_close(of_kernels, of_xla)
+    assert any(np.any(x != y) for x, y in zip(*map(jax.tree.leaves, (of_kernels, of_xla)), strict=True))
