@@ -38,7 +38,7 @@ class Loop(NamedTuple):
     trips: int
     is_known: bool  # whether XLA knows the number of trips; otherwise `trips` is what the reader of the program says
     source: str  # the line of shoal
-    function: str
+    functions: tuple[str, ...]  # of shoal that called each other, the innermost first
 
 
 class Launch(NamedTuple):
@@ -85,7 +85,7 @@ class Total(NamedTuple):
         return Total(*(value / number for value in self))
 
 
-Trips = Callable[[str], int]  # the function of shoal that has a loop -> its number of trips, where XLA knows none
+Trips = Callable[[str], int]  # the function that has a loop -> its number of trips, for loops where XLA knows none
 
 
 def launches(module: Module, thunks: Sequence[Thunk], trips: Trips = lambda function: 1) -> list[Launch]:
@@ -147,10 +147,10 @@ class _Walk(NamedTuple):
 
     def _loop(self, thunk: Thunk, loops: tuple[Loop, ...], times: float) -> Iterator[Launch]:
         instruction = self.module.by_name.get(thunk.instruction)
-        source, function = self.module.source(instruction) if instruction else ("", "")
+        source, functions = self.module.source(instruction) if instruction else ("", ())
         known = instruction.trips if instruction else None
-        trips = self.trips(function) if known is None else known
-        inside = (*loops, Loop(thunk.instruction, trips, known is not None, source, function))
+        trips = self.trips(functions[0] if functions else "") if known is None else known
+        inside = (*loops, Loop(thunk.instruction, trips, known is not None, source, functions))
         if known is None:  # then the host reads the condition before each trip
             condition = [each for each in thunk.children if each.part == "condition"]
             yield from self.through(condition, inside, times * trips, None)

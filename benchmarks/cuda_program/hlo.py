@@ -108,12 +108,11 @@ class Module:
             return 0
         return origin.bytes if operand.index is None else origin.arrays[operand.index].bytes
 
-    def source(self, instruction: Instruction, package: str = "/src/shoal/") -> tuple[str, str]:
-        """("folder/file.py:line", function) of the innermost call within a package; empty if there is none."""
-        for file, function, line in self._calls(instruction):
-            if package in file:
-                return f"{'/'.join(file.split('/')[-2:])}:{line}", function
-        return "", ""
+    def source(self, instruction: Instruction, package: str = "/src/shoal/") -> tuple[str, tuple[str, ...]]:
+        """("folder/file.py:line" of the innermost call within a package, the functions of all calls within it)."""
+        calls = [call for call in self._calls(instruction) if package in call[0]]
+        place = f"{'/'.join(calls[0][0].split('/')[-2:])}:{calls[0][2]}" if calls else ""
+        return place, tuple(function for _, function, _ in calls)
 
     def _calls(self, instruction: Instruction) -> Iterator[tuple[str, str, int]]:
         """(file, function, line) of the calls that made an instruction, the innermost first."""

@@ -19,7 +19,7 @@ def row_of(program: Program, compiled: Compiled, rows: Sequence[Launch], gpu: st
     if program.unit == "update":  # XLA does not know how often the outermost loop runs; one trip is one update
         rows = [row for row in rows if row.loops and not row.loops[0].is_known]
     sums = total(rows, gpu).per(program.units)
-    learning = total([row for row in rows if any(GRADIENT_LOOP.search(loop.function) for loop in row.loops)], gpu)
+    learning = total([row for row in rows if is_gradient_step(row)], gpu)
     return {
         "unit": program.unit,
         "parts": program.parts,
@@ -37,6 +37,11 @@ def row_of(program: Program, compiled: Compiled, rows: Sequence[Launch], gpu: st
         "trace_seconds": round(compiled.trace_seconds, 1),
         "compile_seconds": round(compiled.compile_seconds, 1),
     }
+
+
+def is_gradient_step(row: Launch) -> bool:
+    """Whether a launch is inside of a loop over gradient steps."""
+    return any(GRADIENT_LOOP.search(function) for loop in row.loops for function in loop.functions)
 
 
 def line(name: str, row: dict[str, Any]) -> str:

@@ -148,7 +148,7 @@ def test_the_slowest_limit_gives_the_time_of_a_launch():
 
 def test_the_host_needs_longer_for_trips_of_loops_than_for_launches():
     """A loop of 10 trips with 2 launches each costs 4 us a trip, one with 20 launches each 0.8 us a launch."""
-    loop = Loop("while", 10, True, "", "")
+    loop = Loop("while", 10, True, "", ())
     assert total([Launch((loop,), 20, "kCopy")]).host == 10 * 4
     assert total([Launch((loop,), 200, "kCopy")]).host == pytest.approx(200 * 0.8)
     assert total([Launch((loop._replace(is_known=False),), 20, "kCopy")]).host == pytest.approx(10 * 14 + 20 * 0.8)
