@@ -49,6 +49,7 @@ EMPTY = {"env": "MiniGrid-Empty-8x8-v0", "num_envs": 1024}
 FOUR_ROOMS = {"env": "MiniGrid-FourRooms-v0", "num_envs": 32_768}
 COMPILE = 80  # seconds for the programs of a wave; what takes longer is not measured
 TINY_LEARNER = {"agents": 2, "updates": 2, "repeats": 1}
+NOT_CHANGED = ("platform", "interpreted_kernels")  # fields of the form that say where it runs, not how
 GRAPHS = {  # XLA's flags
     "no CUDA graphs": "--xla_gpu_enable_command_buffer=",
     "loops in CUDA graphs": "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1",
@@ -218,8 +219,7 @@ def changed_forms(agents: int) -> list[dict[str, Any]]:
     from shoal.core.form import form_for
 
     usual = form_for("gpu", agents)._asdict()
-    fixed = ("platform", "interpreted_kernels")
-    others = {name: other_values(value) for name, value in usual.items() if name not in fixed}
+    others = {name: other_values(value) for name, value in usual.items() if name not in NOT_CHANGED}
     return [{name: value} for name, values in others.items() for value in values]
 
 

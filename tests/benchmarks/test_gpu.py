@@ -60,7 +60,7 @@ def test_every_job_of_the_plan_can_be_built(gpu):
 def test_each_field_of_the_form_is_changed(gpu):
     from shoal.core.form import Form
 
-    assert {name for change in gpu.changed_forms(2048) for name in change} == set(Form._fields) - {"platform"}
+    assert {name for change in gpu.changed_forms(2048) for name in change} == set(Form._fields) - set(gpu.NOT_CHANGED)
     assert gpu.other_values(True) == [False]
     assert gpu.other_values(4) == [1, 10]
     assert gpu.other_values(1) == [4]
