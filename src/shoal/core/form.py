@@ -26,6 +26,7 @@ class Form(NamedTuple):
 
     platform: str = "cpu"
     unroll_short_loops: bool = False  # write a loop of a few trips inside an environment as straight-line code
+    retries_at_once: bool = False  # a generator that retries works on all environments in each trip, not on a few
     envs_last_views: bool = True  # the views of E grids are computed with the axis E last, which vectors of a CPU want
     steps_per_trip: int = 1  # steps of a rollout in each trip of its loop
     unchanged_in_bank: bool = False  # arrays of a state that no step changes are read from the reset bank, not carried
@@ -60,6 +61,7 @@ def form_for(platform: str, members: int = 1) -> Form:
     return Form(
         platform=platform,
         unroll_short_loops=True,
+        retries_at_once=True,
         envs_last_views=False,
         steps_per_trip=4,
         unchanged_in_bank=True,

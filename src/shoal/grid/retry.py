@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from shoal.core.form import current
 from shoal.core.keys import Key
+from shoal.grid.loops import short_scan
 
 FEWEST_WORKERS = 64  # the loop works on at least so many elements of a batch at a time, or on all of a smaller batch
 BATCH_PER_WORKER = 32  # the loop works on 1/32 of a larger batch at a time
@@ -34,7 +36,8 @@ def retry(
 
     Under `vmap` a plain loop would run for all elements of a batch until the slowest one is done. Here the loop works
     on a few elements (the workers) at a time, and an element that is done is replaced by the next one of the batch.
-    This is checked after every `attempts` attempts: take 1 where an attempt costs more than the check. The functions
+    This is checked after every `attempts` attempts: take 1 where an attempt costs more than the check. In the form of
+    an accelerator the loop works on the whole batch, because there a trip costs more than its elements. The functions
     must not close over traced values. `key` is consumed.
     """
     limit = -(-limit // attempts) * attempts
@@ -56,17 +59,33 @@ def retry(
 
         return jax.lax.while_loop(is_running, body, (jnp.int32(0), start))[1]
 
-    def batched(size, is_batched, keys, starts):
-        keys, starts = _broadcast((keys, starts), is_batched, size)
-        workers = min(size, max(FEWEST_WORKERS, size // BATCH_PER_WORKER))
-        some = jnp.arange(attempts, dtype=jnp.int32)
+    def several_attempts(keys, numbers, states):
         # The noise is sampled before the attempts: XLA would sample it again for each value that depends on it.
         noise_of_some = jax.vmap(jax.vmap(noise_of), in_axes=(None, 0))
+        noise = noise_of_some(keys, numbers)
+        return short_scan(lambda s, noise: (jax.vmap(attempt_unless_done)(noise, s), None), states, noise)[0]
+
+    def all_at_once(size, keys, starts):
+        some = jnp.arange(attempts, dtype=jnp.int32)
+
+        def shift(loop):
+            number, states = loop
+            return number + attempts, several_attempts(
+                keys, jnp.broadcast_to(number + some[:, None], (attempts, size)), states
+            )
+
+        def is_running(loop):
+            return jnp.any(~jax.vmap(is_done)(loop[1])) & (loop[0] < limit)
+
+        return jax.lax.while_loop(is_running, shift, (jnp.int32(0), starts))[1]
+
+    def one_after_another(size, keys, starts):
+        workers = min(size, max(FEWEST_WORKERS, size // BATCH_PER_WORKER))
+        some = jnp.arange(attempts, dtype=jnp.int32)
 
         def shift(loop):
             element, next_element, number, states, results = loop
-            noise = noise_of_some(keys[jnp.minimum(element, size - 1)], number[None] + some[:, None])
-            states, _ = jax.lax.scan(lambda s, noise: (jax.vmap(attempt_unless_done)(noise, s), None), states, noise)
+            states = several_attempts(keys[jnp.minimum(element, size - 1)], number[None] + some[:, None], states)
             # Unfinished states are written too; the last write, when the element is done, is the one that counts.
             results = jax.tree.map(lambda kept, new: kept.at[element].set(new, mode="drop"), results, states)
             number = number + attempts
@@ -80,7 +99,11 @@ def retry(
         element = jnp.arange(workers, dtype=jnp.int32)
         first = jax.tree.map(lambda each: each[:workers], starts)
         loop = (element, jnp.int32(workers), jnp.zeros_like(element), first, starts)
-        results = jax.lax.while_loop(lambda loop: jnp.any(loop[0] < size), shift, loop)[-1]
+        return jax.lax.while_loop(lambda loop: jnp.any(loop[0] < size), shift, loop)[-1]
+
+    def batched(size, is_batched, keys, starts):
+        keys, starts = _broadcast((keys, starts), is_batched, size)
+        results = (all_at_once if current().retries_at_once else one_after_another)(size, keys, starts)
         return results, jax.tree.map(lambda _: True, results)
 
     one = custom_vmap(single)

@@ -293,7 +293,11 @@ class Rollout(Struct):
     def _sample_first_states(self, env: Env, key: Key) -> State:
         # "exact" uses row t in step t. "bank" uses the R rows one after the other, separately for each environment.
         shape = (self.num_first_states, self.num_envs)
-        return jax.vmap(jax.vmap(env.init))(_env_keys(key, shape, self.devices))
+        keys = _env_keys(key, shape, self.devices)
+        if not current().retries_at_once:
+            return jax.vmap(jax.vmap(env.init))(keys)
+        # One batch of R * E: the loop of a generator has one end then, not one for each of the R rows.
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), jax.vmap(env.init)(keys.reshape(-1)))
 
     def _state_after_reset(
         self, env: Env, first_states: State, ended: State, bank_index: Int[Array, "E"], t: Int[Array, ""]
