@@ -105,7 +105,7 @@ def rate(row: dict[str, Any]) -> dict[str, float]:
     return {"steps_per_second": row["steps"] / (statistics.median(row["wall_s"]) if "wall_s" in row else row["run_s"])}
 
 
-UNPRINTED = {"form_values", "kernels", "versions", "argv", "wall_s", "cpu_s", "curve", "program"}
+UNPRINTED = {"form_values", "kernels", "timeline", "versions", "argv", "wall_s", "cpu_s", "curve", "program"}
 
 
 def gpu() -> dict[str, str]:
@@ -209,7 +209,8 @@ def forms(rehearse: bool) -> list[Worker]:
     workers = []
     dqn = {**DQN_MANY, "updates": 300, "fields": {**DQN_FIELDS, "learning_starts": 1000}, "repeats": 3}
     for job in (PPO_MANY, dqn, PPO_ONE, FOUR_ROOMS, EMPTY):
-        variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)), "cpu")]
+        variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)))]
+        variants.append({**job, "form": "cpu", "profile": True})
         workers += [jobs_of_shoal("forms", variants[i : i + 4], seconds=5) for i in range(0, len(variants), 4)]
     return workers
 
