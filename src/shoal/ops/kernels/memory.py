@@ -23,7 +23,7 @@ def launch(
     Under `vmap` over M members it is launched once, with M x `blocks` blocks; a block sees the arrays of its member.
     """
     pl, triton = _pallas()
-    return pl.pallas_call(
+    results = pl.pallas_call(
         kernel,
         grid=(blocks,),
         in_specs=[_all_of(x.shape) for x in inputs],
@@ -32,6 +32,7 @@ def launch(
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
         interpret=interpret,
     )(*inputs)
+    return list(results)
 
 
 def block_index() -> Int[Array, ""]:
