@@ -48,6 +48,7 @@ WIDE = {"num_steps": 32, "num_epochs": 1, "num_minibatches": 8, "torso": "mlp"}
 EMPTY = {"env": "MiniGrid-Empty-8x8-v0", "num_envs": 1024}
 FOUR_ROOMS = {"env": "MiniGrid-FourRooms-v0", "num_envs": 32_768}
 COMPILE = 80  # seconds for the programs of a wave; what takes longer is not measured
+PATIENCE = 240  # the same in a rehearsal, on a processor that may be busy
 TINY_LEARNER = {"agents": 2, "updates": 2, "repeats": 1}
 NOT_CHANGED = ("platform", "interpreted_kernels")  # fields of the form that say where it runs, not how
 GRAPHS = {  # XLA's flags
@@ -70,11 +71,12 @@ def main() -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu" if options.rehearse else "cuda")
     results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
     with tempfile.TemporaryDirectory() as cache:
-        variables = in_environment(HERE.parent, Path(cache))
+        seconds = PATIENCE if options.rehearse else COMPILE
+        variables = {**in_environment(HERE.parent, Path(cache)), "COMPILE_SECONDS": str(seconds)}
         waves = WAVES if options.part == "all" else [[options.part]]
         for parts in [sum(waves, [])] if options.rehearse else waves:  # in a rehearsal times do not matter
             workers = [worker for part in parts for worker in PARTS[part](options.rehearse)]
-            take_turns(workers, results.record, variables, compile_seconds=COMPILE + 15, deadline=deadline)
+            take_turns(workers, results.record, variables, compile_seconds=seconds + 15, deadline=deadline)
             print(f"{deadline - time.monotonic():.0f} s are left after {', '.join(parts)}", flush=True)
 
 
@@ -121,7 +123,7 @@ def gpu() -> dict[str, str]:
 def jobs_of_shoal(part: str, jobs: Sequence[dict[str, Any]], seconds: float, flags: str = "") -> Worker:
     """A worker that measures jobs of shoal (`workers/gpu_programs.py`), each for up to `seconds`, with flags of XLA."""
     words = json.dumps([{**job, **estimate(job)} for job in jobs])
-    command = command_of("gpu_programs", "--jobs", words, "--threads", str(len(jobs)), "--compile", str(COMPILE))
+    command = command_of("gpu_programs", "--jobs", words, "--threads", str(len(jobs)))
     variables = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {GRAPHS[flags]}"} if flags else {}
     return Worker(part, command, 5 + seconds * len(jobs), {"flags": flags} if flags else {}, variables)
 
