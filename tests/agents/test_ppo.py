@@ -97,7 +97,9 @@ def test_the_loss_equals_a_numpy_version():
         jnp.asarray(action, jnp.int32),
         *map(jnp.asarray, (old_log_prob, old_value, advantage, target)),
     )
-    loss, parts = jax.jit(agent._loss)(weights, rows)
+    loss, parts = jax.jit(lambda weights: agent._loss(weights, *agent._minibatch(rows, NO_CARRY, jnp.arange(32))))(
+        weights
+    )
 
     logits = numpy_forward(weights, obs, "policy")
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -293,7 +295,7 @@ def test_target_kl_skips_the_rest_of_an_update(monkeypatch):
         monkeypatch.setattr(PPO, "_minibatch_indices", lambda agent, key: jnp.asarray(order[:steps]))
         batch = Batch(obs, None, action, log_prob(state.weights), value, advantage, target)
         begun = state.replace(weights=weights)
-        new_weights, optimizer, _ = agent.replace(target_kl=target_kl)._gradient_steps(begun, batch, make_key(0))
+        new_weights, optimizer, *_ = agent.replace(target_kl=target_kl)._gradient_steps(begun, batch, make_key(0))
         return new_weights, optimizer
 
     def log_prob(weights):

@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.core.form import current
 from shoal.core.keys import make_key
+from shoal.core.struct import to_arrays
 from shoal.ops.kernels.flat import CannotLower
 
 KERNELS = ("auto", "on", "off")
@@ -46,5 +47,6 @@ def check_kernels(agent: Any, env: Any) -> None:
         raise ValueError(
             f"kernels='on', but kernels run on NVIDIA GPUs, and JAX uses {form.platform} here: leave kernels out."
         )
-    one = jax.tree.map(lambda x: x if np.ndim(x) == 0 else np.ravel(x)[0], agent)  # of a sweep, the first value
+    first = jax.tree.map(lambda x: np.ravel(x)[0] if isinstance(x, np.ndarray) else x, agent)  # of a sweep
+    one, env = to_arrays(first), to_arrays(env)
     jax.eval_shape(lambda: one.update(one.init(make_key(0), env), env, jnp.int32(0)))
