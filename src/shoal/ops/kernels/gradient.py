@@ -1,9 +1,10 @@
-"""The gradient of a mean of sample losses in one kernel: a block of threads reads the weights of a member once.
+"""The gradient of a mean of sample losses, in one kernel for each network.
 
-Under `vmap` over M members the kernel is launched once, with a block of threads for each member and for each part of
-the loss that has weights of its own (actor and critic). A block goes through the minibatch in chunks of rows; the
-weights, the activations and the sum of the gradient stay inside it. XLA's form of the same, `jax.grad`, launches about
-25 kernels, which write and read the activations of all layers.
+Under `vmap` over M members a kernel is launched once, with a block of threads for each member. The block reads the
+weights of its member once and goes through the minibatch in chunks of rows; the weights, the activations and the sum of
+the gradient stay inside it. XLA's form of the same, `jax.grad`, launches about 25 kernels, which write and read the
+activations of all layers. Networks that share no weights, such as an actor and a critic, have a kernel each
+(`parts.py`): the code of one fits into the instruction cache, that of both does not.
 
 The loss is the agent's own function: it is traced, and its operations run on padded arrays (`padded.py`).
 """
@@ -19,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from shoal.ops.kernels.flat import CannotLower, Program, Value, flatten, reads
-from shoal.ops.kernels.memory import block_index, launch, load, only_if, store
+from shoal.ops.kernels.memory import launch, load, store
 from shoal.ops.kernels.padded import Padded, padded_shape, padded_size, read, run
 from shoal.ops.kernels.parts import Part, apart, total_losses
 
@@ -43,30 +44,28 @@ class Plan(NamedTuple):
 def kernel_gradient(
     loss: Loss, weights: Any, rows: Any, *, chunk: int = CHUNK, warps: int = WARPS, interpret: bool = False
 ) -> tuple[Any, Any]:
-    """The same as `jax.grad(loss, has_aux=True)(weights, rows)`, for one member, in one kernel.
+    """The same as `jax.grad(loss, has_aux=True)(weights, rows)`, for one member, in kernels.
 
     `loss(weights, rows)` returns (a scalar, a tree of scalars), all of them means over the rows, or sums of such means.
     The leaves of `rows` are arrays [B, ...]. Arrays that `loss` closes over, such as hyperparameters, may be traced.
     `interpret` runs the operations of the kernel one by one, on any device. Raises CannotLower where the kernel does
-    not apply; `why_no_gradient` says so before.
+    not apply.
     """
     plan = _plan(loss, weights, rows, chunk)
-    inputs = [jnp.asarray(x) for x in (*dict(plan.program.constants).values(), *jax.tree.leaves((weights, rows)))]
-    means = [x for part in plan.parts for x in part.means]
-    outputs = [*plan.program.inputs[: plan.num_weights], *means]
-    kernel = partial(_kernel, plan)
-    results = launch(kernel, inputs, outputs, blocks=len(plan.parts), warps=warps, interpret=interpret)
-    gradient, means = results[: plan.num_weights], dict(zip(means, results[plan.num_weights :], strict=True))
-    return jax.tree.unflatten(plan.structure, [*gradient, *total_losses(plan.program, plan.num_weights, means)])
+    arrays = {**dict(plan.program.constants), **_leaves_of(plan.program, weights, rows)}
+    values = {}
+    for part in plan.parts:
+        wanted = (*part.gradient, *part.means)
+        inputs = {x: jnp.asarray(array) for x, array in arrays.items() if x in reads(part.steps, wanted)}
+        kernel = partial(_kernel, plan, part, list(inputs))
+        results = launch(kernel, list(inputs.values()), wanted, warps=warps, interpret=interpret)
+        values.update(zip(wanted, results, strict=True))
+    gradient = [values[x] for x in plan.program.outputs[: plan.num_weights]]
+    return jax.tree.unflatten(plan.structure, [*gradient, *total_losses(plan.program, plan.num_weights, values)])
 
 
-def why_no_gradient(loss: Loss, weights: Any, rows: Any, *, chunk: int = CHUNK) -> str | None:
-    """Why the kernel cannot compute this gradient; None if it can. Nothing is computed, and no device is asked."""
-    try:
-        _plan(loss, weights, rows, chunk)
-    except CannotLower as reason:
-        return str(reason)
-    return None
+def _leaves_of(program: Program, *trees: Any) -> dict[Value, Array]:
+    return dict(zip(program.inputs, jax.tree.leaves(trees), strict=True))
 
 
 def _plan(loss: Loss, weights: Any, rows: Any, most_rows: int) -> Plan:
@@ -109,28 +108,19 @@ def _check(program: Program, part: Part) -> None:
     jax.eval_shape(compute)
 
 
-def _kernel(plan: Plan, *refs: Any) -> None:
-    # One block of threads computes one part.
-    inputs = dict(zip(plan.program.arrays, refs, strict=False))
-    outputs = refs[len(inputs) :]
-    means = iter(outputs[plan.num_weights :])
-    for number, part in enumerate(plan.parts):
-        results = [outputs[i] for i in part.leaves] + [next(means) for _ in part.means]
-        only_if(block_index() == number, partial(_compute, plan, part, inputs, results))
-
-
-def _compute(plan: Plan, part: Part, inputs: dict[Value, Any], results: Sequence[Any]) -> None:
-    wanted = (*part.gradient, *part.means)
-    used = [(x, inputs[x]) for x in inputs if x in reads(part.steps, wanted)]
-    rows = set(plan.program.inputs[plan.num_weights :])
+def _kernel(plan: Plan, part: Part, inputs: Sequence[Value], *refs: Any) -> None:
+    wanted, rows = (*part.gradient, *part.means), set(plan.program.inputs[plan.num_weights :])
 
     def add_chunk(number: Any, totals: list[Array]) -> list[Array]:
         first_row = number * plan.chunk
-        values = {x: load(ref, x.shape, first_row=first_row if x in rows else None) for x, ref in used}
+        values = {
+            x: load(ref, x.shape, first_row=first_row if x in rows else None)
+            for x, ref in zip(inputs, refs, strict=False)
+        }
         run(part.steps, values)
         return [total + read(x, values).array for total, x in zip(totals, wanted, strict=True)]
 
     totals = [jnp.zeros(padded_shape(x.shape), x.dtype) for x in wanted]
     totals = lax.fori_loop(0, plan.num_chunks, add_chunk, totals) if plan.num_chunks > 1 else add_chunk(0, totals)
-    for x, ref, total in zip(wanted, results, totals, strict=True):
+    for x, ref, total in zip(wanted, refs[len(inputs) :], totals, strict=True):
         store(ref, x.shape, total * (1 / plan.num_chunks))  # all chunks have equally many rows

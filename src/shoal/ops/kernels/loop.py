@@ -42,23 +42,14 @@ def kernel_scan(step: Scanned, carry: Any, xs: Any, *, warps: int = WARPS, inter
     """The same as `jax.lax.scan(step, carry, xs)`, for one member, in one kernel.
 
     Arrays that `step` closes over, such as weights, may be traced. `interpret` runs the operations of the kernel one by
-    one, on any device. Raises CannotLower where the kernel does not apply; `why_no_scan` says so before.
+    one, on any device. Raises CannotLower where the kernel does not apply.
     """
     plan, structure = _plan(step, carry, xs)
     inputs = [jnp.asarray(x) for x in (*plan.fixed.values(), *jax.tree.leaves((carry, xs)))]
     last, ys = plan.program.outputs[: plan.num_carry], plan.program.outputs[plan.num_carry :]
     outputs = [*last, *(Value((plan.length, *y.shape), y.dtype) for y in ys)]
-    results = launch(partial(_kernel, plan), inputs, outputs, blocks=1, warps=warps, interpret=interpret)
+    results = launch(partial(_kernel, plan), inputs, outputs, warps=warps, interpret=interpret)
     return jax.tree.unflatten(structure, results)
-
-
-def why_no_scan(step: Scanned, carry: Any, xs: Any) -> str | None:
-    """Why the kernel cannot run this loop; None if it can. Nothing is computed, and no device is asked."""
-    try:
-        _plan(step, carry, xs)
-    except CannotLower as reason:
-        return str(reason)
-    return None
 
 
 def _plan(step: Scanned, carry: Any, xs: Any) -> tuple[Plan, Any]:

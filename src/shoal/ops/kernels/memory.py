@@ -9,40 +9,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from shoal.ops.kernels.flat import CannotLower, Value
 from shoal.ops.kernels.padded import Padded, inside, padded_shape
 
 
 def launch(
-    kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], *, blocks: int, warps: int, interpret: bool
+    kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], *, warps: int, interpret: bool
 ) -> list[Array]:
-    """Run `kernel(*input refs, *output refs)` in `blocks` blocks of 32 x `warps` threads, each of which sees all arrays.
+    """Run `kernel(*input refs, *output refs)` in one block of 32 x `warps` threads.
 
-    Under `vmap` over M members it is launched once, with M x `blocks` blocks; a block sees the arrays of its member.
+    Under `vmap` over M members it is launched once, with M blocks; each sees the arrays of its member.
     """
     pl, triton = _pallas()
     results = pl.pallas_call(
         kernel,
-        grid=(blocks,),
-        in_specs=[_all_of(x.shape) for x in inputs],
-        out_specs=[_all_of(x.shape) for x in outputs],
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
         interpret=interpret,
     )(*inputs)
     return list(results)
-
-
-def block_index() -> Int[Array, ""]:
-    """Which of the `blocks` this is."""
-    return _pallas()[0].program_id(0)
-
-
-def only_if(condition: Array, action: Callable[[], None]) -> None:
-    """Run `action` in the blocks where `condition` is true."""
-    _pallas()[0].when(condition)(action)
 
 
 def load(ref: Any, shape: tuple[int, ...], *, row: Any = None, first_row: Any = None) -> Padded:
@@ -78,10 +65,6 @@ def _index(shape: tuple[int, ...], row: Any = None, first_row: Any = None) -> tu
     if jnp.ndim(row) == 0:
         return (jnp.full(size, row, jnp.int32), *axes)
     return (lax.broadcast_in_dim(row, size, (0,)), *axes[1:])
-
-
-def _all_of(shape: tuple[int, ...]) -> Any:
-    return _pallas()[0].BlockSpec(shape, lambda block: (0,) * len(shape))
 
 
 def _pallas() -> tuple[Any, Any]:
