@@ -7,14 +7,16 @@ tiles here, and it is not known which launches would become CUDA graphs.
 
 import importlib.util
 import os
+import re
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cuda_program.hlo import Module
 from cuda_program.thunks import Thunk, parse_thunks
 
-PLUGIN = "jax_plugins.xla_cuda13"
+COMPILER = Path(__file__).with_name("compiler.txt")
 H100 = Path(__file__).with_name("h100.txtpb")
 
 
@@ -28,9 +30,15 @@ class Compiled(NamedTuple):
 
 
 def missing() -> str:
-    """Why CUDA programs cannot be compiled in this Python; empty if they can. Imports nothing."""
-    if importlib.util.find_spec("jax_plugins") is None or importlib.util.find_spec(PLUGIN) is None:
-        return "the package jax-cuda13-plugin is not installed: `make gpu-program` makes an environment that has it"
+    """Why the programs cannot be compiled in this Python; empty if they can. Imports nothing."""
+    remedy = "`make gpu-program` makes an environment that has it"
+    wanted = re.findall(r"^jax-cuda13-plugin==(\S+)", COMPILER.read_text(), re.MULTILINE)[0]
+    try:
+        found = version("jax-cuda13-plugin")
+    except PackageNotFoundError:
+        return f"the compiler for CUDA, jax-cuda13-plugin {wanted}, is not installed: {remedy}"
+    if found != wanted:
+        return f"jax-cuda13-plugin is {found}, which makes other programs than {wanted}: {remedy}"
     return ""
 
 

@@ -127,7 +127,7 @@ class Module:
 
 def parse_instruction(line: str) -> Instruction | None:
     """The instruction of a line `%name = type opcode(operands), attributes`; None for other lines."""
-    found = re.match(r"\s*(ROOT )?%([\w.\-]+) = (.*)$", re.sub(r"/\*.*?\*/", "", line))
+    found = re.match(r"\s*(ROOT )?%([\w.\-]+) = (.*)$", line)
     if not found:
         return None
     rest = found[3]

@@ -34,7 +34,8 @@ def environment_steps(name: str, envs: int, policy: str = "random") -> Program:
     """100 steps of E environments, every observation summed, with resets, as `shoal.throughput` measures them.
 
     The fewest bytes of a step: each array of the environments' states and of the sums of observations is read once and
-    written once, and the noise of the step (the environments' and the action) is read once.
+    written once, and the noise of the step (the environments' and the action) is read once. A program needs fewer only
+    if it changes arrays in place, such as one cell of a grid.
     """
     import jax
 

@@ -42,8 +42,8 @@ def parse_thunks(sequence: str, metadata: str) -> list[Thunk]:
 
 
 def _owner(around: list[tuple[int, Thunk]], kind: str, indentation: int) -> Thunk:
-    """The thunk that a label belongs to. XLA does not indent `condition:` at all."""
-    fits = [thunk for i, thunk in around if thunk.kind == kind and (i < indentation or indentation == 0)]
+    """The thunk that a label belongs to: the innermost around it, or the last, as XLA does not indent `condition:`."""
+    fits = [thunk for i, thunk in around if thunk.kind == kind and i < indentation]
     return fits[-1] if fits else around[-1][1]
 
 

@@ -72,10 +72,11 @@ def test_launches_are_counted_by_the_trips_of_their_loops(module, thunks):
 
 def test_a_launch_names_the_line_of_shoal_and_its_loops(module, thunks):
     gather = next(row for row in launches(module, thunks) if len(row.loops) == 2)
-    assert [(loop.source, loop.trips, loop.is_known) for loop in gather.loops] == [
-        ("shoal/example.py:11", 1, False),
-        ("shoal/example.py:5", 10, True),
+    assert [(loop.source, loop.trips, loop.is_known, loop.functions[0]) for loop in gather.loops] == [
+        ("shoal/example.py:11", 1, False, "update"),
+        ("shoal/example.py:5", 10, True, "collect"),
     ]
+    assert set(gather.loops[1].functions) == {"collect", "update.<locals>.one_update", "update"}  # no others called it
     add = next(row for row in launches(module, thunks) if row.instruction and row.instruction.name == "loop_add_fusion")
     assert add.source == "shoal/example.py:4"
 

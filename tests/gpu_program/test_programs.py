@@ -1,0 +1,46 @@
+"""The programs that are counted: the fewest bytes that they could move, and what a command line means."""
+
+import pytest
+from cuda_program import device, programs
+
+from gpu_program import field, main
+
+
+def test_the_fewest_bytes_of_a_step_are_those_of_states_observations_and_actions():
+    """CartPole has 4 numbers, a time and a return in its state, 4 numbers in its observation, and no step noise."""
+    program = programs.environment_steps("CartPole-v1", 8)
+    assert program.least_bytes == 8 * (2 * 6 * 4 + 2 * 4 * 4 + 4)
+    assert (program.unit, program.units, program.parts) == ("step", 100, 8)
+
+
+def test_the_fewest_bytes_of_a_reset_are_those_of_the_first_states():
+    assert programs.environment_resets("CartPole-v1", 8).least_bytes == 8 * 5 * 4  # 4 numbers and the time
+
+
+def test_the_fewest_bytes_of_an_update_are_those_of_weights_moments_and_samples():
+    """PPO with one hidden unit: actor 4 + 1 + 2 + 2 and critic 4 + 1 + 1 + 1 weights, and a sample of 36 bytes."""
+    fields = {"hidden": (1,), "num_envs": 2, "num_steps": 8, "num_epochs": 3, "num_minibatches": 2}
+    program = programs.training_update("ppo", 5, fields=fields)
+    step = 2 * 3 * 16 * 4 + 8 * 36  # weights and two moments, read and written; a minibatch of 8 samples
+    assert program.gradient_steps == 6
+    assert program.least_bytes == pytest.approx(5 * (6 * step + 16 * 36), rel=0.03)  # a counter and a flag beside them
+
+
+def test_loops_of_unknown_length_are_those_of_gradient_steps_and_of_episodes():
+    program = programs.Program(None, (), "update", 1, 1, 0.0, gradient_steps=4.0, episode_steps=500)
+    asked = ("ReplayAgent.train_on_replay", "DQN._train", "ES._run_episodes", "train_chunk")
+    assert [programs.trips(program, function) for function in asked] == [4, 4, 500, 1]
+
+
+def test_fields_are_numbers_tuples_or_words():
+    assert [field(text) for text in ("num_envs=10", "hidden=64,64", "memory=lstm")] == [
+        ("num_envs", 10),
+        ("hidden", (64, 64)),
+        ("memory", "lstm"),
+    ]
+
+
+def test_without_the_compiler_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(device, "version", lambda name: "0.1")
+    assert main(["env", "CartPole-v1"]) == 2
+    assert "jax-cuda13-plugin is 0.1" in capsys.readouterr().err
