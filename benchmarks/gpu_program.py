@@ -172,9 +172,12 @@ def everything(options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def commit_of(source: Path) -> str:
-    """The commit of a checkout, with `+changes` if files differ from it."""
-    git = ["git", "-C", str(source), "describe", "--always", "--dirty=+changes", "--exclude=*"]
-    return subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    """The last commit that changed a source folder, with `+changes` if its files differ from it; empty without git."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", source, *words, "--", "."], capture_output=True, text=True).stdout.strip()
+
+    return git("log", "-1", "--format=%h") + "+changes" * bool(git("status", "--porcelain"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import pytest
 from cuda_program import device, programs
 
+import gpu_program
 from gpu_program import field, main
 
 
@@ -44,3 +45,17 @@ def test_without_the_compiler_the_command_says_what_to_install(monkeypatch, caps
     monkeypatch.setattr(device, "version", lambda name: "0.1")
     assert main(["env", "CartPole-v1"]) == 2
     assert "jax-cuda13-plugin is 0.1" in capsys.readouterr().err
+
+
+def test_a_table_goes_on_where_it_was_stopped(monkeypatch, tmp_path, capsys):
+    counted, out = [], str(tmp_path / "rows.json")
+    row = {"unit": "step", "parts": 2, "launches": 3.0, "bytes": 4000, "bytes_moved": 6000, "least_bytes": 2000}
+    row |= {"kernel_microseconds": 5.0, "host_microseconds": 1.0, "gradient_steps": 0.0}
+    monkeypatch.setattr(gpu_program, "everything", lambda options: [["env", "A"], ["env", "B"]])
+    monkeypatch.setattr(gpu_program, "count_elsewhere", lambda words, options: counted.append(words[1]) or row)
+    monkeypatch.setattr(gpu_program.device, "missing", lambda: "")
+    for commit, *more in (["first"], ["first"], ["second"], ["second", "--again"]):
+        monkeypatch.setattr(gpu_program, "commit_of", lambda source, commit=commit: commit)
+        assert main(["table", "--out", out, *more]) == 0
+    assert "".join(counted) == "AB" + "" + "AB" + "AB"
+    assert "| env B | 3.0 | - | 2 | 3 | 1 | 2.0 | 5.0 | 1.0 |" in capsys.readouterr().out
