@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fill the folder .whl with the packages that a GPU machine without a network lacks (benchmarks/gpu.py says how to use it).
+# Fill the folder .whl with the packages that a GPU machine without a network lacks. There, before benchmarks/gpu.py:
+# python3 -m pip install --no-index --no-deps --target site .whl/*.whl && export PYTHONPATH=$PWD/site
 # That machine has Python 3.12 on x86-64 with JAX, flax, optax, orbax, jaxtyping, chex, matplotlib, pillow, rich, pytest.
 # PYTHON names any Python that has pip. Packages are fetched without their dependencies, so each is named below.
 set -eu

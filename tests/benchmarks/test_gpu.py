@@ -85,5 +85,5 @@ def test_a_job_has_the_estimate_of_the_same_program(gpu, monkeypatch, tmp_path):
     found = {"counted": {"launches": 3.0, "estimated_us": 4.5}}
     assert gpu.estimate({"env": "CartPole-v1", "num_envs": 1024}) == found
     assert gpu.estimate(gpu.PPO_MANY) == found
-    assert gpu.estimate({**gpu.PPO_MANY, "form": {}}) == {}
+    assert gpu.estimate({**gpu.PPO_MANY, "form": {"flat_weights": True}}) == {}
     assert gpu.estimate({"env": "CartPole-v1", "num_envs": 8}) == {}
