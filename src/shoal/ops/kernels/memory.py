@@ -4,7 +4,7 @@ Pallas is imported inside of functions, because its import takes half a second.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,12 @@ from shoal.ops.kernels.flat import CannotLower, Value
 from shoal.ops.kernels.padded import Padded, inside, padded_shape
 
 
+class Empty(NamedTuple):
+    """The place of an array without elements, such as that of final states where no time limit truncates."""
+
+    dtype: Any
+
+
 def launch(
     kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], *, warps: int, interpret: bool
 ) -> list[Array]:
@@ -23,13 +29,20 @@ def launch(
     Under `vmap` over M members it is launched once, with M blocks; each sees the arrays of its member.
     """
     pl, triton = _pallas()
+    arrays = [*inputs, *outputs]
+
+    def on_all(*refs: Any) -> None:  # arrays without elements are not passed to a kernel
+        present = iter(refs)
+        kernel(*(Empty(x.dtype) if 0 in x.shape else next(present) for x in arrays))
+
     results = pl.pallas_call(
-        kernel,
-        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
+        on_all,
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs if 0 not in x.shape],
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
         interpret=interpret,
-    )(*inputs)
-    return list(results)
+    )(*(x for x in inputs if 0 not in x.shape))
+    written = iter(results)
+    return [jnp.zeros(x.shape, x.dtype) if 0 in x.shape else next(written) for x in outputs]
 
 
 def load(ref: Any, shape: tuple[int, ...], *, row: Any = None, first_row: Any = None) -> Padded:
@@ -38,6 +51,8 @@ def load(ref: Any, shape: tuple[int, ...], *, row: Any = None, first_row: Any = 
     It is all of `ref`; with `row`, its element at this position of the first axis, or, if `row` is an array [n], its
     elements at these positions; with `first_row`, its elements from there on.
     """
+    if isinstance(ref, Empty):
+        return Padded(jnp.zeros(padded_shape(shape), ref.dtype), shape)
     if not shape:
         return Padded(ref[...] if row is None else ref[row], ())
     mask = inside(shape)
@@ -48,6 +63,8 @@ def load(ref: Any, shape: tuple[int, ...], *, row: Any = None, first_row: Any = 
 
 def store(ref: Any, shape: tuple[int, ...], array: Array, *, row: Any = None) -> None:
     """Write a padded array to all of `ref`, or to its element `row`."""
+    if isinstance(ref, Empty):
+        return
     if not shape:
         ref[... if row is None else row] = array
     else:
