@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from shoal.core.form import current
 from shoal.core.struct import Number
@@ -62,7 +62,7 @@ def descend(
     and one whose gradient has a norm that is not finite is stopped. A new weight that is not finite, because the step
     overflowed, is not written.
     """
-    norm = optax.global_norm(gradient)  # not computed where nothing uses it
+    norm = _norm(gradient)  # not computed where nothing uses it
     if largest_norm is not None:
         scale = jnp.minimum(1.0, largest_norm / jnp.maximum(norm, 1e-12))
         gradient = jax.tree.map(lambda x: x * scale, gradient)
@@ -125,6 +125,16 @@ def polyak_update(target: Weights, weights: Weights, fraction: Number) -> Weight
     Equal to `weights`, to the last bit, if `fraction` is 1.
     """
     return jax.tree.map(lambda old, new: jnp.where(fraction == 1, new, old + fraction * (new - old)), target, weights)
+
+
+def _norm(gradient: Packed) -> Float[Array, ""]:
+    """The norm of a gradient. Small arrays of a tree are summed together: one kernel, where each would take one."""
+    leaves = jax.tree.leaves(gradient)
+    if len(leaves) > 1:
+        quarter = sum(x.size for x in leaves) // 4
+        large, small = ([x for x in leaves if (x.size > quarter) == is_large] for is_large in (True, False))
+        leaves = [*large, jnp.concatenate([x.ravel() for x in small])] if small else large
+    return optax.global_norm(leaves)
 
 
 def _at_moments(function: Any, state: Any, *others: Any) -> Any:
