@@ -16,7 +16,8 @@ How good it is: on that H200 (2026-11-26) the kernels of eleven programs took 0.
 1.17. On an H100 (2026-11-24, `results/gpu-environments.json`), which no limit was fitted to, a step of 1,048,576
 environments of sixteen kinds took 0.67 to 1.42 times the estimate, median 1.15; of bytes alone it took 1.26 to 2.85
 times. The estimate is too optimistic for kernels that read views along another axis than they write them, and for
-small kernels with much work in each thread.
+small kernels with much work in each thread. Of kernels of our own (`shoal.ops.kernels`) and of other calls of compiled
+code it knows only the bytes: they are counted as `opaque`, and the program takes longer than estimated.
 """
 
 from collections import Counter
@@ -55,6 +56,11 @@ class Launch(NamedTuple):
     traffic: Traffic = NOTHING  # of one launch
     threads: int = 0
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether the launch is a call of compiled code, of whose work XLA's text says nothing."""
+        return self.instruction is not None and self.instruction.opcode == "custom-call"
+
     def limits(self, gpu: str) -> dict[str, float]:
         """The microseconds of one launch that each limit allows at least; the largest is the estimate."""
         return {
@@ -77,11 +83,7 @@ class Total(NamedTuple):
     moved: float  # bytes
     kernels: float  # estimated microseconds of all kernels
     host: float  # estimated microseconds in which the host launches them
-
-    @property
-    def microseconds(self) -> float:
-        """The estimated time."""
-        return max(self.kernels, self.host)
+    opaque: float  # launches whose work is not known
 
     def per(self, number: float) -> "Total":
         """The sums divided by a number."""
@@ -104,6 +106,7 @@ def total(rows: Sequence[Launch], gpu: str = "h100") -> Total:
         sum(row.times * row.traffic.moved for row in rows),
         sum(row.times * row.microseconds(gpu) for row in rows),
         _host_microseconds(rows),
+        sum(row.times for row in rows if row.is_opaque),
     )
 
 

@@ -57,10 +57,15 @@ def prepare(folder: Path) -> None:
 def compile_for_gpu(function: Any, arguments: tuple, options: dict[str, Any]) -> Compiled:
     """Compile a function of these arguments (arrays or their shapes) with compiler options for an H100."""
     import jax
+    from jax.experimental import topologies
+    from jax.sharding import AbstractDevice, AbstractMesh
 
     folder = Path(os.environ["XLA_FLAGS"].rpartition("--xla_dump_to=")[2].partition(" ")[0])
     begin, before = time.perf_counter(), set(folder.iterdir())
-    lowered = jax.jit(function).lower(*_on_gpu(arguments))
+    gpu = topologies.get_topology_desc("", "cuda", target_config=H100.read_text(), topology="1x1x1").devices[0]
+    kernels_ask_for = AbstractDevice(gpu.device_kind, gpu.core_count, "gpu")  # Pallas chooses its compiler by it
+    with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kernels_ask_for)):
+        lowered = jax.jit(function).lower(*_on(gpu, arguments))
     traced = time.perf_counter()
     lowered.compile(compiler_options=options)
     compiled = time.perf_counter()
@@ -74,13 +79,11 @@ def compile_for_gpu(function: Any, arguments: tuple, options: dict[str, Any]) ->
     return Compiled(module, thunks, traced - begin, compiled - traced)
 
 
-def _on_gpu(tree: Any) -> Any:
-    """The shapes of a tree as arrays on the GPU."""
+def _on(device: Any, tree: Any) -> Any:
+    """The shapes of a tree as arrays on a device."""
     import jax
-    from jax.experimental import topologies
 
-    gpu = topologies.get_topology_desc("", "cuda", target_config=H100.read_text(), topology="1x1x1").devices[0]
-    sharding = jax.sharding.SingleDeviceSharding(gpu)
+    sharding = jax.sharding.SingleDeviceSharding(device)
 
     def shape(x: Any) -> Any:
         dtype = x.dtype if hasattr(x, "dtype") else jax.numpy.result_type(x)

@@ -29,6 +29,7 @@ def row_of(program: Program, compiled: Compiled, rows: Sequence[Launch], gpu: st
         "least_bytes": round(program.least_bytes),
         "kernel_microseconds": round(sums.kernels, 2),
         "host_microseconds": round(sums.host, 2),
+        "opaque_launches": round(sums.opaque, 2),
         "gpu": gpu,
         "gradient_steps": program.gradient_steps,
         "launches_of_a_gradient_step": _each(learning.launches, program.gradient_steps),
@@ -53,7 +54,7 @@ def line(name: str, row: dict[str, Any]) -> str:
         f"{row['launches_of_a_gradient_step']:,.1f}" if row["gradient_steps"] else "-",
         *(f"{value / parts / 1000:,.3g}" for value in (row["bytes"], row["bytes_moved"], least)),
         f"{row['bytes'] / least:.1f}" if least else "-",
-        f"{row['kernel_microseconds']:,.1f}",
+        f"{'> ' * bool(row['opaque_launches'])}{row['kernel_microseconds']:,.1f}",
         f"{row['host_microseconds']:,.1f}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -80,6 +81,8 @@ def summary(row: dict[str, Any]) -> str:
         f"estimated for an {row['gpu'].upper()}: {time:,.1f} us, {parts / time:,.4g} M {unit}s of one part/s "
         f"(kernels {kernels:,.1f} us, the host that launches them {host:,.1f} us)"
     )
+    if row["opaque_launches"]:
+        text.append(f"  too short: of {row['opaque_launches']:g} kernels of our own only the bytes are known")
     text.append(f"traced in {row['trace_seconds']} s, compiled in {row['compile_seconds']} s")
     return "\n".join(text)
 
@@ -108,7 +111,7 @@ def _kernel(row: Launch, trips: int, gpu: str) -> str:
     cells = (
         f"{row.times / trips:g}",
         f"{row.microseconds(gpu):.1f}",
-        max(limits, key=limits.__getitem__),
+        "opaque" if row.is_opaque else max(limits, key=limits.__getitem__),
         _size(row.traffic.used),
         _size(row.traffic.moved),
         row.instruction.name if row.instruction else row.kind,

@@ -155,6 +155,12 @@ def test_the_host_needs_longer_for_trips_of_loops_than_for_launches():
     assert total([Launch((loop._replace(is_known=False),), 20, "kCopy")]).host == pytest.approx(10 * 14 + 20 * 0.8)
 
 
+def test_kernels_of_our_own_are_counted_as_opaque():
+    own = parse_instruction('%k = f32[8]{0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton"')
+    sums = total([Launch((), 3, "kCustomKernel", own), Launch((), 4, "kCopy")])
+    assert (sums.launches, sums.opaque) == (7, 3)
+
+
 def test_threads_are_read_from_the_sizes_of_a_launch(thunks):
     inner = next(thunk for thunk in thunks[3].children if thunk.kind == "kWhile")
     assert [thunk.threads for thunk in inner.children] == [1, 64, 1, 64]
