@@ -123,7 +123,7 @@ def gpu() -> dict[str, str]:
 def jobs_of_shoal(part: str, jobs: Sequence[dict[str, Any]], seconds: float, flags: str = "") -> Worker:
     """A worker that measures jobs of shoal (`workers/gpu_programs.py`), each for up to `seconds`, with flags of XLA."""
     words = json.dumps([{**job, **estimate(job)} for job in jobs])
-    command = command_of("gpu_programs", "--jobs", words, "--threads", str(len(jobs)))
+    command = command_of("gpu_programs", "--jobs", words, "--threads", str(min(len(jobs), 3)))
     variables = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {GRAPHS[flags]}"} if flags else {}
     return Worker(part, command, 5 + seconds * len(jobs), {"flags": flags} if flags else {}, variables)
 

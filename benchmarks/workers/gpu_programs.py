@@ -38,6 +38,9 @@ from shoal.studies.throughput import HORIZON, make_stepper  # noqa: E402
 from shoal.training.program import begin, train_chunk  # noqa: E402
 
 
+GRACE = 12  # seconds more for what is being compiled when the time is over, because it would disturb the others
+
+
 class Work(NamedTuple):
     """What a job computes, not yet traced: `carry = run(carry, units)[0]`."""
 
@@ -179,6 +182,7 @@ def main() -> None:
     compilations = [pool.submit(compiled, job) for job in args.jobs]
     wait(compilations, timeout=float(os.environ.get("COMPILE_SECONDS", "600")))  # what takes longer is not measured
     pool.shutdown(wait=False, cancel_futures=True)
+    wait([started for started in compilations if not started.cancelled()], timeout=GRACE)
     measure.wait_for_turn()
     for job in args.jobs:
         measured(job, compilations.pop(0))
