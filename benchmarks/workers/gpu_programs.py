@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import measure
@@ -36,7 +36,6 @@ from shoal.core.registry import AGENTS, make  # noqa: E402
 from shoal.core.struct import to_arrays  # noqa: E402
 from shoal.studies.throughput import HORIZON, make_stepper  # noqa: E402
 from shoal.training.program import begin, train_chunk  # noqa: E402
-
 
 GRACE = 12  # seconds more for what is being compiled when the time is over, because it would disturb the others
 
@@ -172,6 +171,8 @@ def measured(job: dict[str, Any], compilation: Future[Program]) -> None:
             row(job, **kernels(program, job, carry))
     except Unchanged:
         row(job, unchanged=True)
+    except (CancelledError, TimeoutError):
+        row(job, error="it was not compiled in time")
     except Exception as error:  # such as too little memory; the other jobs are measured
         row(job, error=f"{type(error).__name__}: {str(error)[:300]}")
 
