@@ -27,6 +27,7 @@ class Form(NamedTuple):
     platform: str = "cpu"
     unroll_short_loops: bool = False  # write a loop of a few trips inside an environment as straight-line code
     retries_at_once: bool = False  # a generator that retries works on all environments in each trip, not on a few
+    computed_once: bool = True  # barriers keep XLA from computing the parts of a step again for each use of them
     envs_last_views: bool = True  # the views of E grids are computed with the axis E last, which vectors of a CPU want
     steps_per_trip: int = 1  # steps of a rollout in each trip of its loop
     unchanged_in_bank: bool = False  # arrays of a state that no step changes are read from the reset bank, not carried
@@ -62,6 +63,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         platform=platform,
         unroll_short_loops=True,
         retries_at_once=True,
+        computed_once=False,
         envs_last_views=False,
         steps_per_trip=4,
         unchanged_in_bank=True,
@@ -102,3 +104,12 @@ def in_form(function: Callable, form: Form) -> Callable:
             return function(*args, **kwargs)
 
     return formed
+
+
+def computed_once(values: Any) -> Any:
+    """Return the values behind a barrier, if the form has barriers.
+
+    XLA on a CPU would otherwise compute the values again for each value that depends on them. On an accelerator it
+    knows what a kernel costs, and a barrier only ends a kernel.
+    """
+    return jax.lax.optimization_barrier(values) if current().computed_once else values

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.lax import optimization_barrier
 from jaxtyping import Array, Bool, Int, UInt32
 
 from shoal.core.env import Key
+from shoal.core.form import computed_once
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
 from shoal.envs.checks import check_range
@@ -124,7 +124,7 @@ class Asterix(Game):
         self, state: AsterixState, action: Int[Array, ""], noise: UInt32[Array, "2"]
     ) -> tuple[AsterixState, Int[Array, ""], Bool[Array, ""]]:
         """Play one step: (next state, reward, terminated)."""
-        state = optimization_barrier(_spawn(state, *object_from_bits(noise)))
+        state = computed_once(_spawn(state, *object_from_bits(noise)))
         state = _move_player(state, action)
         state, found_before, dies_before = _meet_objects(state)
         state = _move_objects(state)

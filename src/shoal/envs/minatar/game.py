@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt, UInt8, UInt32
 
 from shoal.canvas import Canvas, box
 from shoal.core.env import Env, Key, State
+from shoal.core.form import computed_once, current
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, hyper, static, struct
 
@@ -105,7 +106,7 @@ class Game(Env):
         executed = jnp.where(uniform < self.sticky_action_prob, state.last_action, self._to_minatar(action))
         played = self.play(state.replace(last_action=executed), executed, game_noise)
         # The barrier keeps XLA from computing the state again for each value that depends on it.
-        state, reward, terminated = optimization_barrier(played)
+        state, reward, terminated = computed_once(played)
         return state, reward.astype(jnp.float32), terminated, {}
 
     def observe(self, state: Any) -> Bool[Array, "10 10 C"]:
@@ -179,7 +180,8 @@ def boards_last(words: UInt[Array, "10 C"]) -> UInt[Array, "10 C"]:
     """The same words; under `vmap` they are stored in memory with the batch of boards as the last axis.
 
     The loop over cells then reads neighboring memory, whether it writes board by board or cell by cell. Without this,
-    XLA computes the words again for each cell, or chooses an order in memory in which they are loaded one by one.
+    XLA computes the words again for each cell, or chooses an order in memory in which they are loaded one by one. In a
+    form without barriers they stay as they are.
     """
     return words
 
@@ -187,4 +189,6 @@ def boards_last(words: UInt[Array, "10 C"]) -> UInt[Array, "10 C"]:
 @boards_last.def_vmap
 def _boards_last(size: int, is_batched: list, words: UInt[Array, "E 10 C"]) -> tuple[UInt[Array, "E 10 C"], bool]:
     del size, is_batched  # `vmap` calls this only if the one argument is batched
+    if not current().computed_once:
+        return words, True
     return optimization_barrier(with_layout_constraint(words, Layout(major_to_minor=(1, 2, 0)))), True

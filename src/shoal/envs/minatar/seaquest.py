@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.lax import optimization_barrier
 from jaxtyping import Array, Bool, Int, UInt32
 
 from shoal.core.env import Key
+from shoal.core.form import computed_once
 from shoal.core.registry import env
 from shoal.core.struct import Struct, struct
 from shoal.envs.minatar.game import (
@@ -181,8 +181,8 @@ class Seaquest(Game):
         The barriers keep XLA from computing a value again for each of the many values that depend on it.
         """
         state = _spawn(state, noise)
-        state = optimization_barrier(_move_or_fire(state, action))
-        state, hit_by_moving_shots = optimization_barrier(_move_shots(state))
+        state = computed_once(_move_or_fire(state, action))
+        state, hit_by_moving_shots = computed_once(_move_shots(state))
         state = _move_divers(state)
         state, hit_by_moving_enemies, is_player_hit = _move_enemies(state)
         state = _count_down(state)
@@ -282,7 +282,7 @@ def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Int[Array, ""]]:
     for shot in state.shots:
         x = shot.x + jnp.where(shot.goes_right, 1, -1)
         flies = (shot.y >= 0) & (x >= 0) & (x <= LAST)
-        candidates = optimization_barrier(jnp.where(flies, in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
+        candidates = computed_once(jnp.where(flies, in_cell(enemies, enemies.x, x, shot.y), jnp.uint32(0)))
         fish, subs = first_hit(enemies, candidates)
         hits = (fish | subs) != 0
         enemies = enemies.replace(fish=enemies.fish ^ fish, subs=enemies.subs ^ subs)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.lax import optimization_barrier
 from jaxtyping import Array, Bool, Int, UInt32
 
+from shoal.core.form import computed_once
 from shoal.core.struct import Struct, struct
 from shoal.envs.minatar.game import INDICES, SIDE, RowBits
 from shoal.envs.minatar.slots import (
@@ -79,7 +79,7 @@ def spawn_enemy(
     right, is_sub, row = enemy_from_bits(noise)
     goes_other_way = jnp.where(right, ~enemies.go_right, enemies.go_right)
     in_the_way = (enemies.fish | enemies.subs) & where_equal(enemies.row, row) & goes_other_way
-    appears = optimization_barrier(is_time & (in_the_way == 0))
+    appears = computed_once(is_time & (in_the_way == 0))
     with_new = Enemies(
         fish=push_flag(enemies.fish, ~is_sub),
         subs=push_flag(enemies.subs, is_sub),
@@ -108,7 +108,7 @@ def first_hit(enemies: Enemies, candidates: SlotMask) -> tuple[SlotMask, SlotMas
     """Which of the `candidates` a shot hits: the oldest fish, else the oldest submarine, as (fish, submarines)."""
     fish, subs = oldest(candidates & enemies.fish), oldest(candidates & enemies.subs)
     subs = jnp.where(fish != 0, jnp.uint32(0), subs)
-    return optimization_barrier((fish, subs))
+    return computed_once((fish, subs))
 
 
 def swim(enemies: Enemies, all_enemies: SlotMask, move_speed: Int[Array, ""]) -> EnemyMove:
@@ -117,8 +117,8 @@ def swim(enemies: Enemies, all_enemies: SlotMask, move_speed: Int[Array, ""]) ->
     right = moves & enemies.go_right
     left = moves ^ right
     leaves = right & where_equal(enemies.x, LAST) | left & where_equal(enemies.x, 0)
-    all_enemies, moves, right, left, leaves = optimization_barrier((all_enemies, moves, right, left, leaves))
-    x = optimization_barrier(increment_decrement(enemies.x, right ^ (right & leaves), left ^ (left & leaves)))
+    all_enemies, moves, right, left, leaves = computed_once((all_enemies, moves, right, left, leaves))
+    x = computed_once(increment_decrement(enemies.x, right ^ (right & leaves), left ^ (left & leaves)))
     timer = write(increment_decrement(enemies.timer, jnp.uint32(0), all_enemies ^ moves), moves, move_speed)
     return EnemyMove(x, timer, arrived=moves ^ leaves, left_board=leaves)
 
@@ -126,17 +126,17 @@ def swim(enemies: Enemies, all_enemies: SlotMask, move_speed: Int[Array, ""]) ->
 def swims_into(enemies: Enemies, candidates: SlotMask) -> SlotMask:
     """Which of the `candidates`, which swim into the cell of a shot, is hit: the newest submarine, else fish."""
     subs, fish = newest(candidates & enemies.subs), newest(candidates & enemies.fish)
-    return optimization_barrier(jnp.where(subs != 0, subs, fish))
+    return computed_once(jnp.where(subs != 0, subs, fish))
 
 
 def fire_guns(enemies: Enemies, move: EnemyMove) -> tuple[BitSliced, SlotMask, BitSliced]:
     """Submarines whose gun timer is 0 fire: (gun timers, bullets, columns of the bullets)."""
-    fires = optimization_barrier(enemies.subs & where_equal(enemies.gun, 0))
+    fires = computed_once(enemies.subs & where_equal(enemies.gun, 0))
     gun = write(increment_decrement(enemies.gun, jnp.uint32(0), enemies.subs ^ fires), fires, GUN_INTERVAL)
     fires = fires & ~move.left_board  # the bullet of a submarine that leaves the board leaves it too
     bullets = enemies.bullets | fires
     bullet_x = tuple(old & ~fires | new & fires for old, new in zip(enemies.bullet_x, move.x, strict=True))
-    bullets, bullet_x = optimization_barrier((bullets, bullet_x))
+    bullets, bullet_x = computed_once((bullets, bullet_x))
     return gun, bullets, bullet_x
 
 
@@ -145,7 +145,7 @@ def move_bullets(enemies: Enemies, bullets: SlotMask, bullet_x: BitSliced) -> tu
     right = bullets & enemies.go_right
     left = bullets ^ right
     leaves = right & where_equal(bullet_x, LAST) | left & where_equal(bullet_x, 0)
-    bullets, right, left = optimization_barrier((bullets ^ leaves, right, left))
+    bullets, right, left = computed_once((bullets ^ leaves, right, left))
     return bullets, increment_decrement(bullet_x, right & bullets, left & bullets)
 
 
@@ -157,7 +157,7 @@ def enemy_rows(enemies: Enemies) -> tuple[RowBits, RowBits, RowBits, RowBits]:
     behind = [columns[x + 2] & enemies.go_right | columns[x] & ~enemies.go_right for x in range(SIDE)]
     bullets = [where_equal(enemies.bullet_x, x) & enemies.bullets for x in range(SIDE)]
     fish, subs = ([column & kind for column in columns[1:-1]] for kind in (enemies.fish, enemies.subs))
-    by_column = optimization_barrier(([slots & all_enemies for slots in behind], bullets, fish, subs))
+    by_column = computed_once(([slots & all_enemies for slots in behind], bullets, fish, subs))
     trail, bullets, fish, subs = (_occupied(by_row, slots) for slots in by_column)
     return trail, bullets, fish, subs
 

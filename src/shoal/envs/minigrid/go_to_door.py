@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Key
+from shoal.core.form import computed_once
 from shoal.core.registry import env
 from shoal.core.struct import static, struct
 from shoal.grid.actions import DONE, TOGGLE
@@ -85,7 +86,7 @@ class GoToDoor(GoTo):
         zero = jnp.zeros_like(width)
         door_x, door_y = jnp.stack([*along[:2], zero, width - 1]), jnp.stack([zero, height - 1, *along[2:]])
         doors = jnp.asarray(with_color(cell("door", state="closed"), distinct(k_color, 4, len(COLORS))))
-        width, height, door_x, door_y, doors = jax.lax.optimization_barrier((width, height, door_x, door_y, doors))
+        width, height, door_x, door_y, doors = computed_once((width, height, door_x, door_y, doors))
         # The cells are one axis and not two: XLA's loops over 64 cells are twice as fast as those over 8 x 8.
         cells = np.arange(self.size**2, dtype=np.int32)
         column, row = cells // self.size, cells % self.size

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
+from shoal.core.form import computed_once
 from shoal.core.keys import Key
 from shoal.grid.retry import retry
 
@@ -149,7 +150,7 @@ def _visit(bits: UInt32[Array, ""], wave: Wave, tables: Catalog, side: int) -> W
     place = jnp.concatenate([here[None], jnp.where(has_changed, around, -1)])
     content = jnp.concatenate([patterns[:, None], after], axis=1)
     turn = jnp.concatenate([jnp.where(own > 1, MOST_PATTERNS + own, -1), left])
-    place, content, turn, has_failed = jax.lax.optimization_barrier((place, content, turn, has_failed))
+    place, content, turn, has_failed = computed_once((place, content, turn, has_failed))
     fresh = _fresh(tables, wave.rank)
     all_patterns, order = wave.patterns, wave.order
     for i in range(len(TO_NEIGHBOR) + 1):
