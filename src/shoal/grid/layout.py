@@ -14,7 +14,7 @@ from shoal.core.keys import Key
 from shoal.core.struct import is_concrete
 from shoal.grid.actions import cell_mask
 from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
-from shoal.grid.loops import short_scan
+from shoal.ops.loops import short_scan
 
 
 def empty_room(width: int, height: int) -> UInt16[np.ndarray, "W H"]:

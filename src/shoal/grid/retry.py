@@ -9,7 +9,7 @@ from jax.custom_batching import custom_vmap
 
 from shoal.core.form import current
 from shoal.core.keys import Key
-from shoal.grid.loops import short_scan
+from shoal.ops.loops import short_scan
 
 FEWEST_WORKERS = 64  # the loop works on at least so many elements of a batch at a time, or on all of a smaller batch
 BATCH_PER_WORKER = 32  # the loop works on 1/32 of a larger batch at a time

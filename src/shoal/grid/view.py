@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 from shoal.core.form import current
 from shoal.grid.actions import heading
 from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
-from shoal.grid.loops import short_map
+from shoal.ops.loops import short_map
 
 WIDEST = 31  # largest side of a view in cells, because a row is stored in the bits of a 32-bit integer
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt16
 from shoal.core.struct import Struct, struct
 from shoal.grid.actions import heading
 from shoal.grid.cells import COLORS, EMPTY, OBJECTS, Cell, Whole, color_of, object_of
-from shoal.grid.loops import short_scan
+from shoal.ops.loops import short_scan
 
 Descriptor = Int8[Array, "3"] | Int8[np.ndarray, "3"]
 Clause = Int8[Array, "8"] | Int8[np.ndarray, "8"]

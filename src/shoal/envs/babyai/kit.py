@@ -29,9 +29,9 @@ from shoal.grid.cells import (
     with_state,
 )
 from shoal.grid.layout import between, distinct, random_color
-from shoal.grid.loops import short_scan
 from shoal.grid.reach import everything_is_touched
 from shoal.grid.rooms import Index, Plan
+from shoal.ops.loops import short_scan
 
 Room = tuple[Index, Index]
 Several = Int[Array, "n"] | Int[np.ndarray, "n"]

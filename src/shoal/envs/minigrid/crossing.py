@@ -17,7 +17,7 @@ from shoal.envs.minigrid.lavagap import OBSTACLES, TASKS, check_obstacle
 from shoal.grid.cells import EMPTY, GOAL
 from shoal.grid.layout import distinct, empty_room
 from shoal.grid.level import GridState, SquareLevel, begin
-from shoal.grid.loops import short_scan
+from shoal.ops.loops import short_scan
 
 
 @env("MiniGrid-LavaCrossingS9N1-v0", size=9, num_crossings=1)

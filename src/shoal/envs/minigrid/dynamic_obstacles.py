@@ -20,7 +20,7 @@ from shoal.grid.actions import FORWARD, LEFT, cell_at, cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import empty_room
 from shoal.grid.level import GridState, SquareLevel, begin, in_front
-from shoal.grid.loops import short_scan, short_sum
+from shoal.ops.loops import short_scan, short_sum
 
 BLUE_BALL = cell("ball", "blue")
 AROUND = 9  # cells of the square around a ball, numbered column by column; the ball is in cell 4

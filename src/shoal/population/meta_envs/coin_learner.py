@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, struct
+from shoal.ops.loops import short_scan
 
 CHANNELS, UNITS, ACTIONS = 2, 8, 4
 IN_CHANNELS, CELLS = 4, 9
@@ -119,7 +120,7 @@ def normalized_returns(reward: Float[Array, "T G"], discount: Number) -> Float[A
         total = reward + discount * total
         return total, total
 
-    _, returns = jax.lax.scan(add, jnp.zeros_like(reward[0]), reward, reverse=True)
+    _, returns = short_scan(add, jnp.zeros_like(reward[0]), reward, reverse=True)
     return (returns - jnp.mean(returns)) / (jnp.std(returns, ddof=1) + 1e-5)
 
 

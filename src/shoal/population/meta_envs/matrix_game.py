@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from shoal.core.struct import Number
+from shoal.ops.loops import short_scan
 
 SWAPPED = np.array([0, 1, 3, 2, 4])  # the logits of a player, ordered by rounds as the other player names them
 
@@ -103,4 +104,4 @@ def _eliminate(matrix: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float
         pivot = pivot / jax.lax.dynamic_index_in_dim(pivot, k, keepdims=False)
         return jnp.where((rows == k)[:, None], pivot[None], table - jnp.outer(column, pivot)), None
 
-    return jax.lax.scan(step, jnp.concatenate([matrix, right], axis=1), rows)[0][:, size:]
+    return short_scan(step, jnp.concatenate([matrix, right], axis=1), rows)[0][:, size:]

@@ -1,4 +1,4 @@
-"""Loops of a few trips inside an environment, in the form that suits the device (`core/form.py`).
+"""Loops of a few trips, such as those inside environments, in the form that suits the device (`core/form.py`).
 
 On a CPU they are compiled loops, because XLA would otherwise compute the values of a trip again for each value that
 depends on them. On an accelerator each trip of a loop costs kernel launches, and straight-line code is faster.
