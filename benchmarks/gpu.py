@@ -72,6 +72,7 @@ def main() -> None:
     results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
     with tempfile.TemporaryDirectory() as cache:
         seconds = PATIENCE if options.rehearse else COMPILE
+        seconds = max(seconds, 30 * options.minutes) if options.part == "environments" else seconds
         variables = {**in_environment(HERE.parent, Path(cache)), "COMPILE_SECONDS": str(seconds)}
         waves = WAVES if options.part == "all" else [[options.part]]
         for parts in [sum(waves, [])] if options.rehearse else waves:  # in a rehearsal times do not matter
@@ -251,7 +252,7 @@ def correctness(rehearse: bool) -> list[Worker]:
 
 
 def every_environment(rehearse: bool) -> list[Worker]:
-    """One environment of every class, at all sizes, twelve at a time."""
+    """One environment of every class, at all sizes, shared out to twelve workers."""
     import jax
 
     from shoal.core.registry import ENVS
@@ -260,10 +261,8 @@ def every_environment(rehearse: bool) -> list[Worker]:
     jax.config.update("jax_platforms", "cpu")  # in this process, which only lists them
     names = ["CartPole-v1"] if rehearse else list({ENVS[name].cls: name for name in reversed(measurable())}.values())
     sizes = (8,) if rehearse else SIZES
-    return [
-        jobs_of_shoal("environments", [{"env": name, "num_envs": size} for size in sizes], seconds=10)
-        for name in names[::-1]
-    ]
+    jobs = [{"env": name, "num_envs": size} for name in names[::-1] for size in sizes]
+    return [jobs_of_shoal("environments", jobs[i::12], seconds=10) for i in range(min(12, len(jobs)))]
 
 
 PARTS = {
