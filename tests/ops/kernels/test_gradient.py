@@ -65,7 +65,12 @@ in_interpreter = partial(kernel_gradient, interpret=True)
     ("env", "size", "has_mask", "fields"),
     [
         ("CartPole-v1", 32, True, {"hidden": (16,)}),
-        ("Pendulum-v1", 24, False, {"hidden": (10,), "activation": "gelu", "surrogate": "dpo", "value_loss": "squared"}),
+        (
+            "Pendulum-v1",
+            24,
+            False,
+            {"hidden": (10,), "activation": "gelu", "surrogate": "dpo"},
+        ),
         ("Acrobot-v1", 20, False, {"hidden": (24, 7, 16), "activation": "relu", "shared": True}),
     ],
 )

@@ -49,7 +49,8 @@ def test_members_have_tables_of_their_own():
 
 def test_is_one_launch_that_reads_a_table_as_it_is():
     """The table is reshaped before the kernel, and no array of all its rows is loaded inside it."""
-    program = jax.make_jaxpr(jax.vmap(lambda table: scan_in_interpreter(partial(step, table), CARRY, XS)))(jnp.stack([TABLE, TABLE]))
+    of_members = jax.vmap(lambda table: scan_in_interpreter(partial(step, table), CARRY, XS))
+    program = jax.make_jaxpr(of_members)(jnp.stack([TABLE, TABLE]))
     (kernel,) = [e for e in program.eqns if e.primitive.name == "pallas_call"]
     assert kernel.params["grid_mapping"].grid == (2,)
     assert (2, 60) in [x.aval.shape for x in kernel.invars]

@@ -50,6 +50,8 @@ def test_axes_are_padded_to_powers_of_two():
         (lambda x: jnp.argmax(x - 10, axis=1), [ROWS]),
         (lambda x: jnp.argmin(x + 10, axis=1), [ROWS]),
         (lambda x: jnp.sum(x), [NUMBERS]),
+        (lambda x: jnp.any(x > 1, axis=1), [ROWS]),
+        (lambda x: jnp.all(x > -1, axis=0), [ROWS]),
         (jax.nn.log_softmax, [ROWS]),
         (lambda x, y: x @ y, [ROWS, SQUARE]),
         (lambda x, y: jnp.log(jnp.abs(x)) @ jnp.exp(y), [ROWS, SQUARE]),
@@ -107,7 +109,7 @@ def test_nan_is_kept_where_triton_ignores_it(function, monkeypatch):
         (lambda x: jnp.zeros((200, 100)) + x[0, 0], "more than 8,192"),
         (lambda x: x[jnp.array([1, 2])], "rows of an array that no step changes"),
         (lambda x: jnp.einsum("ij,kj->ijk", x, x).sum(), "is not one of two matrices"),
-        (lambda x: jnp.any(x > 0, axis=1), "the operation reduce_or has no rule"),
+        (lambda x: jnp.cumsum(x, axis=0), "the operation cumsum has no rule"),
     ],
 )
 def test_a_refusal_names_the_operation(function, reason):

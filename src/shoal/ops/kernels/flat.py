@@ -96,7 +96,8 @@ def _append(program: Program, jaxpr: Any, constants: Sequence[Any], inputs: Sequ
 
     def read(atom: Any) -> Value:
         if isinstance(atom, Literal):
-            return Value(atom.aval.shape, atom.aval.dtype, np.asarray(atom.val, atom.aval.dtype))
+            aval: Any = atom.aval  # JAX declares a base class without a dtype
+            return Value(aval.shape, aval.dtype, np.asarray(atom.val, aval.dtype))
         return values[atom]
 
     for equation in jaxpr.eqns:
@@ -122,4 +123,4 @@ def _value(aval: Any) -> Value:
     return Value(aval.shape, aval.dtype)
 
 
-CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint")
+CALLS = frozenset(("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"))

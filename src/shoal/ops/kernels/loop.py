@@ -22,9 +22,9 @@ from shoal.ops.kernels.flat import CannotLower, Program, Step, Value, evaluate, 
 from shoal.ops.kernels.memory import launch, load, store
 from shoal.ops.kernels.padded import Padded, padded_shape, read, run, table_of
 
-# What a warp (32 threads) keeps in its registers: the arrays of a step have so many elements, and the weights. Measured on
-# an H200: 2,048 rollouts of CartPole with 64 units take 1.0 ms with 1 warp, 1.8 with 2, 3.5 with 4. Compiled without a
-# device for up to 128 environments and 128 units, programs with this many warps spill at most 72 bytes.
+# A warp (32 threads) keeps in its registers so many elements of an array of a step, and so many weights. Measured on an
+# H200: 2,048 rollouts of CartPole with 64 units take 1.0 ms with 1 warp, 1.8 with 2, 3.5 with 4. Compiled for an H100,
+# up to 128 environments or 128 units: with this many warps at most 72 bytes of registers spill.
 STEP_OF_WARP, FIXED_OF_WARP = 1024, 6144
 MOST_WARPS = 8
 
@@ -48,8 +48,9 @@ def kernel_scan(
 ) -> tuple[Any, Any]:
     """The same as `jax.lax.scan(step, carry, xs)`, for one member, in one kernel.
 
-    `warps` is the number of 32 threads that run it; None: by the sizes of its arrays. Arrays that `step` closes over, such as weights, may be traced. `interpret` runs the operations of the kernel one by
-    one, on any device. Raises CannotLower where the kernel does not apply.
+    `warps` is the number of 32 threads that run it; None: by the sizes of its arrays. Arrays that `step` closes over,
+    such as weights, may be traced. `interpret` runs the operations of the kernel one by one, on any device. Raises
+    CannotLower where the kernel does not apply.
     """
     plan, structure = _plan(step, carry, xs)
     inputs = [jnp.asarray(x) for x in (*plan.fixed.values(), *jax.tree.leaves((carry, xs)))]

@@ -6,7 +6,7 @@ is not specified: operations that combine elements of an axis (sums, products of
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def is_padding_free(shape: Sequence[int]) -> bool:
 
 
 def inside(shape: Sequence[int], axes: Sequence[int] | None = None) -> Array | None:
-    """True where an element of a padded array is not padding along `axes` (default: all); None if there is no padding."""
+    """True where an element of a padded array is no padding along `axes` (default: all); None if nothing is padding."""
     mask = None
     for axis in range(len(shape)) if axes is None else axes:
         if padded_size(shape[axis]) != shape[axis]:
@@ -146,8 +146,9 @@ def _iota(step: Step) -> Padded:
 def _reduce(step: Step, x: Padded) -> Padded:
     reduce, fill = REDUCTIONS[step.primitive.name]
     axes = tuple(step.params["axes"])
-    floats = jnp.issubdtype(x.array.dtype, jnp.floating)
-    if not floats and step.primitive.name != "reduce_sum":
+    if x.array.dtype == jnp.bool_:
+        x = x._replace(array=x.array.astype(jnp.int32))
+    if not jnp.issubdtype(x.array.dtype, jnp.floating) and abs(fill) > 1:
         raise CannotLower(f"the operation {step.primitive.name} has a rule for floats only, not for {x.array.dtype}")
     array = x.array if fill == 0 and x.is_zero else _filled(x, axes, fill)
     result = reduce(array, axis=axes[0]) if step.primitive.name.startswith("arg") else reduce(array, axis=axes)
@@ -190,7 +191,9 @@ def table_of(step: Step) -> Value | None:
         return None
     numbers, (table, positions) = step.params["dimension_numbers"], step.inputs
     whole_rows = tuple(step.params["slice_sizes"]) == (1, *table.shape[1:])
-    by_row = numbers.start_index_map == (0,) and numbers.collapsed_slice_dims in ((), (0,)) and len(positions.shape) == 2
+    by_row = (
+        numbers.start_index_map == (0,) and numbers.collapsed_slice_dims in ((), (0,)) and len(positions.shape) == 2
+    )
     first = numbers.offset_dims == tuple(range(1, len(step.outputs[0].shape)))
     return table if whole_rows and by_row and first and _lookup_mode(step) else None
 
@@ -206,10 +209,10 @@ def _gather(step: Step, table: Padded, positions: Padded) -> Padded:
     rows = lax.reshape(positions.array, padded_shape(positions.shape[:1])).astype(jnp.int32)
     if _lookup_mode(step) == lax.GatherScatterMode.CLIP:
         rows = jnp.clip(rows, 0, table.shape[0] - 1)
-    shape = step.outputs[0].shape
+    shape, look_up = step.outputs[0].shape, cast(Any, table.array)
     if step.params["dimension_numbers"].collapsed_slice_dims:
-        return table.array(rows, shape)
-    found = table.array(rows, (shape[0], *shape[2:]))
+        return look_up(rows, shape)
+    found = look_up(rows, (shape[0], *shape[2:]))
     return Padded(jnp.expand_dims(found.array, 1), shape, found.is_zero)
 
 
@@ -275,19 +278,23 @@ def _thin_product(left: Array, right: Array, rows: int, inner: int, columns: int
     return jnp.expand_dims(jnp.sum(left.T * right, axis=0), 0)
 
 
-ELEMENTWISE = frozenset(
-    "abs add add_any and bitcast_convert_type ceil clamp convert_element_type cos div eq erf exp exp2 expm1 floor ge gt integer_pow is_finite "
-    "le log log1p log2 logistic lt max min mul ne neg not or pow rem rsqrt select_n "
-    "shift_left shift_right_arithmetic shift_right_logical sign sin sqrt square sub tan tanh "
-    "xor".split()
-)
-KEEP_ZERO = frozenset("abs add add_any convert_element_type mul neg sub tanh".split())  # of zeros they are 0
+# fmt: off
+ELEMENTWISE = frozenset((
+    "abs", "add", "add_any", "and", "bitcast_convert_type", "ceil", "clamp", "convert_element_type", "cos", "div", "eq",
+    "erf", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p", "log2",
+    "logistic", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "rsqrt", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sqrt", "square", "sub", "tan", "tanh", "xor",
+))
+KEEP_ZERO = frozenset(("abs", "add", "add_any", "convert_element_type", "mul", "neg", "sub", "tanh"))  # 0 for zeros
+# fmt: on
 REDUCTIONS = {
     "reduce_sum": (jnp.sum, 0),
     "reduce_max": (jnp.max, -np.inf),
     "reduce_min": (jnp.min, np.inf),
     "argmax": (jnp.argmax, -np.inf),
     "argmin": (jnp.argmin, np.inf),
+    "reduce_and": (jnp.min, 1),  # of booleans as numbers
+    "reduce_or": (jnp.max, 0),
 }
 RULES = {
     "broadcast_in_dim": _broadcast_in_dim,

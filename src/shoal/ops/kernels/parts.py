@@ -1,7 +1,8 @@
 """Divide the gradient of a loss into parts that share no weights, such as those of an actor and of a critic.
 
-A part is computed by a block of threads of its own, whose registers then hold the gradient of fewer weights. Losses that
-depend on more than one part must be sums: their means over the minibatch are computed from the means of each part.
+Each part is computed by a kernel of its own: its code is shorter, and its registers hold the gradient of fewer weights.
+Losses that depend on more than one part must be sums: their means over the minibatch are computed from the means of the
+parts.
 """
 
 from collections.abc import Sequence
