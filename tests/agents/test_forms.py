@@ -1,6 +1,7 @@
 """Agents in the form of an accelerator, forced on a CPU: the same numbers up to the order of sums."""
 
 import shutil
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.ops.gradients import adam, flat_moments, moments_like
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
-from shoal.training.placement import key_words
+from shoal.training.placement import key_words, make_placement
 from shoal.training.program import Member, begin, train_chunk
 from tiny import SILENT
 
@@ -203,3 +204,11 @@ def test_kernels_that_are_on_or_off_change_the_last_digits_only():
     )
     assert_close(of_kernels, of_xla)
     assert any(np.any(x != y) for x, y in zip(*map(jax.tree.leaves, (of_kernels, of_xla)), strict=True))
+
+
+def test_kernels_run_on_a_mesh_of_devices(tmp_path, monkeypatch):
+    # Programs of a run on devices have operations that say where arrays are, which a kernel must not refuse.
+    monkeypatch.setattr("shoal.training.plan.make_placement", partial(make_placement, on_mesh=True))
+    with using(FORMS["many"]):
+        fields = {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_epochs": 1, "kernels": "on"}
+        shoal.train("ppo", "CartPole-v1", preset=None, steps=64, seeds=2, fields=fields, root=tmp_path, **SILENT)

@@ -71,7 +71,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         flat_weights=not many,
         stacked_networks=not many,
         joined_losses=True,
-        guarded_steps=many,
+        guarded_steps=True,
         loops_over_rare_work=many,
         gradient_kernels=many and platform == "gpu",
         rollout_kernels=platform == "gpu",

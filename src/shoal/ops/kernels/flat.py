@@ -104,6 +104,8 @@ def _append(program: Program, jaxpr: Any, constants: Sequence[Any], inputs: Sequ
         arguments = [read(x) for x in equation.invars]
         if (body := _body(equation)) is not None:
             results = _append(program, *body, arguments)
+        elif equation.primitive.name in IDENTITIES:
+            results = arguments
         else:
             results = [_value(x.aval) for x in equation.outvars]
             program.steps.append(Step(equation.primitive, tuple(arguments), tuple(results), equation.params))
@@ -124,3 +126,5 @@ def _value(aval: Any) -> Value:
 
 
 CALLS = frozenset(("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"))
+# Operations in the programs of a run on a mesh of devices. They say where arrays are, and change no number.
+IDENTITIES = ("reshard", "sharding_constraint", "pvary")

@@ -29,7 +29,7 @@ def one_round_values(
     logits_1: Float[Array, "1"], logits_2: Float[Array, "1"], payoffs: Float[Array, "4 2"]
 ) -> Float[Array, "2"]:
     """The expected payoffs of both players in one round. `payoffs` has a row for each of CC, CD, DC, DD."""
-    return _joint(jax.nn.sigmoid(logits_1[0]), jax.nn.sigmoid(logits_2[0])) @ payoffs
+    return _product(_joint(jax.nn.sigmoid(logits_1[0]), jax.nn.sigmoid(logits_2[0])), payoffs)
 
 
 def iterated_values(
@@ -46,7 +46,7 @@ def iterated_values(
     chance_1, chance_2 = jax.nn.sigmoid(logits_1), jnp.take(jax.nn.sigmoid(logits_2), SWAPPED, mode="clip")
     outcome = jax.vmap(_joint)(chance_1, chance_2)  # [5, 4]: in the first round, and after each outcome
     discount = jnp.asarray(discount, outcome.dtype)  # float64 in x64 mode
-    return outcome[0] @ _solve(jnp.eye(4, dtype=outcome.dtype) - discount * outcome[1:], payoffs)
+    return _product(outcome[0], _solve(jnp.eye(4, dtype=outcome.dtype) - discount * outcome[1:], payoffs))
 
 
 def naive_step(
@@ -69,9 +69,14 @@ def lola_step(
 
     def objective(own: Float[Array, "D"]) -> Float[Array, ""]:
         gradients = jax.jacrev(lambda other: values(own, other))(other)  # [2, D]
-        return values(own, other)[0] + learning_rate * gradients[0] @ gradients[1]
+        return values(own, other)[0] + _product(learning_rate * gradients[0], gradients[1])
 
     return own + learning_rate * jax.grad(objective)(own)
+
+
+def _product(left: Array, right: Array) -> Array:
+    """The matrix product in full single precision, which is not the default of a GPU (TF32 there)."""
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def _joint(chance_1: Float[Array, ""], chance_2: Float[Array, ""]) -> Float[Array, "4"]:
@@ -86,7 +91,7 @@ def _solve(matrix: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Arr
     then needs no pivoting. Derivatives are the solutions of further systems of this matrix and its transpose.
     """
     return jax.lax.custom_linear_solve(
-        lambda x: matrix @ x,
+        lambda x: _product(matrix, x),
         right,
         lambda _, b: _eliminate(matrix, b),
         lambda _, b: _eliminate(matrix.T, b),
