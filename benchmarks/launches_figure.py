@@ -1,4 +1,4 @@
-"""Draw which kernels a GPU runs in some steps of an environment, in the form of a CPU and in that of a GPU.
+"""Draw when a GPU runs kernels in four steps of an environment, in the form of a CPU and in that of a GPU.
 
 python benchmarks/launches_figure.py [--out docs/images/gpu-launches.png]
 
@@ -34,7 +34,7 @@ lanes = {"in the form of a CPU": timeline("forms", "cpu"), "in the form of a GPU
 figure = Figure(figsize=(11, 2.6), dpi=110, layout="constrained")
 axes = figure.subplots()
 for height, (kernels, launches) in enumerate(reversed(lanes.values())):
-    axes.broken_barh(kernels, (height - 0.3, 0.6), facecolor="#0072B2", edgecolor="white", linewidth=0.4)
+    axes.broken_barh(kernels, (height - 0.3, 0.6), color="#0072B2", linewidth=0.5)
     end = sum(kernels[-1])
     axes.text(end, height, f"  {end:.0f} µs, {launches:.1f} launches a step", va="center", fontsize=9)
 axes.set_yticks(range(len(lanes)), list(reversed(lanes)))

@@ -12,29 +12,14 @@ ENVIRONMENTS = (
     "class of environments, without the probes. Where a cell is empty, the program was not measured (the time ran "
     "out), or the GPU's 80 GB of memory were too small for it while fifteen processes compiled."
 )
-KERNELS = (
-    "PPO with its default sizes (4 environments x 128 steps, 16 gradient steps) on CartPole, timed over ten updates "
-    "after the compilation. A launch starts one kernel. A single agent is limited by the number of launches, not by "
-    "arithmetic: a kernel takes 1.2 µs on average. With 2,048 agents 77 % of the time goes into kernels that run once "
-    "or twice in each gradient step; matrix products are less than a third of that, the rest reads and writes arrays."
-)
-DQN = (
-    "10 environments, a gradient step of 128 transitions after every 10 steps, 100,000 steps for each agent, one "
-    "round. Here shoal is slower than PureJaxRL's recipe (flashbax, one `jit`); the reason is not known yet. PPO was "
-    "not measured beside PureJaxRL's recipe: the time on the machine ended before."
-)
 
 
 def gpu_section() -> list[str]:
     """Headings, commands and tables."""
-    envs, newest = _read("environments"), gpu_parts.parts()
-    every = ["### Environment steps on a GPU", ENVIRONMENTS, _command("environments"), _environments(envs["rows"])]
-    if newest:
-        machine = _machine(_read("device")["machine"])
-        return ["## On a GPU", machine, *newest, every[0], _machine(envs["machine"]), *every[1:]]
-    parts = ["## On a GPU", _machine(envs["machine"]), *every]
-    parts += ["### An update of PPO on a GPU", KERNELS, _command("training"), _kernels(_read("kernels")["rows"])]
-    return [*parts, "### DQN on a GPU", DQN, _command("training"), _dqn(_read("dqn")["rows"])]
+    envs = _read("environments")
+    every = [ENVIRONMENTS, _machine(envs["machine"]), _command("environments"), _environments(envs["rows"])]
+    newest = [_machine(_read("device")["machine"]), *gpu_parts.parts()]
+    return ["## On a GPU", *newest, "### Environment steps of every class, before shoal had a form for GPUs", *every]
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -64,34 +49,3 @@ def _environments(rows: list[dict[str, Any]]) -> str:
 
 def _millions(rate: float | None) -> str:
     return f"{float(f'{rate / 1e6:.3g}'):,g}" if rate else ""
-
-
-def _kernels(rows: list[dict[str, Any]]) -> str:
-    cells = []
-    for row in rows:
-        seconds, steps = row["seconds_per_update"], 512 * row["agents"]
-        cells.append(
-            [
-                f"{row['agents']:,}",
-                f"{seconds * 1e3:.1f} ms",
-                f"{row['busy_s_per_update'] / seconds:.0%}",
-                f"{row['launches_per_update']:,.0f}",
-                _millions(steps / seconds),
-            ]
-        )
-    head = ("agents", "time of an update", "kernels at work", "launches", "million steps per second")
-    return table(head, cells)
-
-
-def _dqn(rows: list[dict[str, Any]]) -> str:
-    cells = [
-        [
-            f"{r['agents']:,}",
-            r["side"],
-            f"{r['train_s']:.1f} s",
-            f"{r['compile_s']:.1f} s",
-            _millions(r["steps_per_second"]),
-        ]
-        for r in rows
-    ]
-    return table(("agents", "program", "training", "compilation", "million steps per second"), cells)
