@@ -9,6 +9,7 @@ import pytest
 
 from environments import advance, init, noise, observe
 from shoal import PPO
+from shoal.core import form
 from shoal.core.keys import make_key
 from shoal.population.meta_envs.coin_game import Board, first_board, moved, planes
 from shoal.population.meta_envs.coin_learner import Experience, learned, log_probs, new_learner, normalized_returns
@@ -90,7 +91,8 @@ LEARNER = new_learner(make_key(0))
 START = jax.tree.map(lambda x: np.asarray(x, float), LEARNER.weights)
 
 
-def test_the_first_gradient_step_follows_numpys_loss():
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_the_first_gradient_step_follows_numpys_loss(platform):
     # after its first step Adam has moved each weight by about the rate, against the sign of its gradient
     random = np.random.default_rng(1)
     obs = random.random((3, 2, 3, 3, 4)) < 0.3
@@ -102,7 +104,8 @@ def test_the_first_gradient_step_follows_numpys_loss():
     experience = SimpleNamespace(obs=obs, action=action, log_prob=log_prob)
     experience.reward = random.normal(size=(3, 2)).astype(np.float32)
     given = Experience(**{name: jnp.asarray(x) for name, x in vars(experience).items()})
-    after = jax.jit(lambda *given: learned(*given, **RATES))(LEARNER, given, 1)
+    with form.using(form.form_for(platform)):
+        after = jax.jit(lambda *given: learned(*given, **RATES))(LEARNER, given, 1)
     returns = np.asarray(normalized_returns(jnp.asarray(experience.reward), 0.96), float)
     leaves, structure = jax.tree.flatten(START)
     for i, leaf in enumerate(leaves):

@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.core.form import current
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, struct
 from shoal.ops.loops import short_scan
 
 CHANNELS, UNITS, ACTIONS = 2, 8, 4
 IN_CHANNELS, CELLS = 4, 9
+CENTERED = tuple((row, column) for row in (-1, 0, 1) for column in (-1, 0, 1))  # cells relative to the middle one
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of Adam
 Weights = Any
 
@@ -140,7 +142,7 @@ def _adam(learner: Learner, gradient: Weights, learning_rate: Number) -> Learner
 def _network(layers: list, obs: Bool[Array, "*axes 3 3 4"]) -> Float[Array, "*axes n"]:
     x = obs.astype(jnp.float32)
     for kernel, bias in layers[:2]:
-        x = jax.nn.relu(_neighborhoods(x) @ kernel + _as_last(bias, x.ndim))
+        x = jax.nn.relu(_convolved(x, kernel) + _as_last(bias, x.ndim))
     x = x.reshape(*x.shape[:-3], CELLS * CHANNELS)
     for i, (kernel, bias) in enumerate(layers[2:]):
         x = x @ kernel + _as_last(bias, x.ndim)
@@ -152,10 +154,23 @@ def _as_last(bias: Float[Array, "n"], ndim: int) -> Float[Array, "*ones n"]:
     return bias.reshape((1,) * (ndim - 1) + bias.shape)
 
 
+def _convolved(x: Float[Array, "*axes 3 3 C"], kernel: Float[Array, "n out"]) -> Float[Array, "*axes 3 3 out"]:
+    """The convolution of a board on the torus with a kernel, whose rows are those of `_neighborhoods`.
+
+    On a GPU it is one product of the board with a matrix [9 C, 9 out], which has the kernel once for each cell of the
+    result: neighborhoods repeat the board nine times, for every move of an episode.
+    """
+    if not current().unroll_short_loops:
+        return _neighborhoods(x) @ kernel
+    square = kernel.reshape(3, 3, x.shape[-1], -1)
+    matrix = jnp.stack([jnp.roll(square, cell, axis=(0, 1)) for cell in CENTERED], axis=3)
+    cells = x.reshape(*x.shape[:-3], -1) @ matrix.reshape(CELLS * x.shape[-1], -1)
+    return cells.reshape(*x.shape[:-1], -1)
+
+
 def _neighborhoods(x: Float[Array, "*axes 3 3 C"]) -> Float[Array, "*axes 3 3 n"]:
     """For each cell the channels of the 3 x 3 cells around it on the torus, row by row: n = 9 C."""
-    shifts = [(1 - row, 1 - column) for row in range(3) for column in range(3)]
-    return jnp.concatenate([jnp.roll(x, shift, axis=(-3, -2)) for shift in shifts], axis=-1)
+    return jnp.concatenate([jnp.roll(x, (-row, -column), axis=(-3, -2)) for row, column in CENTERED], axis=-1)
 
 
 def _layer(keys: Any, inputs: int, outputs: int) -> tuple[Float[Array, "inputs outputs"], Float[Array, "outputs"]]:
