@@ -6,7 +6,9 @@ A kernel takes as long as the slowest of these limits, which were measured with 
   array larger than the cache costs as much as reading 128 bytes in a row (`traffic`);
 - random places, from memory or from the cache: 116 per nanosecond;
 - starting threads: 211 per nanosecond. XLA starts one for every 4 numbers, so that arrays of 8 and 16 bits are filled
-  at 0.8 and 1.7 TB/s.
+  at 0.8 and 1.7 TB/s;
+- operations on numbers: 8,000 per nanosecond. That is far below what a GPU can add and multiply, because the operations
+  are those of XLA's text, each with several instructions, most of them for indices.
 
 The host needs 0.8 us for a launch and 4 us for a trip of a loop, with the CUDA graphs that XLA makes by default, and
 14 us for a trip of a loop whose number of trips it does not know. Where that takes longer than the kernels, the host
@@ -30,7 +32,7 @@ from cuda_program.traffic import NOTHING, Traffic, traffic
 
 BANDWIDTHS = {"h100": 2.6e6, "h200": 4.2e6}  # bytes in a microsecond
 LAUNCH = 1.2  # microseconds
-PLACES, THREADS = 116e3, 211e3  # in a microsecond
+PLACES, THREADS, OPERATIONS = 116e3, 211e3, 8e6  # in a microsecond
 HOST_LAUNCH, HOST_TRIP, HOST_UNKNOWN_TRIP = 0.8, 4.0, 14.0  # microseconds
 NO_LAUNCH = ("kAsyncDone", "kHostToDeviceCopyDone", "kSequential", "kCommandBuffer", "kAsyncStart")
 
@@ -68,6 +70,7 @@ class Launch(NamedTuple):
             "bytes": self.traffic.moved / BANDWIDTHS[gpu],
             "places": self.traffic.places / PLACES,
             "threads": self.threads / THREADS,
+            "operations": self.traffic.operations / OPERATIONS,
         }
 
     def microseconds(self, gpu: str) -> float:

@@ -13,6 +13,7 @@ LINE = 128  # bytes in a row that memory moves in the time of one read at a rand
 CACHE = 25_000_000  # bytes of each half of the second-level cache; data that both halves read are in both
 VIEWS = ("bitcast", "reshape")
 UPDATES = ("dynamic-update-slice", "scatter")
+FREE = (*VIEWS, "parameter", "constant", "broadcast", "iota", "tuple", "copy", "transpose", "slice", "concatenate")
 
 
 class Traffic(NamedTuple):
@@ -21,6 +22,7 @@ class Traffic(NamedTuple):
     used: int  # bytes that it needs
     moved: int  # bytes in a row that memory moves in the same time: more, where places are apart from each other
     places: int = 0  # such places
+    operations: int = 0  # numbers that are computed, once for each operation on them
 
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(*(a + b for a, b in zip(self, other, strict=True)))
@@ -66,18 +68,34 @@ class _Body:
         self._by_name = {each.name: each for each in body}
         self._asked: dict[str, list[Needed]] = defaultdict(list)  # by the users of each array
         self._written = NOTHING
+        self._operations = 0
         for each in reversed(body):  # operands come before their users
             if each.is_root:
                 self._write(each)
             elif self._asked[each.name]:
                 self._ask_for(each, self._needed(each))
+            self._operations += self._computed(each)
 
     def traffic(self) -> Traffic:
         """All parameters that are read, and all results that are written."""
         roots = [each for each in self._by_name.values() if each.is_root]
         parameters = [each for each in self._by_name.values() if each.opcode == "parameter"]
         visited_again = max((_fast_environments(array) for each in roots for array in each.arrays), default=0)
-        return sum((self._needed(each).traffic(each.arrays[0], visited_again) for each in parameters), self._written)
+        read = (self._needed(each).traffic(each.arrays[0], visited_again) for each in parameters)
+        return sum(read, self._written)._replace(operations=self._operations)
+
+    def _computed(self, result: Instruction) -> int:
+        """The numbers that an operation computes; of a sum those that are added."""
+        if result.opcode in FREE:
+            return 0
+        if result.opcode == "reduce":
+            return self._needed(self._by_name[result.operands[0].name]).elements
+        if result.opcode in UPDATES:
+            return sum(each.size for each in _parts_of_update(result, self._inputs(result))[2])
+        return result.size if result.is_root else self._needed(result).elements
+
+    def _inputs(self, user: Instruction) -> list[Instruction]:
+        return [self._by_name[operand.name] for operand in user.operands if operand.name in self._by_name]
 
     def _needed(self, array: Instruction) -> Needed:
         """The elements of an array that its users need together, at most all of them."""
@@ -88,7 +106,7 @@ class _Body:
 
     def _write(self, result: Instruction) -> None:
         """Add what a result writes. Of an update in place only the new elements: the old ones are not even read."""
-        inputs = [self._by_name[operand.name] for operand in result.operands if operand.name in self._by_name]
+        inputs = self._inputs(result)
         if result.opcode == "tuple" or (result.opcode in VIEWS and inputs[0].opcode in UPDATES):
             for each in inputs:
                 self._write(each)
