@@ -12,11 +12,12 @@ A kernel takes as long as the slowest of these limits, which were measured with 
 
 The host needs 0.8 us for a launch and 4 us for a trip of a loop, with the CUDA graphs that XLA makes by default, and
 14 us for a trip of a loop whose number of trips it does not know. Where that takes longer than the kernels, the host
-limits the program: the two times are kept apart, and the larger one is the estimate.
+limits the program: the two times are kept apart, and the larger one is the estimate. It is the least that the host
+needs: programs of few trips, such as 100 steps of 1,024 environments, took 2.5 to 3 us for each launch on an H200.
 
 How good it is: on that H200 (2026-11-26) the kernels of eleven programs took 0.86 to 1.93 times the estimate, median
-1.17. On an H100 (2026-11-24, `results/gpu-environments.json`), which no limit was fitted to, a step of 1,048,576
-environments of sixteen kinds took 0.67 to 1.42 times the estimate, median 1.15; of bytes alone it took 1.26 to 2.85
+1.16. On an H100 (2026-11-24, `results/gpu-environments.json`), which no limit was fitted to, a step of 1,048,576
+environments of sixteen kinds took 0.66 to 1.32 times the estimate, median 1.12; of bytes alone it took 1.26 to 2.85
 times. The estimate is too optimistic for kernels that read views along another axis than they write them, and for
 small kernels with much work in each thread. Of kernels of our own (`shoal.ops.kernels`) and of other calls of compiled
 code it knows only the bytes: they are counted as `opaque`, and the program takes longer than estimated.
