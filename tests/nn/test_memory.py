@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.form import CPU, in_form
 from shoal.core.keys import make_key
 from shoal.nn.memory import GRU, LSTM, LSTMCarry, unroll
 from weights import random_weights
@@ -101,3 +102,24 @@ def test_recurrent_weights_start_orthogonal_and_the_forget_gate_open(memory):
 def test_the_output_of_an_lstm_is_its_hidden_state():
     carry = LSTMCarry(jnp.zeros(H), jnp.ones(H))
     assert LSTM(H).output(carry) is carry.hidden
+
+
+@pytest.mark.parametrize("memory", [GRU(5), LSTM(5)], ids=["gru", "lstm"])
+def test_the_gradient_after_the_loop_equals_that_of_jax(memory):
+    random = np.random.default_rng(0)
+    inputs, is_first = random.normal(size=(7, 2, 3)), random.random((7, 2)) < 0.3
+    weights = memory.init(make_key(0), jnp.zeros((1, 3)))
+    carry = jax.tree.map(lambda x: x + jnp.asarray(random.normal(size=x.shape), x.dtype), memory.initial_carry((2,)))
+    factor = jnp.asarray(random.normal(size=(7, 2, 5)), jnp.float32)
+
+    def loss(weights, inputs, carry):
+        output, carries = unroll(memory, weights, inputs, jnp.asarray(is_first), carry)
+        return jnp.sum(factor * output) + sum(jnp.sum(x[3] ** 2) for x in jax.tree.leaves(carries))
+
+    arguments = weights, jnp.asarray(inputs, jnp.float32), carry
+    late, usual = (
+        jax.jit(in_form(jax.grad(loss, (0, 1, 2)), form))(*arguments)
+        for form in (CPU._replace(late_weight_gradients=True), CPU)
+    )
+    for x, y in zip(*map(jax.tree.leaves, (late, usual)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

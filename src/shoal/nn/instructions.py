@@ -40,7 +40,7 @@ class WordGRU(nn.Module):
         table = apply_dense(weights["input"], embedding)
 
         def read(carry: Array, word: Array) -> tuple[Array, None]:
-            after = gru.advance(weights, look_up(table, word), carry)
+            after = gru.advance(carry @ weights["recurrent"], look_up(table, word), carry)
             return jnp.where((word != 0)[..., None], after, carry), None
 
         return jax.lax.scan(read, gru.initial_carry(words.shape[:-1]), jnp.moveaxis(words, -1, 0))[0]

@@ -7,12 +7,15 @@ before the loop over time; each step of the loop is one small product of the car
 Axes: D inputs, H units, G = H x the number of gates.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.form import current
 from shoal.core.keys import Key
 from shoal.nn.dense import apply_dense
 from shoal.nn.initializers import orthogonal
@@ -50,14 +53,14 @@ class GRU(NamedTuple):
         self, weights: Weights, inputs: Float[Array, "*axes D"], carry: Float[Array, "*axes H"]
     ) -> Float[Array, "*axes H"]:
         """The carry after one more input."""
-        return self.advance(weights, apply_dense(weights["input"], inputs), carry)
+        return self.advance(carry @ weights["recurrent"], apply_dense(weights["input"], inputs), carry)
 
     def advance(
-        self, weights: Weights, input_part: Float[Array, "*axes G"], carry: Float[Array, "*axes H"]
+        self, carry_part: Float[Array, "*axes G"], input_part: Float[Array, "*axes G"], carry: Float[Array, "*axes H"]
     ) -> Float[Array, "*axes H"]:
-        """The carry after one more input. `input_part` is W x + b of all gates, r z n side by side."""
+        """The carry after one more input: U h and W x + b of all gates, r z n side by side, and h."""
         reset, update, new = jnp.split(input_part, 3, axis=-1)
-        carry_reset, carry_update, carry_new = jnp.split(carry @ weights["recurrent"], 3, axis=-1)
+        carry_reset, carry_update, carry_new = jnp.split(carry_part, 3, axis=-1)
         update = jax.nn.sigmoid(update + carry_update)
         new = jnp.tanh(new + jax.nn.sigmoid(reset + carry_reset) * carry_new)
         return new + update * (carry - new)
@@ -96,13 +99,13 @@ class LSTM(NamedTuple):
 
     def step(self, weights: Weights, inputs: Float[Array, "*axes D"], carry: LSTMCarry) -> LSTMCarry:
         """The carry after one more input."""
-        return self.advance(weights, apply_dense(weights["input"], inputs), carry)
+        return self.advance(carry.hidden @ weights["recurrent"], apply_dense(weights["input"], inputs), carry)
 
-    def advance(self, weights: Weights, input_part: Float[Array, "*axes G"], carry: LSTMCarry) -> LSTMCarry:
-        """The carry after one more input. `input_part` is W x + b of all gates, i f g o side by side."""
-        input_gate, forget_gate, new, output_gate = jnp.split(
-            input_part + carry.hidden @ weights["recurrent"], 4, axis=-1
-        )
+    def advance(
+        self, carry_part: Float[Array, "*axes G"], input_part: Float[Array, "*axes G"], carry: LSTMCarry
+    ) -> LSTMCarry:
+        """The carry after one more input: U h and W x + b of all gates, i f g o side by side, and c and h."""
+        input_gate, forget_gate, new, output_gate = jnp.split(input_part + carry_part, 4, axis=-1)
         cell = jax.nn.sigmoid(forget_gate) * carry.cell + jax.nn.sigmoid(input_gate) * jnp.tanh(new)
         return LSTMCarry(cell, jax.nn.sigmoid(output_gate) * jnp.tanh(cell))
 
@@ -120,15 +123,68 @@ def unroll(
     next episode. Passing `done` of step t instead would reset one step too early.
     """
 
+    scan = _carries_and_gradient if current().late_weight_gradients else _carries
+    carries = scan(memory, weights["recurrent"], apply_dense(weights["input"], inputs), is_first, carry)
+    return memory.output(carries), carries
+
+
+def _carries(
+    memory: Memory, recurrent: Float[Array, "H G"], input_part: Float[Array, "T *axes G"], is_first: Any, carry: Any
+) -> Any:
+    # The carries after each step [T].
     def step(carry: Any, xs: tuple[Array, Array]) -> tuple[Any, Any]:
         input_part, first = xs
-        start = memory.initial_carry(first.shape)
-        carry = jax.tree.map(lambda initial, old: jnp.where(first[..., None], initial, old), start, carry)
-        carry = memory.advance(weights, input_part, carry)
+        carry = _reset(memory, first, carry)
+        carry = memory.advance(memory.output(carry) @ recurrent, input_part, carry)
         return carry, carry
 
-    _, carries = jax.lax.scan(step, carry, (apply_dense(weights["input"], inputs), is_first))
-    return memory.output(carries), carries
+    return jax.lax.scan(step, carry, (input_part, is_first))[1]
+
+
+def _reset(memory: Memory, is_first: Bool[Array, "*axes"], carry: Any) -> Any:
+    start = memory.initial_carry(is_first.shape)
+    return jax.tree.map(lambda initial, old: jnp.where(is_first[..., None], initial, old), start, carry)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _carries_and_gradient(memory: Memory, recurrent: Any, input_part: Any, is_first: Any, carry: Any) -> Any:
+    """`_carries`, with a gradient of U that is one product after the loop over time.
+
+    JAX's own gradient adds to that of U in every step, which reads and writes all of it each time.
+    """
+    return _carries(memory, recurrent, input_part, is_first, carry)
+
+
+def _forward(memory: Memory, recurrent: Any, input_part: Any, is_first: Any, carry: Any) -> tuple[Any, Any]:
+    carries = _carries(memory, recurrent, input_part, is_first, carry)
+    return carries, (recurrent, input_part, is_first, carry, carries)
+
+
+def _backward(memory: Memory, saved: Any, of_carries: Any) -> tuple[Any, Any, Any, Any]:
+    recurrent, input_part, is_first, first, carries = saved
+    before = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest[:-1]]), first, carries)
+    before = _reset(memory, is_first, before)  # the carries from which the steps began
+
+    hidden = memory.output(before)
+    carry_part = hidden @ recurrent
+
+    def step(of_next: Any, xs: tuple[Any, ...]) -> tuple[Any, tuple[Array, Array]]:
+        of_carry, before, carry_part, input_part, is_first = xs
+        _, gradient = jax.vjp(memory.advance, carry_part, input_part, before)
+        of_carry_part, of_input_part, of_before = gradient(jax.tree.map(jnp.add, of_carry, of_next))
+        through_product = jax.vjp(memory.output, before)[1](of_carry_part @ recurrent.T)[0]
+        of_before = jax.tree.map(lambda x, y: jnp.where(is_first[..., None], 0, x + y), of_before, through_product)
+        return of_before, (of_carry_part, of_input_part)
+
+    last = jax.tree.map(lambda x: jnp.zeros_like(x[0]), carries)
+    of_first, (of_carry_part, of_input_part) = jax.lax.scan(
+        step, last, (of_carries, before, carry_part, input_part, is_first), reverse=True
+    )
+    rows = [x.reshape(-1, x.shape[-1]) for x in (hidden, of_carry_part)]
+    return rows[0].T @ rows[1], of_input_part, np.zeros(is_first.shape, jax.dtypes.float0), of_first
+
+
+_carries_and_gradient.defvjp(_forward, _backward)
 
 
 def _init(key: Key, inputs: int, size: int, bias: tuple[float, ...]) -> Weights:
