@@ -1,12 +1,15 @@
 """Compile a kernel of PPO for a GPU that is not there, in a process of its own: `compiled_kernel.py gradient|rollout`.
 
-It writes one line of JSON: launches, bytes of the program, and the largest shared memory of a block. The compiler is
-told to fail if registers spill.
+It writes one line of JSON: launches, bytes of the program, the largest shared memory of a block of threads, and for
+each of our kernels the bytes of registers that spill.
 """
 
+import importlib.util
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,23 +22,35 @@ MEMBERS = 2048
 
 def main(what: str) -> None:
     """Compile, and write what there is."""
-    os.environ["XLA_FLAGS"] = "--xla_gpu_fail_ptx_compilation_on_register_spilling=true"
+    os.environ["XLA_FLAGS"] = "--xla_gpu_dump_llvmir=true --xla_dump_emitter_re=ptx"
     with tempfile.TemporaryDirectory() as folder:
         device.prepare(Path(folder))
         function, arguments = {"gradient": gradient, "rollout": rollout}[what]()
         compiled = device.compile_for_gpu(function, arguments, {})
         (sequence,) = Path(folder).glob("*jit_in_form*thunk_sequence.txt")
+        spilled = [spills(file) for file in Path(folder).glob("*.ptx") if ".entry shoal_" in file.read_text()]
         shared = [int(n) for n in re.findall(r"shared_memory: (\d+) bytes", sequence.read_text())]
     from cuda_program.count import launches, total
 
     counted = total(launches(compiled.module, compiled.thunks))
-    sys.stdout.write(json.dumps({"launches": counted.launches, "bytes": counted.used, "shared": max(shared)}))
+    sys.stdout.write(
+        json.dumps({"launches": counted.launches, "bytes": counted.used, "shared": max(shared), "spilled": spilled})
+    )
+
+
+def spills(file: Path) -> int:
+    """The bytes of registers that a kernel writes to memory, as NVIDIA's assembler counts them."""
+    nvidia = importlib.util.find_spec("nvidia")
+    places = [f"{root}/cu13/bin" for root in (nvidia.submodule_search_locations or [])] if nvidia else []
+    assembler = shutil.which("ptxas", path=os.pathsep.join([*places, "/usr/local/cuda/bin", os.environ["PATH"]]))
+    command = [assembler, "-v", "-arch=sm_90a", str(file), "-o", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", said))
 
 
 def ppo():
-    """PPO on CartPole with its default fields, and the states of its members."""
+    """PPO on CartPole with its default fields, whose numbers differ between members, and the states of members."""
     import jax
-    import jax.numpy as jnp
 
     from shoal.agents.ppo import PPO
     from shoal.core.form import form_for, using
@@ -49,27 +64,29 @@ def ppo():
     with using(form):
         keys = jax.eval_shape(lambda: jax.random.split(make_key(0), MEMBERS))
         states = jax.eval_shape(jax.vmap(lambda key: agent.init(key, env)), keys)
-    return agent, env, states, form, jnp
+    agents = jax.tree.map(lambda x: jax.ShapeDtypeStruct((MEMBERS, *x.shape), x.dtype), agent)
+    return agents, env, states, form
 
 
 def gradient():
     """The gradient of PPO's loss on a minibatch of 128 samples."""
     import jax
+    import jax.numpy as jnp
 
     from shoal.agents.ppo import Batch
     from shoal.core.form import using
     from shoal.ops.kernels.gradient import kernel_gradient
 
-    agent, _, states, form, jnp = ppo()
+    agents, _, states, form = ppo()
     numbers = jax.ShapeDtypeStruct((MEMBERS, 128), jnp.float32)
     obs = jax.ShapeDtypeStruct((MEMBERS, 128, 4), jnp.float32)
     rows = Batch(obs, None, jax.ShapeDtypeStruct((MEMBERS, 128), jnp.int32), *[numbers] * 4)
 
-    def in_form(weights, rows):
+    def in_form(agents, weights, rows):
         with using(form):
-            return jax.vmap(lambda w, r: kernel_gradient(agent._loss, w, r))(weights, rows)
+            return jax.vmap(lambda agent, w, r: kernel_gradient(agent._loss, w, r))(agents, weights, rows)
 
-    return in_form, (states.weights, rows)
+    return in_form, (agents, states.weights, rows)
 
 
 def rollout():
@@ -78,17 +95,17 @@ def rollout():
 
     from shoal.core.form import using
 
-    agent, env, states, form, _ = ppo()
+    agents, env, states, form = ppo()
 
-    def one(state):
+    def one(agent, state):
         noise, behavior = agent.policy_noise(state, state.key), agent.behavior(state)
         return agent.rollout.collect(env, state.env_states, behavior, noise, state.key, scan=agent.scan)
 
-    def in_form(states):
+    def in_form(agents, states):
         with using(form):
-            return jax.vmap(one)(states)
+            return jax.vmap(one)(agents, states)
 
-    return in_form, (states,)
+    return in_form, (agents, states)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def linear(weights, rows):
         (jnp.ones(3, jnp.float16), {"x": jnp.ones((16, 3), jnp.float16)}, "is float16, not float32"),
         (jnp.ones((200, 100)), {"x": jnp.ones((16, 200))}, "one network has 32,768 weights"),
         (jnp.ones(3), {"x": jnp.ones((16, 3)), "y": jnp.ones(8)}, "do not share a first axis"),
-        (jnp.ones(3), {"x": jnp.ones((127, 3))}, "divides the minibatch of 127 rows"),
+        (jnp.ones(3), {"x": jnp.ones((131, 3))}, "divides the minibatch of 131 rows"),
     ],
 )
 def test_a_refusal_names_the_condition(weights, rows, reason):

@@ -21,13 +21,16 @@ from jaxtyping import Array, Float
 
 from shoal.ops.kernels.flat import CannotLower, Program, Value, flatten, reads
 from shoal.ops.kernels.memory import launch, load, store
-from shoal.ops.kernels.padded import Padded, padded_shape, padded_size, read, run
+from shoal.ops.kernels.padded import LARGEST_ARRAY, Padded, padded_shape, padded_size, read, run
 from shoal.ops.kernels.parts import Part, apart, total_losses
 
 Loss = Callable[[Any, Any], tuple[Float[Array, ""], Any]]
-CHUNK = 64  # most rows of the minibatch that a block works on at a time. With 4 warps, the fastest of 24 on an H200
-WARPS = 4  # (2,048 members, two layers of 64 units, minibatches of 128): 0.37 ms; 16 rows and 8 warps: 0.87 ms
-LARGEST_PART = 2**14  # padded weights of one part: their gradient must fit into the registers of a block
+# Measured on an H200, in updates of PPO (2,048 members, two layers of 64 units, minibatches of 128), the fastest of 9
+# pairs: one chunk of 128 rows and 4 warps take 9.9 ms, chunks of 64 rows 11.5, chunks of 32 rows and 8 warps 18.5.
+# In a loop the sum of the gradient takes registers, too: compiled for an H100, chunks of 64 then spill the least.
+ONE_CHUNK, CHUNK = 128, 64  # most rows of a minibatch that is one chunk, and of one that is several
+WARPS = 4  # groups of 32 threads in a block
+LARGEST_PART = 2**13  # padded weights of a network: with more, registers spill by kilobytes
 
 
 class Plan(NamedTuple):
@@ -42,14 +45,14 @@ class Plan(NamedTuple):
 
 
 def kernel_gradient(
-    loss: Loss, weights: Any, rows: Any, *, chunk: int = CHUNK, warps: int = WARPS, interpret: bool = False
+    loss: Loss, weights: Any, rows: Any, *, chunk: int | None = None, warps: int = WARPS, interpret: bool = False
 ) -> tuple[Any, Any]:
     """The same as `jax.grad(loss, has_aux=True)(weights, rows)`, for one member, in kernels.
 
     `loss(weights, rows)` returns (a scalar, a tree of scalars), all of them means over the rows, or sums of such means.
-    The leaves of `rows` are arrays [B, ...]. Arrays that `loss` closes over, such as hyperparameters, may be traced.
-    `interpret` runs the operations of the kernel one by one, on any device. Raises CannotLower where the kernel does
-    not apply.
+    The leaves of `rows` are arrays [B, ...], of which the kernel works on up to `chunk` rows at a time. Arrays that
+    `loss` closes over, such as hyperparameters, may be traced. `interpret` runs the operations of the kernel one by
+    one, on any device. Raises CannotLower where the kernel does not apply.
     """
     plan = _plan(loss, weights, rows, chunk)
     arrays = {**dict(plan.program.constants), **_leaves_of(plan.program, weights, rows)}
@@ -58,7 +61,7 @@ def kernel_gradient(
         wanted = (*part.gradient, *part.means)
         inputs = {x: jnp.asarray(array) for x, array in arrays.items() if x in reads(part.steps, wanted)}
         kernel = partial(_kernel, plan, part, list(inputs))
-        results = launch(kernel, list(inputs.values()), wanted, warps=warps, interpret=interpret)
+        results = launch(kernel, list(inputs.values()), wanted, "gradient", warps=warps, interpret=interpret)
         values.update(zip(wanted, results, strict=True))
     gradient = [values[x] for x in plan.program.outputs[: plan.num_weights]]
     return jax.tree.unflatten(plan.structure, [*gradient, *total_losses(plan.program, plan.num_weights, values)])
@@ -68,7 +71,7 @@ def _leaves_of(program: Program, *trees: Any) -> dict[Value, Array]:
     return dict(zip(program.inputs, jax.tree.leaves(trees), strict=True))
 
 
-def _plan(loss: Loss, weights: Any, rows: Any, most_rows: int) -> Plan:
+def _plan(loss: Loss, weights: Any, rows: Any, most_rows: int | None) -> Plan:
     leaves = jax.tree.leaves(weights)
     for leaf in leaves:
         if leaf.dtype != jnp.float32:
@@ -77,7 +80,9 @@ def _plan(loss: Loss, weights: Any, rows: Any, most_rows: int) -> Plan:
     if len(sizes) != 1 or () in sizes:
         raise CannotLower("the arrays of the minibatch do not share a first axis")
     ((size,),) = sizes
-    chunk = _chunk_size(size, most_rows)
+    widest = max((padded_size(n) for leaf in leaves for n in leaf.shape), default=1)
+    most_rows = most_rows or (ONE_CHUNK if size <= ONE_CHUNK else CHUNK)
+    chunk = _chunk_size(size, min(most_rows, LARGEST_ARRAY // widest))
     chunk_of = jax.tree.map(lambda x: jax.ShapeDtypeStruct((chunk, *x.shape[1:]), x.dtype), rows)
     program, structure = flatten(jax.grad(loss, has_aux=True), weights, chunk_of)
     plan = Plan(program, apart(program, len(leaves)), structure, len(leaves), chunk, size // chunk)

@@ -57,7 +57,7 @@ def kernel_scan(
     last, ys = plan.program.outputs[: plan.num_carry], plan.program.outputs[plan.num_carry :]
     outputs = [*last, *(Value((plan.length, *y.shape), y.dtype) for y in ys)]
     warps = _warps(plan) if warps is None else warps
-    results = launch(partial(_kernel, plan), inputs, outputs, warps=warps, interpret=interpret)
+    results = launch(partial(_kernel, plan), inputs, outputs, "loop", warps=warps, interpret=interpret)
     return jax.tree.unflatten(structure, results)
 
 

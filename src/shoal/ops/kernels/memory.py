@@ -22,9 +22,9 @@ class Empty(NamedTuple):
 
 
 def launch(
-    kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], *, warps: int, interpret: bool
+    kernel: Callable, inputs: Sequence[Array], outputs: Sequence[Value], name: str, *, warps: int, interpret: bool
 ) -> list[Array]:
-    """Run `kernel(*input refs, *output refs)` in one block of 32 x `warps` threads.
+    """Run `kernel(*input refs, *output refs)` in one block of 32 x `warps` threads. Profiles show its `name`.
 
     Under `vmap` over M members it is launched once, with M blocks; each sees the arrays of its member.
     """
@@ -35,6 +35,7 @@ def launch(
         present = iter(refs)
         kernel(*(Empty(x.dtype) if 0 in x.shape else next(present) for x in arrays))
 
+    on_all.__name__ = f"shoal_{name}"
     results = pl.pallas_call(
         on_all,
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs if 0 not in x.shape],
