@@ -99,3 +99,17 @@ def test_a_table_that_a_step_changes_is_refused():
 
     with pytest.raises(CannotLower, match="looks up rows of an array that it computes"):
         scan_in_interpreter(changing, jnp.zeros(3), jnp.zeros((4, 3), jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "warps"), [((4, 64), (64, 64), 1), ((32, 64), (64, 64), 2), ((4, 64), (128, 128), 4)]
+)
+def test_larger_arrays_have_more_warps(shape, weights, warps):
+    weights = jnp.ones(weights, jnp.float32)
+
+    def loop(carry, xs):
+        return scan_in_interpreter(lambda carry, x: (carry + x * jnp.sum(weights), None), carry, xs)
+
+    program = jax.make_jaxpr(loop)(jnp.zeros(shape), jnp.zeros(3))
+    (kernel,) = [e for e in program.eqns if e.primitive.name == "pallas_call"]
+    assert kernel.params["compiler_params"].num_warps == warps
