@@ -113,7 +113,7 @@ def table(options: argparse.Namespace) -> int:
     failed = 0
     for words in everything(options):
         name = " ".join(words)
-        if options.again or done.get(name, {}).get("commit") != commit:
+        if options.again or done.get(name, {}).get("commit") != commit or "error" in done[name]:
             done[name] = {"commit": commit, **count_elsewhere(words, options)}
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps({"rows": done}, indent=1) + "\n")

@@ -65,7 +65,8 @@ def compile_for_gpu(function: Any, arguments: tuple, options: dict[str, Any]) ->
     gpu = topologies.get_topology_desc("", "cuda", target_config=H100.read_text(), topology="1x1x1").devices[0]
     kernels_ask_for = AbstractDevice(gpu.device_kind, gpu.core_count, "gpu")  # Pallas chooses its compiler by it
     with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kernels_ask_for)):
-        lowered = jax.jit(function).lower(*_on(gpu, arguments))
+        # Without `keep_unused`, a program that uses no argument would not be for the GPU.
+        lowered = jax.jit(function, keep_unused=True).lower(*_on(gpu, arguments))
     traced = time.perf_counter()
     lowered.compile(compiler_options=options)
     compiled = time.perf_counter()
