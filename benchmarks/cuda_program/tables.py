@@ -51,7 +51,7 @@ def line(name: str, row: dict[str, Any]) -> str:
     cells = [
         name,
         f"{row['launches']:,.1f}",
-        f"{row['launches_of_a_gradient_step']:,.1f}" if row["gradient_steps"] else "-",
+        f"{row['launches_of_a_gradient_step']:,.1f}" if row["launches_of_a_gradient_step"] else "-",
         *(f"{value / parts / 1000:,.3g}" for value in (row["bytes"], row["bytes_moved"], least)),
         f"{row['bytes'] / least:.1f}" if least else "-",
         f"{'> ' * bool(row['opaque_launches'])}{row['kernel_microseconds']:,.1f}",
@@ -71,7 +71,7 @@ def summary(row: dict[str, Any]) -> str:
         f"memory moves {_size(row['bytes_moved'])} in the time of its random reads",
         f"  bytes for each of {parts:,}: {_size(row['bytes'] / parts)}, at least {_size(row['least_bytes'] / parts)}",
     ]
-    if row["gradient_steps"]:
+    if row["launches_of_a_gradient_step"]:
         text.append(
             f"  gradient steps {row['gradient_steps']:g}, each with {row['launches_of_a_gradient_step']:,.1f} launches "
             f"and {_size(row['bytes_of_a_gradient_step'])}"

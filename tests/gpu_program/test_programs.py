@@ -50,7 +50,12 @@ def test_without_the_compiler_the_command_says_what_to_install(monkeypatch, caps
 def test_a_table_goes_on_where_it_was_stopped(monkeypatch, tmp_path, capsys):
     counted, out = [], str(tmp_path / "rows.json")
     row = {"unit": "step", "parts": 2, "launches": 3.0, "bytes": 4000, "bytes_moved": 6000, "least_bytes": 2000}
-    row |= {"kernel_microseconds": 5.0, "host_microseconds": 1.0, "gradient_steps": 0.0, "opaque_launches": 1}
+    row |= {
+        "kernel_microseconds": 5.0,
+        "host_microseconds": 1.0,
+        "launches_of_a_gradient_step": 0.0,
+        "opaque_launches": 1,
+    }
     monkeypatch.setattr(gpu_program, "everything", lambda options: [["env", "A"], ["env", "B"]])
     monkeypatch.setattr(gpu_program, "count_elsewhere", lambda words, options: counted.append(words[1]) or row)
     monkeypatch.setattr(gpu_program.device, "missing", lambda: "")
