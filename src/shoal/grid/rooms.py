@@ -16,6 +16,7 @@ from shoal.core.struct import Struct, is_concrete, static, struct
 from shoal.grid.actions import heading, with_cell
 from shoal.grid.cells import CLOSED, DOOR, EMPTY, LOCKED, WALL, Cell, state_of, with_color, with_state
 from shoal.grid.layout import choose, empty_room, random_color, rectangle, walled
+from shoal.ops.loops import short_repeat
 
 Index = Int[Array, ""] | int
 
@@ -250,4 +251,4 @@ def _widest(width: Array) -> Array:
         back_below = jnp.pad(back[1], ((0, 0), (1, 0)))[:, :-1]
         return jnp.maximum(jnp.maximum(widest, jnp.max(forth, axis=0)), jnp.maximum(back_right, back_below))
 
-    return jax.lax.fori_loop(0, columns * rows - 1, extend, jnp.asarray(first))
+    return short_repeat(columns * rows - 1, extend, jnp.asarray(first))

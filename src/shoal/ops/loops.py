@@ -27,6 +27,12 @@ def short_scan(
     return jax.lax.scan(body, start, xs, reverse=reverse, unroll=max(unroll, 1))
 
 
+def short_repeat(trips: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
+    """`jax.lax.fori_loop(0, trips, body, start)`; straight-line code if the form unrolls short loops."""
+    unroll = min(trips, MOST_TRIPS) if form.current().unroll_short_loops and trips > 0 else None
+    return jax.lax.fori_loop(0, trips, body, start, unroll=unroll)
+
+
 def short_map(body: Callable[[Any], Any], xs: Any) -> Any:
     """The results of `body` for each entry of `xs`, stacked; one batched call if the form unrolls short loops."""
     return jax.vmap(body)(xs) if form.current().unroll_short_loops else jax.lax.map(body, xs)

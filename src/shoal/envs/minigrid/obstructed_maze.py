@@ -19,6 +19,7 @@ from shoal.grid.cells import COLORS, KEY, cell, with_color, with_content
 from shoal.grid.layout import random_color
 from shoal.grid.level import begin
 from shoal.grid.rooms import RIGHT, Index, Plan, Rooms, closed_doors
+from shoal.ops.loops import short_repeat
 
 BLUE_BALL, OBSTACLE, GREY_BOX = cell("ball", "blue"), cell("ball", "green"), cell("box", "grey")
 LOCKED_DOOR = cell("door", state="locked")
@@ -152,7 +153,7 @@ class ObstructedMaze(Obstructed):
         def with_quarter(number: Index, plan: Plan) -> Plan:
             return self.with_quarter(jax.random.fold_in(k_quarters, number), plan, number, colors)
 
-        plan = jax.lax.fori_loop(0, self.num_quarters, with_quarter, self.rooms.plan(k_plan))
+        plan = short_repeat(self.num_quarters, with_quarter, self.rooms.plan(k_plan))
         corner = jnp.asarray(CORNERS, jnp.int32)[jax.random.randint(k_corner, (), 0, self.num_quarters)]
         plan = plan.with_thing(k_ball, (corner[0], corner[1]), BLUE_BALL)
         return self.start(plan.with_agent(k_agent, self.agent_room))

@@ -17,6 +17,7 @@ from shoal.grid.cells import EMPTY, KEY, with_color
 from shoal.grid.layout import choose, place, random_color
 from shoal.grid.level import GridState, Level, begin
 from shoal.grid.rooms import Rooms, closed_doors
+from shoal.ops.loops import short_repeat
 
 ROOMS = Rooms(columns=3, rows=3, size=7)
 THINGS = 12
@@ -58,5 +59,5 @@ class Playground(Level):
             kind = KEY + jax.random.randint(k_kind, (), 0, 3).astype(jnp.uint16)  # key, ball, box
             return place(k_position, grid, with_color(kind, random_color(k_color)), elsewhere)[0]
 
-        grid = jax.lax.fori_loop(0, THINGS, with_thing, plan.grid)
+        grid = short_repeat(THINGS, with_thing, plan.grid)
         return GridState(**begin(grid, x, y, jax.random.randint(k_direction, (), 0, 4)))
