@@ -124,7 +124,7 @@ def unroll(
     """
 
     scan = _carries_and_gradient if current().late_weight_gradients else _carries
-    carries = scan(memory, weights["recurrent"], apply_dense(weights["input"], inputs), is_first, carry)
+    carries: Any = scan(memory, weights["recurrent"], apply_dense(weights["input"], inputs), is_first, carry)
     return memory.output(carries), carries
 
 
