@@ -5,7 +5,7 @@ loss is the negative log-likelihood of the recorded actions. It works for any re
 of PPO.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ class BCState(Guarded):
     obs_stats: RunningStats | None = None  # of the demonstrations
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
-    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
+    guarded = ("weights", "optimizer")
 
 
 @struct

@@ -6,7 +6,7 @@ bootstraps from the true final observation; samples are taken with replacement; 
 buffer.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ class DQNState(Guarded):
     obs_stats: RunningStats | None = None  # statistics that normalize observations
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
-    guarded: ClassVar[tuple[str, ...]] = ("weights", "target", "optimizer")
+    guarded = ("weights", "target", "optimizer")
 
 
 @struct

@@ -9,7 +9,7 @@ recurrent carry that it had at the start of the rollout. The carry is reset in t
 """
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ class PPOState(Guarded):
     carry: Carry = NO_CARRY  # recurrent carries [E] of actor and critic at the start of the next rollout
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
-    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
+    guarded = ("weights", "optimizer")
 
 
 @struct

@@ -6,7 +6,7 @@ step of a rollout bootstraps from its own successor (of two published versions, 
 the other the state after it).
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ class PQNState(Guarded):
     obs_stats: RunningStats | None = None  # statistics that normalize observations
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
-    guarded: ClassVar[tuple[str, ...]] = ("weights", "optimizer")
+    guarded = ("weights", "optimizer")
 
 
 @struct

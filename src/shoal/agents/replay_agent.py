@@ -8,7 +8,7 @@ and TD3.
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +170,7 @@ class ReplayState(Guarded):
     obs_stats: RunningStats | None = None  # statistics that normalize observations
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
-    guarded: ClassVar[tuple[str, ...]] = ("learner",)
+    guarded = ("learner",)
 
 
 @struct

@@ -6,9 +6,10 @@ seven columns in one kernel are faster. One flat vector of weights saves launche
 over memory for two thousand. Which shape is used follows from (platform, members), here and nowhere else: rooms above
 read `current()` while they are traced, and never ask for the backend.
 
-A form changes speed, never meaning: in every form an environment gives the same numbers up to the last digits of floats,
-and a learner up to the order of sums. `using` sets a form for what is traced inside of it, so a CPU can run the form of an accelerator; `jit`
-traces a function again where the form differs. docs/how-it-is-fast.md shows the numbers behind each choice.
+A form changes speed, never meaning: in every form an environment gives the same numbers up to the last digits of
+floats, and a learner up to the order of sums. `using` sets a form for what is traced inside of it, so a CPU can run the
+form of an accelerator; `jit` traces a function again where the form differs. docs/how-it-is-fast.md shows the numbers
+behind each choice.
 """
 
 import functools

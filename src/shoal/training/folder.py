@@ -197,8 +197,8 @@ class RunFolder:
             changes += [
                 f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]
             ]
-        before, now = there.get("form", here["form"]), here["form"]
-        if fields := [name for name in now if before.get(name) != now[name]]:
+        now = here.get("form", {})
+        if fields := [name for name, value in now.items() if there.get("form", now).get(name) != value]:
             changes.append(f"another form of the compiled programs ({', '.join(fields)})")
         return changes
 
