@@ -47,7 +47,9 @@ def convolve(
 ) -> Float[Array, "N height width F"]:
     """Convolve images whose last axis is the channel, with the same result as `jax.lax.conv_general_dilated`.
 
-    The platform for which the program is compiled, not the one on which it is traced, selects the implementation.
+    The platform for which the program is compiled, not the one on which it is traced, selects the implementation. It is
+    no field of `core.form.Form`, because it depends on nothing else: a program that is traced on a CPU and compiled for
+    a GPU gets the right one too.
     Raises ValueError for a stride above 1 that does not divide the side S of the kernel, or with padding.
     """
     side = kernel.shape[0]
