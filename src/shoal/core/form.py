@@ -39,6 +39,7 @@ class Form(NamedTuple):
     joined_losses: bool = False  # the losses of a gradient step are one vector, written by one kernel
     guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
     loops_over_rare_work: bool = False  # work that is seldom due is a loop of no or one trip, not a choice of results
+    replay_as_rows: bool = False  # new rows are written as numbers [T, N]: XLA then keeps a ring in the order of reads
     gradient_kernels: bool = False  # gradient steps run in a kernel of our own (`ops.kernels`), if `kernels` is auto
     rollout_kernels: bool = False  # so do rollouts
     interpreted_kernels: bool = False  # kernels run operation by operation, on any device: for tests
@@ -76,6 +77,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         joined_losses=True,
         guarded_steps=True,
         loops_over_rare_work=many,
+        replay_as_rows=True,
         gradient_kernels=many and platform == "gpu",
         rollout_kernels=platform == "gpu",
         double_buffered_loops=platform == "gpu",

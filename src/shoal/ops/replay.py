@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.agent import Buffer
+from shoal.core.form import current
 from shoal.core.keys import Key
 from shoal.core.struct import Number, Struct, static, struct
 
@@ -101,10 +102,10 @@ class Replay(Buffer):
         start = clock % (self.rows // self.rows_at_once) * self.rows_at_once
 
         def write(ring: Array, new: Array) -> Array:
-            # As rows of numbers: XLA then keeps the ring in the order in which samples are read from it. With more axes
-            # a GPU's program stores it in another order, and moves the whole ring before each read.
-            rows = jax.lax.dynamic_update_slice_in_dim(_rows(ring), _rows(new.astype(ring.dtype)), start, axis=0)
-            return rows.reshape(ring.shape)
+            new = new.astype(ring.dtype)
+            if not current().replay_as_rows:
+                return jax.lax.dynamic_update_slice_in_dim(ring, new, start, axis=0)
+            return jax.lax.dynamic_update_slice_in_dim(_rows(ring), _rows(new), start, axis=0).reshape(ring.shape)
 
         steps, final_observed, next_final = self._add_final(steps)
         return self.replace(
