@@ -2,23 +2,26 @@
 
 import shutil
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jaxtyping import Array, Float
 
 import shoal
 from learners import all_agents, bound, playable, unbound
-from shoal.core.agent import Guarded
+from shoal.core.agent import Agent, Guarded, Metrics
 from shoal.core.env import Env, State
 from shoal.core.form import CPU, form_for, in_form, using
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import Number, static, struct, to_arrays
-from shoal.ops.gradients import adam, flat_moments, moments_like
+from shoal.core.struct import Number, Struct, static, struct, to_arrays
+from shoal.ops.gradients import adam, moments_like
+from shoal.rollouts.episodes import EpisodeStats
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.placement import key_words, make_placement
@@ -55,7 +58,9 @@ def trained(agent, envs, form, updates=UPDATES):
         return train_chunk(begin(agent, env, seed, make_key(0)), agent, env, jnp.int32(0), jnp.int32(updates))[0]
 
     members = jax.jit(in_form(jax.vmap(run), form))(jnp.arange(2), envs)
-    return flat_moments(jax.tree.map(key_words, members))
+    begun = jax.vmap(lambda seed, env: begin(agent, env, seed, make_key(0)))
+    flat = jax.tree.map(key_words, jax.jit(in_form(begun, CPU))(jnp.arange(2), envs))
+    return moments_like(jax.tree.map(key_words, members), flat)
 
 
 def assert_close(left, right):
@@ -76,7 +81,7 @@ def test_an_agent_learns_the_same_in_every_form(name, form):
     env = make(playable(name))
     agent = small(name, env)
     on_cpu, other = (trained(agent, both(env), each) for each in (CPU, FORMS[form]))
-    first = flat_moments(jax.tree.map(key_words, jax.vmap(lambda m: begin(agent, env, m, make_key(0)))(jnp.arange(2))))
+    first = trained(agent, both(env), CPU, updates=0)
     assert any(np.any(x != y) for x, y in zip(*map(jax.tree.leaves, (on_cpu, first)), strict=True))
     assert_close(on_cpu, other)
 
@@ -148,14 +153,75 @@ def test_the_gradient_steps_of_a_stopped_member_change_nothing(name):
 
 def test_moments_of_a_tree_become_one_vector_and_a_tree_again():
     weights = {"a": jnp.arange(6.0).reshape(2, 3), "b": jnp.float32(7)}  # of one member
-    like = jax.tree.map(lambda x: np.stack([x, x]), adam().init(weights))  # [M]
+    like, flat = (jax.tree.map(lambda x: np.stack([x, x]), adam().init(x)) for x in (weights, jnp.zeros(7)))
     tree = like._replace(mu=jax.tree.map(lambda x: np.stack([x, 10 * x]), weights))
-    joined = flat_moments({"moments": tree, "other": np.ones(2)})
+    joined = moments_like({"moments": tree, "other": np.ones(2)}, {"moments": flat, "other": np.ones(2)})
     np.testing.assert_array_equal(joined["moments"].mu, [[0, 1, 2, 3, 4, 5, 7], [0, 10, 20, 30, 40, 50, 70]])
     assert joined["moments"].count.shape == (2,) and joined["moments"].nu.shape == (2, 7)
     again = moments_like(joined, {"moments": like, "other": np.ones(2)})["moments"]
     for x, y in zip(*map(jax.tree.leaves, (again, tree)), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_moments_of_one_array_become_a_vector():
+    matrix, flat = (jax.tree.map(lambda x: np.stack([x, x]), adam().init(x)) for x in (jnp.ones((2, 3)), jnp.ones(6)))
+    assert moments_like(matrix, flat).mu.shape == (2, 6) and moments_like(flat, matrix).mu.shape == (2, 2, 3)
+
+
+@struct
+class Optaxed(Agent):
+    """An agent of a user, with an optimizer of optax over a tree of weights."""
+
+    def bind(self, env):
+        return self
+
+    def init(self, key, env):
+        weights = {"a": jnp.ones((2, 3)), "b": jnp.float32(1)}
+        return OptaxedState(jnp.int32(0), key, weights, optax.adam(1e-2).init(weights))
+
+    def update(self, state, env, clock):
+        gradient = jax.tree.map(lambda x: 2 * x, state.weights)
+        step, optimizer = optax.adam(1e-2).update(gradient, state.optimizer)
+        weights = optax.apply_updates(state.weights, step)
+        episodes = EpisodeStats.of(jnp.array([True]), jnp.array([1.0]), jnp.array([2]))
+        state = state.replace(age=state.age + 1, weights=weights, optimizer=optimizer)
+        return state, Metrics(episodes, {"loss": weights["b"]})
+
+    def policy_state(self, state):
+        return state.weights
+
+    def act(self, state, obs, carry, key, greedy, mask=None):
+        return jnp.int32(0), carry
+
+    @property
+    def steps_per_update(self):
+        return 2
+
+
+@struct
+class OptaxedState(Struct):
+    """Its state."""
+
+    age: Any
+    key: Any
+    weights: Any
+    optimizer: Any
+
+
+@pytest.mark.parametrize("form", ["cpu", "many"])
+def test_an_optimizer_of_the_user_is_resumed(form, tmp_path):
+    with using(CPU if form == "cpu" else FORMS["many"]):
+        whole = tmp_path / "whole"
+        options = {"steps": 8, "seeds": 2, "records": 2, "evaluations": 0, **SILENT}
+        shoal.train(Optaxed(), "CartPole-v1", folder=whole, **options)
+        cut = shutil.copytree(whole, tmp_path / "cut")
+        shutil.rmtree(checkpoint.newest(cut / "checkpoints"))
+        (cut / "summary.json").unlink()
+        shoal.train(Optaxed(), resume=cut, **SILENT)
+    straight, resumed = (np.load(checkpoint.newest(run / "checkpoints") / "learners.npz") for run in (whole, cut))
+    assert straight.files == resumed.files and any("optimizer" in name and "/a" in name for name in straight.files)
+    for array in straight.files:
+        np.testing.assert_array_equal(straight[array], resumed[array], err_msg=array)
 
 
 @pytest.mark.parametrize("name", [n if n == "sac" else pytest.param(n, marks=pytest.mark.slow) for n in GUARDED])

@@ -105,18 +105,20 @@ def mean_of_steps(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, xs: A
     return carry, dict(zip(names, jnp.mean(losses, axis=0), strict=True))
 
 
-def flat_moments(state: Any) -> Any:
-    """The state with moments of trees of weights joined to vectors: NumPy leaves with one leading axis [M, ...].
+def moments_like(state: Any, like: Any) -> Any:
+    """The state with the moments of optimizers in the layout of `like`: one vector [M, P], or trees of arrays [M, ...].
 
-    Checkpoints hold this layout, so that a run can be resumed in another form.
+    Its leaves are NumPy arrays. Checkpoints hold the layout of a CPU, so that a run can be resumed in another form.
+    Moments that have the layout already, such as those of a user's own optimizer, are returned as they are.
     """
 
-    return _at_moments(_join, state)
+    def is_moments(x: Any) -> bool:
+        return isinstance(x, MOMENTS)
 
+    def leaf(x: Any, like: Any) -> Any:
+        return _moments_like(x, like) if is_moments(x) else x
 
-def moments_like(state: Any, like: Any) -> Any:
-    """The state, which `flat_moments` returned, with moments in the layout of `like`."""
-    return _at_moments(_split, state, like)
+    return jax.tree.map(leaf, state, like, is_leaf=is_moments)
 
 
 def polyak_update(target: Weights, weights: Weights, fraction: Number) -> Weights:
@@ -137,30 +139,13 @@ def _norm(gradient: Packed) -> Float[Array, ""]:
     return optax.global_norm(leaves)
 
 
-def _at_moments(function: Any, state: Any, *others: Any) -> Any:
-    """The state with `function` applied to the states of optimizers in it."""
-    is_moments = lambda x: isinstance(x, MOMENTS)  # noqa: E731
-    return jax.tree.map(lambda x, *rest: function(x, *rest) if is_moments(x) else x, state, *others, is_leaf=is_moments)
-
-
-def _averages(moments: Any) -> dict[str, Any]:
-    """The running averages of gradients and of their squares: all fields but the count of steps."""
-    return {name: tree for name, tree in moments._asdict().items() if name != "count"}
-
-
-def _join(moments: Any) -> Any:
-    def vector(tree: Any) -> np.ndarray:
-        return np.concatenate([np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)], axis=1)
-
-    return moments._replace(**{name: vector(tree) for name, tree in _averages(moments).items()})
-
-
-def _split(moments: Any, like: Any) -> Any:
-    def tree_of(vector: np.ndarray, tree: Any) -> Any:
-        leaves, structure = jax.tree.flatten(tree)
-        ends = np.cumsum([math.prod(x.shape[1:]) for x in leaves])[:-1]
-        parts = np.split(vector, ends, axis=1)
+def _moments_like(moments: Any, like: Any) -> Any:
+    def relaid(tree: Any, like: Any) -> Any:
+        if jax.tree.map(np.shape, tree) == jax.tree.map(np.shape, like):
+            return tree
+        leaves, structure = jax.tree.flatten(like)
+        vector = np.concatenate([np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)], axis=1)
+        parts = np.split(vector, np.cumsum([math.prod(x.shape[1:]) for x in leaves])[:-1], axis=1)
         return jax.tree.unflatten(structure, [part.reshape(x.shape) for part, x in zip(parts, leaves, strict=True)])
 
-    trees = _averages(like)
-    return moments._replace(**{name: tree_of(vector, trees[name]) for name, vector in _averages(moments).items()})
+    return type(moments)(*map(relaid, moments, like))

@@ -17,7 +17,7 @@ from shoal.core.agent import Metrics
 from shoal.core.env import Key
 from shoal.core.form import CPU, Form, in_form
 from shoal.core.keys import is_key, stream
-from shoal.ops.gradients import flat_moments, moments_like
+from shoal.ops.gradients import moments_like
 from shoal.rollouts.evaluate import Evaluation
 from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 from shoal.training.plan import Plan, memory_errors
@@ -167,12 +167,14 @@ class Population:
     def to_host(self) -> Member:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
         one_wave = len(self.plan.waves) == 1
-        return flat_moments(self._gather(self.plan.waves[0], self._waves[0]) if one_wave else joined(self._waves))
+        members = self._gather(self.plan.waves[0], self._waves[0]) if one_wave else joined(self._waves)
+        return members if self.plan.placement.form.flat_weights else moments_like(members, self.shapes())
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self.seat(roster)
-        members = moments_like(members, self._shapes(self.plan.placement.form))
+        form = self.plan.placement.form
+        members = members if form.flat_weights else moments_like(members, self._shapes(form))
         for wave, span in enumerate(self.plan.waves):
             of_wave = jax.tree.map(lambda x, s=span: x[s], members)
             self._waves[wave] = of_wave if len(self.plan.waves) > 1 else self.plan.placement.spread(of_wave)
