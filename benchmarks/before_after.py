@@ -24,6 +24,10 @@ ALONE = ("--evaluations", "0", "--records", "1")
 # name -> (worker, arguments, function from an answer to a number, unit)
 CONTESTS = {
     **{f"classic {env}": ("step_shoal", ("--env", env), run.stepping_rate, "M steps/s") for env in run.CLASSIC},
+    **{
+        f"minigrid {env}": ("step_shoal", ("--env", env, "--envs-last"), run.stepping_rate, "M steps/s")
+        for env in run.MINIGRID
+    },
     "ppo, 1 seed": ("ppo_shoal", ("--seeds", "1", *ALONE), run.training_rate, "k steps/s"),
     "ppo, 128 seeds": (
         "ppo_shoal",

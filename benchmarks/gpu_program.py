@@ -22,7 +22,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +108,15 @@ def table(options: argparse.Namespace) -> int:
     """Count all programs, each in a process of its own; write the file after each, and print a table."""
     commit = commit_of(options.source)
     done = json.loads(options.out.read_text())["rows"] if options.out.exists() else {}
+    listed = everything(options)
+    wanted = [words for words in listed if options.only in " ".join(words)]
+    if not wanted:
+        names = "\n".join("  " + " ".join(words) for words in listed)
+        print(f"No program of the table contains {options.only!r}. It has:\n{names}", file=sys.stderr)
+        return 2
     print("\n".join(tables.HEADER), flush=True)
     failed = 0
-    for words in everything(options):
+    for words in wanted:
         name = " ".join(words)
         if options.again or done.get(name, {}).get("commit") != commit or "error" in done[name]:
             done[name] = {"commit": commit, **count_elsewhere(words, options)}
@@ -153,8 +158,8 @@ def count_elsewhere(words: list[str], options: argparse.Namespace) -> dict[str, 
     return {"error": (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1][:300]}
 
 
-def everything(options: argparse.Namespace) -> Iterator[list[str]]:
-    """The commands of the table."""
+def everything(options: argparse.Namespace) -> list[list[str]]:
+    """The commands of the whole table."""
     script = (
         "from shoal.core.registry import AGENTS, ENVS; from shoal.studies.throughput import measurable; import json;"
         "print(json.dumps([{n: [ENVS[n].cls.__module__, ENVS[n].cls.__name__] for n in measurable()}, list(AGENTS)]))"
@@ -168,7 +173,7 @@ def everything(options: argparse.Namespace) -> Iterator[list[str]]:
     commands += [["env", name, "--envs", str(SMALL)] for name in sorted(classes.values())]
     commands += [["env", name, "--envs", str(LARGE)] for name in sorted(families.values())]
     commands += [["reset", name, "--envs", str(SMALL)] for name in sorted(classes.values())]
-    return (words for words in commands if options.only in " ".join(words))
+    return commands
 
 
 def commit_of(source: Path) -> str:
