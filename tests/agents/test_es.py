@@ -386,7 +386,7 @@ def test_weight_decay_adds_a_cost_for_large_weights():
         ({"strategy": "SNES", "shaping": "ranks"}, ValueError, "SNES has its own weights for ranks"),
         ({"strategy": "PGPE", "antithetic": "off"}, ValueError, "PGPE has no option for antithetic sampling"),
         ({"strategy": "CMA_ES", "optimizer": "adam"}, ValueError, "CMA_ES has no optimizer"),
-        ({"memory": "rnn"}, ValueError, "memory='rnn' is unknown. Choose one of none, gru, lstm"),
+        ({"memory": "rnn"}, ValueError, "memory='rnn' is unknown. Choose one of none, gru, gtrxl, lru"),
     ],
 )
 def test_invalid_values_are_refused_before_compilation(fields, error, message):

@@ -16,6 +16,7 @@ from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.nn.actor_critic import Carry
+from shoal.nn.memory import MEMORIES
 from shoal.rollouts.evaluate import evaluate
 from shoal.training import checkpoint
 from shoal.training.placement import is_key
@@ -33,7 +34,7 @@ QUICK = {
     "entropy_coef": 0.0,
     "value_loss": "squared",
 }
-CELLS = ["lstm", "gru"]
+CELLS = ["lstm", "gru"]  # of tests that train
 
 
 def bound(env, **fields):
@@ -103,7 +104,7 @@ class Dividends(Env):
 
 
 @pytest.mark.slow  # one like it is `trained` below
-@pytest.mark.parametrize("memory", [*CELLS, "none"])
+@pytest.mark.parametrize("memory", [*MEMORIES, "none"])
 def test_only_a_recurrent_policy_solves_the_memory_probe(memory):
     agent, env = bound("Probe-Memory-v0", **({} if memory == "none" else {"memory": memory}))
     result = evaluate(agent, learn(agent, env)[0], env, make_key(1), episodes=64, horizon=5)
@@ -173,7 +174,7 @@ def walker(memory, shared):
     return agent, begin(make_key(0)), walk
 
 
-@pytest.mark.parametrize(("memory", "shared"), [("gru", False), ("lstm", True)])
+@pytest.mark.parametrize(("memory", "shared"), [("gru", False), ("lstm", True), ("lru", False), ("gtrxl", True)])
 def test_successor_values_equal_those_of_a_critic_stepped_in_time(memory, shared):
     agent, state, walk = walker(memory, shared)
     before = walk(state)[0]  # in mid-episode, with a nonzero carry
@@ -185,8 +186,8 @@ def test_successor_values_equal_those_of_a_critic_stepped_in_time(memory, shared
     @jax.jit
     def seen(obs, carry):
         hidden = nets.torso.apply(weights[name], obs)
-        carry = cell.step(weights["memory"][name], hidden, carry)
-        return nets._value_head(weights, cell.output(carry)), carry
+        output, carry = cell.step(weights["memory"][name], hidden, carry)
+        return nets._value_head(weights, output), carry
 
     for e in range(4):
         carry = jax.tree.map(lambda x, e=e: np.asarray(x)[e], getattr(before.carry, name))

@@ -23,7 +23,7 @@ from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import distribution, head_size, restricted, sample_noise
-from shoal.nn.memory import MEMORIES
+from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
@@ -85,7 +85,7 @@ class ES(Agent):
 
     An update counts as population_size x episodes x (longest possible episode) environment steps, also if episodes end
     sooner. The number of steps of a run is therefore an upper bound; the metric `steps` is the number that a generation
-    took. With `memory="gru"` or `"lstm"` the controller is recurrent.
+    took. With a `memory` the controller is recurrent.
 
     `network` takes any object with `init(key, features)` and `apply(weights, features)`, such as a flax module.
     """
@@ -115,8 +115,9 @@ class ES(Agent):
     squash: str = static("tanh", choices=("tanh", "clip"), help="how continuous actions are kept within their bounds")
     hidden: tuple[int, ...] = static((16,))
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
-    memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
-    memory_size: int = static(16, help="units of the recurrent cell")
+    memory: str = memory_field()
+    memory_size: int = static(16, help="units of the memory")
+    memory_window: int = window_field()
     torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
     normalize_observation: bool = normalization_field()
@@ -129,7 +130,7 @@ class ES(Agent):
     def bind(self, env: Env) -> "ES":
         """The agent with the spaces and sizes of an environment. Raises ValueError if a field does not fit it."""
         check_choices(self)
-        check_counts(self, "population_size", "episodes", "hidden", "memory_size")
+        check_counts(self, "population_size", "episodes", "hidden")
         head_size(env.action_space)
         if self.episode_steps < 0:
             raise ValueError(f"episode_steps={self.episode_steps} must not be negative; 0 means the time limit.")
@@ -137,8 +138,7 @@ class ES(Agent):
             refuse_ignored(self, "where actions are continuous", "sample_actions")
         else:
             refuse_ignored(self, "where actions are discrete", "squash")
-        if self.memory == "none":
-            refuse_ignored(self, "with memory='none'", "memory_size")
+        check_memory_fields(self)
         bound = self.replace(
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
@@ -283,8 +283,7 @@ class ES(Agent):
 
     @property
     def _controller(self) -> Controller:
-        memory = None if self.memory == "none" else MEMORIES[self.memory](self.memory_size)
-        return Controller(self.network, self.observation_space, self.action_space, memory)
+        return Controller(self.network, self.observation_space, self.action_space, memory_of(self))
 
     @property
     def _weight_shapes(self) -> Any:

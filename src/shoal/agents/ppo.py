@@ -4,7 +4,7 @@ Source: Schulman et al. 2017; details as in Huang et al. 2022, "The 37 implement
 `ppo.py`, whose hyperparameters are the defaults. Differences: truncation by a time limit bootstraps from the true final
 observation (CleanRL treats it as termination), and minibatches come from an arithmetic shuffle (or `shuffle="exact"`).
 
-With a recurrent cell (`memory`), a minibatch consists of whole environments: all T steps of each in order, and the
+With a `memory`, a minibatch consists of whole environments: all T steps of each in order, and the
 recurrent carry that it had at the start of the rollout. The carry is reset in the step that begins an episode.
 """
 
@@ -29,7 +29,7 @@ from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
-from shoal.nn.memory import MEMORIES
+from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
@@ -40,7 +40,13 @@ from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
-from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
+from shoal.ops.shuffle import (
+    check_minibatches,
+    chosen_shuffle,
+    minibatches,
+    shuffle_field,
+    whole_environments,
+)
 from shoal.ops.surrogates import SURROGATES, VALUE_LOSSES, probability_ratio
 from shoal.rollouts.rollout import (
     EnvStates,
@@ -108,9 +114,9 @@ class PPO(RolloutAgent):
     `ops/surrogates.py`) or a struct with weights (see `agents/learned_losses.py`). `network` takes any object with
     `init(key, features)` and `apply(weights, features)`, such as a flax module.
 
-    `memory` adds a recurrent cell with `memory_size` units after the torso, so that actions can depend on earlier
-    observations of the episode. Each minibatch then consists of whole environments: `num_minibatches` must divide
-    `num_envs`, and gradients flow back through the `num_steps` steps of one rollout.
+    `memory` adds a network with `memory_size` units after the torso, so that actions can depend on earlier
+    observations of the episode (see `nn/memory/`). Each minibatch then consists of whole environments:
+    `num_minibatches` must divide `num_envs`, and gradients flow back through the `num_steps` steps of one rollout.
 
     `target_kl` ends the gradient steps of an update early, as in Stable-Baselines3: the first minibatch whose
     `approx_kl` exceeds 1.5 `target_kl`, and all minibatches after it, change nothing. With None (the default) all
@@ -155,15 +161,16 @@ class PPO(RolloutAgent):
     activation: str = static("tanh", choices=("tanh", "relu", "silu", "gelu"))
     torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
-    memory: str = static("none", choices=("none", *MEMORIES), help="recurrent cell after the torso")
-    memory_size: int = static(64, help="units of the recurrent cell")
+    memory: str = memory_field()
+    memory_size: int = static(64, help="units of the memory")
+    memory_window: int = window_field()
     shared: bool = static(False, choices=(False, True), help="one torso for both policy and value")
     surrogate: Any = part("clipped", choices=tuple(SURROGATES), first=FIRST_SURROGATES)
     value_loss: Any = part("clipped", choices=tuple(VALUE_LOSSES), first=FIRST_VALUE_LOSSES)
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))
-    shuffle: str = static("auto", choices=("auto", *SHUFFLES), help="auto: arithmetic; with a recurrent cell, envs")
+    shuffle: str = shuffle_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
     kernels: str = static(
@@ -184,8 +191,7 @@ class PPO(RolloutAgent):
         check_real(env.action_space)
         if not isinstance(env.action_space, Box):
             refuse_ignored(self, "where actions are discrete", "noise_correlation", "log_std_init")
-        if self.memory == "none":
-            refuse_ignored(self, "with memory='none'", "memory_size")
+        check_memory_fields(self)
         if self.num_epochs * self.num_minibatches == 1:
             refuse_ignored(self, "with one gradient step per update", "target_kl")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
@@ -196,7 +202,7 @@ class PPO(RolloutAgent):
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
-            shuffle=self._shuffle(),
+            shuffle=chosen_shuffle(self),
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
         check_kernels(bound, env)
@@ -450,12 +456,7 @@ class PPO(RolloutAgent):
         rows = jax.tree.map(lambda x: x[index], samples)
         if self.normalize_advantage:
             rows = rows.replace(advantage=standardized(rows.advantage, self.rollout.devices))
-        if self.memory == "none":
-            return rows, carry
-        # Whole environments: all their steps in order [T, B], and their carries at the start of the rollout [B].
-        envs = index[: index.shape[0] // self.num_steps]
-        rows = jax.tree.map(lambda x: x.reshape(self.num_steps, envs.shape[0], *x.shape[1:]), rows)
-        return rows, jax.tree.map(lambda x: x[envs], carry)
+        return (rows, carry) if self.memory == "none" else whole_environments(rows, carry, index, self.num_steps)
 
     def _loss(
         self, weights: Weights, rows: Batch, carry: Carry = NO_CARRY
@@ -481,8 +482,7 @@ class PPO(RolloutAgent):
 
     @property
     def _nets(self) -> ActorCritic:
-        memory = None if self.memory == "none" else MEMORIES[self.memory](self.memory_size)
-        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory)
+        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory_of(self))
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -506,19 +506,9 @@ class PPO(RolloutAgent):
         low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
         return jnp.clip(action, low, high)
 
-    def _shuffle(self) -> str:
-        if self.memory == "none":
-            return "arithmetic" if self.shuffle == "auto" else self.shuffle
-        if self.shuffle not in ("auto", "envs"):
-            raise ValueError(
-                f"shuffle={self.shuffle!r} mixes the steps of episodes, but memory={self.memory!r} needs them in "
-                "order: leave shuffle out, or use shuffle='envs'."
-            )
-        return "envs"
-
     def _check_sizes(self) -> None:
-        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden", "memory_size")
-        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self._shuffle())
+        check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
+        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, chosen_shuffle(self))
         if self.normalize_advantage and self.steps_per_update == self.num_minibatches:
             raise ValueError(
                 f"num_minibatches={self.num_minibatches} gives minibatches of one sample each, whose normalized "

@@ -19,8 +19,9 @@ from shoal.core.agent import Guarded, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
-from shoal.core.spaces import Discrete
+from shoal.core.spaces import Discrete, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
+from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.devices import mean_over, own_key, own_part
@@ -29,8 +30,14 @@ from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps
 from shoal.ops.returns import lambda_return
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, progress
-from shoal.ops.shuffle import SHUFFLES, check_minibatches, minibatches
-from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, successor_value
+from shoal.ops.shuffle import (
+    check_minibatches,
+    chosen_shuffle,
+    minibatches,
+    shuffle_field,
+    whole_environments,
+)
+from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, rows_of_truncated_steps, successor_value
 
 Weights = Any
 
@@ -45,6 +52,7 @@ class PQNState(Guarded):
     optimizer: Any  # over packed weights (`ops.gradients`)
     env_states: EnvStates
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    carry: Any = None  # recurrent carries [E] at the start of the next rollout
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
     guarded = ("weights", "optimizer")
@@ -61,11 +69,12 @@ class PQNPolicy(Struct):
 
 @struct
 class Batch(Struct):
-    """Samples to learn from, with leaves [T * E, ...], or [B, ...] in a minibatch."""
+    """Samples to learn from, with leaves [T * E, ...], or [B, ...] in a minibatch; with a memory [T, B, ...]."""
 
     obs: Any
     action: Int[Array, "..."]
     target: Float[Array, "..."]
+    is_first: Any = None  # whether a step begins an episode; None without a memory
 
 
 @agent("pqn")
@@ -77,6 +86,10 @@ class PQN(RolloutAgent):
     Q-values to the Q(lambda) returns of all these steps, in `num_epochs` passes over shuffled minibatches. `network`
     takes any torso with `init(key, features)` and `apply(weights, features)`. The method depends on layer
     normalisation, which the built-in torsos have.
+
+    `memory` adds a network with `memory_size` units after the torso, so that Q-values can depend on earlier
+    observations of the episode (see `nn/memory/`). A minibatch then holds whole environments, all T steps in order,
+    with the carries that they had at the start of the rollout; `num_minibatches` must divide `num_envs`.
     """
 
     learning_rate: Number = hyper(2.5e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -100,8 +113,11 @@ class PQN(RolloutAgent):
     layer_norm: bool = static(True, choices=(False, True), help="layer normalisation before each activation")
     torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
+    memory: str = memory_field()
+    memory_size: int = static(64, help="units of the memory")
+    memory_window: int = window_field()
     normalize_observation: bool = normalization_field()
-    shuffle: str = static("arithmetic", choices=SHUFFLES)
+    shuffle: str = shuffle_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
 
@@ -116,7 +132,9 @@ class PQN(RolloutAgent):
         """
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
-        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, self.shuffle)
+        check_memory_fields(self)
+        shuffle = chosen_shuffle(self)
+        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, shuffle)
         if not isinstance(env.action_space, Discrete):
             raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")
         space = env.observation_space
@@ -124,6 +142,7 @@ class PQN(RolloutAgent):
             network=chosen_torso(self, space, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
+            shuffle=shuffle,
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
 
@@ -148,11 +167,20 @@ class PQN(RolloutAgent):
         env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
         weights = self._net.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
-        return PQNState(jnp.int32(0), key, weights, first_moments(self._optimizer, weights), env_states, stats)
+        moments, carry = first_moments(self._optimizer, weights), self._first_carries
+        return PQNState(jnp.int32(0), key, weights, moments, env_states, stats, carry)
 
     def new_episodes(self, state: PQNState, env: Env, key: Key) -> PQNState:
-        """The state at the start of new episodes."""
-        return state.replace(env_states=self.rollout.init(env, key))
+        """The state at the start of new episodes: environment states and recurrent carries."""
+        return state.replace(env_states=self.rollout.init(env, key), carry=self._first_carries)
+
+    def actor_carries(self, state: PQNState) -> tuple[Any, Any]:
+        """The carries [E] at the start of the next rollout, and at the start of an episode."""
+        return state.carry, self._first_carries
+
+    def initial_carry(self) -> Any:
+        """The recurrent carry at the start of an episode; None without a memory."""
+        return self._net.initial_carry()
 
     def policy_noise(self, state: PQNState, key: Key) -> Any:
         """(uniforms [T, E, ...] that decide the actions, epsilon [T]). `key` is consumed."""
@@ -165,7 +193,7 @@ class PQN(RolloutAgent):
 
         def behave(obs, mask, noise, carry):
             uniforms, epsilon = noise
-            q_values = self.q_values(state.weights, normalized(state.obs_stats, obs))
+            q_values, carry = self._q_values_and_carry(state, obs, carry)
             action = epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype)
             return action, jnp.max(allowed(q_values, mask), axis=-1), carry
 
@@ -178,11 +206,17 @@ class PQN(RolloutAgent):
 
         Observations are normalized with the statistics from before the rollout.
         """
-        del carry, clock
-        weights, optimizer, is_stopped, losses = self._gradient_steps(state, self._batch(state, trajectory), key)
+        del clock
+        batch = self._batch(state, trajectory, carry)
+        weights, optimizer, is_stopped, losses = self._gradient_steps(state, batch, key)
         stats = updated(state.obs_stats, trajectory.obs, devices=self.rollout.devices)
         state = state.replace(
-            age=state.age + 1, weights=weights, optimizer=optimizer, obs_stats=stats, is_stopped=is_stopped
+            age=state.age + 1,
+            weights=weights,
+            optimizer=optimizer,
+            obs_stats=stats,
+            carry=carry,
+            is_stopped=is_stopped,
         )
         return state, Metrics(trajectory.episodes(), losses)
 
@@ -192,16 +226,26 @@ class PQN(RolloutAgent):
         """(action, carry): the best action when greedy; otherwise as in training, with the epsilon of this age."""
         epsilon = 0.0 if greedy else self._epsilon(state.age, 0)
         uniforms = sample_uniforms(key, (), self.action_space.n)
-        action = epsilon_greedy(self.q_values(state.weights, normalized(state.obs_stats, obs)), epsilon, uniforms, mask)
-        return action.astype(self.action_space.dtype), carry
+        q_values, carry = self._q_values_and_carry(state, obs, carry)
+        return epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype), carry
 
-    def q_values(self, weights: Weights, obs: Any) -> Float[Array, "*axes A"]:
-        """The Q-values of all actions. `obs` is normalized already."""
-        return self._net(weights, obs)[..., 0]
+    def value(
+        self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None, carry: Any = None
+    ) -> Float[Array, "*axes"]:
+        """The largest Q-value among the allowed actions.
 
-    def value(self, state: PQNState | PQNPolicy, obs: Any, mask: Any = None) -> Float[Array, "*axes"]:
-        """The largest Q-value among the allowed actions."""
-        return jnp.max(allowed(self.q_values(state.weights, normalized(state.obs_stats, obs)), mask), axis=-1)
+        With a memory, `carry` is what it knows before the observation (None: the observation begins an episode).
+        """
+        if carry is None and self.memory != "none":
+            axes = jax.tree.leaves(obs)[0].ndim - jax.tree.leaves(zeros(self.observation_space))[0].ndim
+            carry = self._net.initial_carry(jax.tree.leaves(obs)[0].shape[:axes])
+        return jnp.max(allowed(self._q_values_and_carry(state, obs, carry)[0], mask), axis=-1)
+
+    def _q_values_and_carry(
+        self, state: PQNState | PQNPolicy, obs: Any, carry: Any
+    ) -> tuple[Float[Array, "*axes A"], Any]:
+        q_values, carry = self._net.step(state.weights, normalized(state.obs_stats, obs), carry)
+        return q_values[..., 0], carry
 
     def policy_state(self, state: PQNState) -> PQNPolicy:
         """Weights, age and observation statistics."""
@@ -209,10 +253,12 @@ class PQN(RolloutAgent):
 
     # The parts of an update, in order.
 
-    def _batch(self, state: PQNState, trajectory: Trajectory) -> Batch:
+    def _batch(self, state: PQNState, trajectory: Trajectory, carry: Any) -> Batch:
+        # `carry` [E] is that after the rollout, before the last observations.
         value = trajectory.policy_output
-        last_value = self.value(state, trajectory.last_obs, trajectory.last_mask)
-        final_value = self.value(state, trajectory.final_obs, trajectory.final_mask)
+        last_value = self.value(state, trajectory.last_obs, trajectory.last_mask, carry)
+        final_carry = self._final_carry(state, trajectory)
+        final_value = self.value(state, trajectory.final_obs, trajectory.final_mask, final_carry)
         next_value = successor_value(trajectory, value, last_value, final_value)
 
         def estimate(reward, next_value, terminated, done):
@@ -222,8 +268,17 @@ class PQN(RolloutAgent):
 
         columns = (trajectory.reward, next_value, trajectory.terminated, trajectory.done)
         target = jax.vmap(estimate, in_axes=1, out_axes=1)(*columns)
-        batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target)
+        is_first = None if self.memory == "none" else trajectory.is_first
+        batch = Batch(normalized(state.obs_stats, trajectory.obs), trajectory.action, target, is_first)
         return jax.tree.map(lambda x: x.reshape(target.size, *x.shape[2:]), batch)
+
+    def _final_carry(self, state: PQNState, trajectory: Trajectory) -> Any:
+        # The carries before the final observations [F, E]: those after the last step of their episodes.
+        if self.memory == "none":
+            return None
+        obs = normalized(state.obs_stats, trajectory.obs)
+        _, carries = self._net.unroll(state.weights, obs, trajectory.is_first, state.carry)
+        return rows_of_truncated_steps(trajectory, carries)
 
     def _gradient_steps(
         self, state: PQNState, samples: Batch, key: Key
@@ -231,11 +286,14 @@ class PQN(RolloutAgent):
         # (weights, optimizer, whether the member is stopped, losses) after all minibatches.
         packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
-        gradient_of_loss = jax.grad(lambda packed, rows: self._loss(unpack(packed), rows), has_aux=True)
+        gradient_of_loss = jax.grad(lambda packed, rows, carry: self._loss(unpack(packed), rows, carry), has_aux=True)
 
         def step(carry, index):
             packed, optimizer, is_stopped = carry
-            of_device = gradient_of_loss(packed, jax.tree.map(lambda x: x[index], samples))
+            rows, first = jax.tree.map(lambda x: x[index], samples), state.carry
+            if self.memory != "none":
+                rows, first = whole_environments(rows, first, index, self.num_steps)
+            of_device = gradient_of_loss(packed, rows, first)
             gradient, losses = mean_over(of_device, self.rollout.devices)
             after = descend(
                 self._optimizer,
@@ -254,8 +312,13 @@ class PQN(RolloutAgent):
         (packed, optimizer, is_stopped), losses = mean_of_steps(step, start, index)
         return unpack(packed), optimizer, is_stopped, losses
 
-    def _loss(self, weights: Weights, rows: Batch) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        q_values = self.q_values(weights, rows.obs)
+    def _loss(
+        self, weights: Weights, rows: Batch, carry: Any = None
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        if self.memory == "none":
+            q_values = self._net(weights, rows.obs)[..., 0]
+        else:
+            q_values = self._net.unroll(weights, rows.obs, rows.is_first, carry)[0][..., 0]
         chosen = jnp.sum(jnp.where(jax.nn.one_hot(rows.action, q_values.shape[-1], dtype=bool), q_values, 0), axis=-1)
         error = chosen - rows.target
         loss = jnp.mean(error**2)
@@ -265,7 +328,11 @@ class PQN(RolloutAgent):
 
     @property
     def _net(self) -> QNetwork:
-        return QNetwork(self.network, self.observation_space, self.action_space.n)
+        return QNetwork(self.network, self.observation_space, self.action_space.n, memory=memory_of(self))
+
+    @property
+    def _first_carries(self) -> Any:
+        return self._net.initial_carry((self.rollout.num_envs,))
 
     @property
     def _optimizer(self) -> Optimizer:

@@ -14,7 +14,7 @@ from shoal.core.keys import Key
 from shoal.core.spaces import Box, Space
 from shoal.nn.dense import apply_dense, init_dense
 from shoal.nn.distributions import Distribution, distribution, head_size
-from shoal.nn.memory import Memory, unroll
+from shoal.nn.memory import Memory
 from shoal.nn.torso_choice import hidden_units, is_dense, torso_input
 
 Weights = Any
@@ -119,14 +119,13 @@ class ActorCritic(NamedTuple):
         if self.memory is None:
             return hidden, carry
         carry = self.memory.initial_carry(hidden.shape[:-1]) if carry is None else carry
-        carry = self.memory.step(weights["memory"][name], hidden, carry)
-        return self.memory.output(carry), carry
+        return self.memory.step(weights["memory"][name], hidden, carry)
 
     def _unroll(self, weights: Weights, name: str, obs: Any, is_first: Any, carry: Any) -> tuple[Array, Any]:
         hidden = self.torso.apply(weights[name], self.features(obs))
         if self.memory is None:
             return hidden, carry
-        return unroll(self.memory, weights["memory"][name], hidden, is_first, carry)
+        return self.memory.unroll(weights["memory"][name], hidden, is_first, carry)
 
     def _for_each(self, init: Any, key: Any) -> dict[str, Any]:
         names = ("actor",) if self.shared else ("actor", "critic")

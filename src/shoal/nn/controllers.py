@@ -1,6 +1,6 @@
 """The network of a policy that is found without gradients: a torso, an optional recurrent cell, and a policy head.
 
-Recurrent cells are those of `nn/memory.py`. Weights are nested dicts.
+Recurrent cells are those of `nn/memory/`. Weights are nested dicts.
 """
 
 from typing import Any, NamedTuple
@@ -45,8 +45,7 @@ class Controller(NamedTuple):
         """(outputs of the head, next carry). `obs` may have leading axes; `carry` must have the same."""
         hidden = self._hidden(weights, obs)
         if self.memory is not None:
-            carry = self.memory.step(weights["memory"], hidden, carry)
-            hidden = self.memory.output(carry)
+            hidden, carry = self.memory.step(weights["memory"], hidden, carry)
         return apply_dense(weights["policy"], hidden), carry
 
     def _hidden(self, weights: Weights, obs: Any) -> Any:

@@ -20,7 +20,12 @@ def init_dense(key: Key, rows: int, columns: int, scale: float) -> Dense:
 def apply_dense(layer: Dense, x: Float[Array, "*axes n"]) -> Float[Array, "*axes m"]:
     """x @ kernel + bias, with any leading axes."""
     y = x @ layer["kernel"]
-    return y + layer["bias"].reshape((1,) * (y.ndim - 1) + (-1,))
+    return y + along_last_axis(layer["bias"], y.ndim)
+
+
+def along_last_axis(vector: Float[Array, "n"], axes: int) -> Float[Array, "*ones n"]:
+    """A vector with so many axes, all but the last of size 1."""
+    return vector.reshape((1,) * (axes - 1) + (-1,))
 
 
 def look_up(table: Float[Array, "n m"], numbers: Integer[Array, "*axes"]) -> Float[Array, "*axes m"]:

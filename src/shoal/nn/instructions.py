@@ -22,7 +22,7 @@ Words = Integer[Array, "*axes L"]
 
 
 class WordGRU(nn.Module):
-    """The last carry of a GRU (`nn/memory.py`) that reads the embeddings of the words in order.
+    """The last carry of a GRU (`nn/memory/gru.py`) that reads the embeddings of the words in order.
 
     Source: the encoder "gru" of BabyAI 1.1, `babyai/model.py`.
     """

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
+from shoal.nn.memory import Memory
 from shoal.nn.torso_choice import hidden_units, torso_input
 
 Weights = Any
@@ -21,7 +22,8 @@ class QNetwork(NamedTuple):
 
     With `dueling` the outputs are the sum of a state value and advantages whose mean is 0 (Wang et al. 2016, eq. 9; the
     two heads share one torso). With `noisy` the weights of the heads have factorised Gaussian noise (Fortunato et al.
-    2018).
+    2018). With a `memory` after the torso, the outputs depend on the earlier observations of the episode: `step` and
+    `unroll` then take its carry.
     """
 
     torso: Any
@@ -30,13 +32,17 @@ class QNetwork(NamedTuple):
     atoms: int = 1
     dueling: bool = False
     noisy: bool = False
+    memory: Memory | None = None
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Initial weights, from an example observation with any leading axes. `key` is consumed."""
-        k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads))
+        k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads) + (self.memory is not None))
         features = torso_input(self.torso, self.observation_space, obs)
         weights = {"torso": self.torso.init(k_torso, features)}
         width = hidden_units(self.torso, weights["torso"], features)
+        if self.memory is not None:
+            weights["memory"] = self.memory.init(k_heads.pop(), jnp.zeros((width,), jnp.float32))
+            width = self.memory.size
         for k_head, (name, size) in zip(k_heads, self._heads.items(), strict=True):
             weights[name] = init_dense(k_head, width, size, scale=1.0)
             if self.noisy:
@@ -45,8 +51,32 @@ class QNetwork(NamedTuple):
         return weights
 
     def __call__(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A atoms"]:
-        """The outputs for all actions. With `noise=None` a noisy network uses the means of its weights."""
-        hidden = self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
+        """The outputs of a network without memory. With `noise=None` a noisy one uses the means of its weights."""
+        return self._outputs(weights, self._hidden(weights, obs), noise)
+
+    def initial_carry(self, axes: tuple[int, ...] = ()) -> Any:
+        """What the memory knows at the start of an episode, with leading `axes`; None without a memory."""
+        return None if self.memory is None else self.memory.initial_carry(axes)
+
+    def step(self, weights: Weights, obs: Any, carry: Any) -> tuple[Float[Array, "*axes A atoms"], Any]:
+        """(outputs for all actions, next carry) for one observation with any leading axes."""
+        hidden = self._hidden(weights, obs)
+        if self.memory is not None:
+            hidden, carry = self.memory.step(weights["memory"], hidden, carry)
+        return self._outputs(weights, hidden), carry
+
+    def unroll(
+        self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Any
+    ) -> tuple[Float[Array, "T E A atoms"], Any]:
+        """(outputs for all actions, carries after each step) of T observations, for a network with memory."""
+        assert self.memory is not None
+        hidden, carries = self.memory.unroll(weights["memory"], self._hidden(weights, obs), is_first, carry)
+        return self._outputs(weights, hidden), carries
+
+    def _hidden(self, weights: Weights, obs: Any) -> Array:
+        return self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
+
+    def _outputs(self, weights: Weights, hidden: Array, noise: Any = None) -> Float[Array, "*axes A atoms"]:
         parts = {name: _head(weights, name, hidden, None if noise is None else noise[name]) for name in self._heads}
         q_values = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
         if not self.dueling:

@@ -6,15 +6,44 @@ members x samples). The arithmetic shuffle computes a keyed bijection of 0..n-1 
 
 import itertools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from shoal.core.keys import Key
+from shoal.core.struct import static
 
-SHUFFLES = ("arithmetic", "exact", "envs")
+SHUFFLES = ("auto", "arithmetic", "exact", "envs")
 LARGEST_DISTANCE = 10_000  # a valid number of minibatches is suggested if it differs by less than this
+
+
+def shuffle_field() -> Any:
+    """Declare `shuffle`: how the samples of a rollout are divided into minibatches."""
+    return static("auto", choices=SHUFFLES, help="auto: arithmetic; with a memory, envs")
+
+
+def chosen_shuffle(agent: Any) -> str:
+    """The shuffle of an agent. Raises ValueError for one that mixes the steps that its `memory` needs in order."""
+    if agent.memory == "none":
+        return "arithmetic" if agent.shuffle == "auto" else agent.shuffle
+    if agent.shuffle not in ("auto", "envs"):
+        raise ValueError(
+            f"shuffle={agent.shuffle!r} mixes the steps of episodes, but memory={agent.memory!r} needs them in "
+            "order: leave shuffle out, or use shuffle='envs'."
+        )
+    return "envs"
+
+
+def whole_environments(rows: Any, carry: Any, index: Int[Array, "B"], num_steps: int) -> tuple[Any, Any]:
+    """(rows [T, B / T], carries [B / T]) of a minibatch of whole environments, which `shuffle="envs"` makes.
+
+    `rows` are the samples with the numbers `index`, and `carry` is that of all environments when the rollout began.
+    """
+    envs = index[: index.shape[0] // num_steps]
+    rows = jax.tree.map(lambda x: x.reshape(num_steps, envs.shape[0], *x.shape[1:]), rows)
+    return rows, jax.tree.map(lambda x: x[envs], carry)
 
 
 def minibatches(
