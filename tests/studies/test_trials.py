@@ -52,6 +52,25 @@ def search_until(store, condition):
         time.sleep(0.05)
 
 
+def test_tpe_avoids_a_trial_that_diverged_late_with_a_high_score():
+    """Of 20 finished trials TPE takes the best two for good ones, and only one is complete."""
+    study, space = new_study(sampler=optuna.samplers.TPESampler(seed=0)), {"rate": SPACE["rate"]}
+    with TrialStore(study, space, trials=20) as store:
+        for number in range(20):
+            params = {"rate": 9e-2 if number == 7 else 1e-4 * 1.1**number}
+            study.add_trial(optuna.trial.create_trial(state=TrialState.RUNNING, params=params, distributions=space))
+            for step in range(1, 10 if number == 7 else 2):
+                store.report(number, step, float(step))
+            if number == 3:
+                store.tell(number, 5.0)
+            else:
+                store.tell(number, None, PRUNED, "diverged" if number == 7 else "")
+    assert study.trials[7].constraints == {"diverged": 1.0} and study.trials[8].constraints == {}
+    suggested = [study.ask(space).params["rate"] for _ in range(20)]
+    assert sum(rate > 3e-2 for rate in suggested) <= 2
+    assert study.best_trial.number == 3
+
+
 def test_a_study_finishes_exactly_the_trials_that_were_asked_for(study):
     with TrialStore(study, SPACE, trials=5) as store:
         first = store.ask(3)

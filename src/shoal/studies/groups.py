@@ -86,7 +86,7 @@ class Feed(Source):
         values = None
         if score is not None:
             values = (score,) if self._measures is None else self._measures.values(number, score)
-        if self.store.tell(number, values, PRUNED if score is None else COMPLETE):
+        if self.store.tell(number, values, PRUNED if score is None else COMPLETE, reason):
             self._ended(number, values, reason)
 
 

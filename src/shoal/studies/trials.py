@@ -36,6 +36,7 @@ from shoal.studies.trial_states import (
 )
 
 GRACE = 120.0  # seconds
+CONSTRAINT = "constraints:"  # how the system attributes of a trial begin that `optuna.Trial.set_constraint` sets
 RETRIES = 3  # after more deaths without a new record a trial has failed: it may be the trial that kills its workers
 
 
@@ -144,7 +145,9 @@ class TrialStore:
         """Finish a trial: COMPLETE with its value (one for each objective); PRUNED or FAIL without.
 
         A trial that failed does not count and is not tried again; `reason` says why it failed. Tell a trial whose
-        score is not a number as PRUNED: it counts, and samplers avoid it.
+        score is not a number as PRUNED, with a `reason`: it counts, and samplers avoid it. For Optuna it is infeasible.
+        Otherwise TPE would rank it by its last report before it diverged, and take it for one of the best trials while
+        few are complete.
         Returns False, and changes nothing, where the trial was told before or was taken over.
         Raises ValueError for a value that is NaN, and for values that do not match the objectives.
         """
@@ -155,6 +158,8 @@ class TrialStore:
         try:
             if state is PRUNED and values is None and len(self.study.directions) > 1:
                 self._end_in_nan(trial_id)
+            if state is PRUNED and reason:
+                self._storage.set_trial_system_attr(trial_id, f"{CONSTRAINT}{reason}", 1.0)  # above 0: infeasible
             if state is FAIL:
                 self._storage.set_trial_user_attr(trial_id, FAILED, reason or "told")
             self.study.tell(number, values, state)
