@@ -40,6 +40,7 @@ import numpy as np  # noqa: E402
 
 from shoal.agents.presets import presets  # noqa: E402
 from shoal.core.registry import AGENTS  # noqa: E402
+from shoal.ops.statistics import FEWEST  # noqa: E402
 from shoal.training.records import score_summary  # noqa: E402
 
 
@@ -142,14 +143,15 @@ def success_table(rows):
 def return_table(rows):
     """The table in `docs/measurements.md` of returns."""
     lines = [
-        "IQM: interquartile mean over seeds, with a 95 % bootstrap interval. Sampled: actions sampled as in training.",
+        "IQM: interquartile mean over seeds, with a 95 % bootstrap interval from 6 seeds on. Sampled: actions sampled "
+        "as in training.",
         "",
         "| agent | preset | steps | seeds | IQM | interval | mean | worst | sampled, mean |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: (row["preset"], row["agent"])):
         iqm, low, high, *others = rounded(row, "iqm", "iqm_low", "iqm_high", "mean", "min")
-        numbers = [iqm, f"{low} to {high}", *others]
+        numbers = [iqm, f"{low} to {high}" if row["greedy"]["members"] >= FEWEST else "none", *others]
         cells = [f"`{row['agent']}`", f"`{row['preset']}`", f"{row['steps']:,}", row["seeds"], *numbers]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -15,6 +15,7 @@ from page_parts import NOTICE, families, page, picture, table
 
 from shoal.agents.presets import presets
 from shoal.core.registry import AGENTS
+from shoal.ops.statistics import FEWEST
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 CURVES = RESULTS / "agent-curves.json"
@@ -45,10 +46,10 @@ def results() -> str:
             "[measurements](measurements.md).",
             "## Returns",
             "Interquartile mean (IQM) over seeds of the mean return of 100 fresh episodes, greedy actions, last "
-            "weights, with a 95 % bootstrap interval. *Target*: the largest expected return that the rules of the "
-            "environment allow (for the bandit, the return of the Gittins index), or else the return at which "
-            "Gymnasium calls it solved. *SB3*: mean return of the agent of Stable-Baselines3 with the same name, one "
-            "run, and its training steps (rl-baselines3-zoo, `benchmark.md`, commit 0088472). These often differ "
+            "weights, with a 95 % bootstrap interval from 6 seeds on. *Target*: the largest expected return that the "
+            "rules of the environment allow (for the bandit, the return of the Gittins index), or else the return at "
+            "which Gymnasium calls it solved. *SB3*: mean return of the agent of Stable-Baselines3 with the same name, "
+            "one run, and its training steps (rl-baselines3-zoo, `benchmark.md`, commit 0088472). These often differ "
             "from those of shoal: the columns say whether a return is good, not which library learns faster.",
             _returns(evidence, published),
             "In MinAtar's games shoal repeats an action with probability 0.1 (sticky actions), as the original does. "
@@ -88,7 +89,9 @@ def _returns(evidence: list[dict[str, Any]], published: dict[str, Any]) -> str:
                 f"{row['steps']:,}",
                 str(score["members"]),
                 f"{score['iqm']:.{digits}f}",
-                _unbroken(f"{score['iqm_low']:.{digits}f} to {score['iqm_high']:.{digits}f}"),
+                _unbroken(f"{score['iqm_low']:.{digits}f} to {score['iqm_high']:.{digits}f}")
+                if score["members"] >= FEWEST
+                else "",
                 f"{score['min']:.{digits}f}",
                 _unbroken(_target(published, row["preset"], env)),
                 _unbroken(f"{sb3['mean']} ({sb3['steps']:,})" if sb3 else ""),

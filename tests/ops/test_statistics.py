@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from shoal.ops.statistics import (
+    FEWEST,
     bootstrap_interval,
     iqm,
     iqm_band,
@@ -14,6 +15,7 @@ from shoal.ops.statistics import (
     probability_of_improvement,
     quantiles,
 )
+from shoal.training.records import score_summary
 
 
 def test_iqm_cuts_a_quarter_off_each_end():
@@ -42,13 +44,30 @@ def test_quantiles_interpolate_and_skip_missing_members():
     np.testing.assert_allclose(quantiles(x, (0.05, 0.5, 0.95)), expected)
 
 
-def test_bootstrap_of_three_members_matches_all_27_resamples():
-    x = [0.0, 1.0, 5.0]
-    means = sorted(np.mean(draw) for draw in itertools.product(x, repeat=3))
-    # 27 resamples: 1 has mean 0 and 1 has mean 5 (3.7 % each), so the middle 90 % reaches from 1/3 to 11/3 or nearly.
-    assert means[0] == 0 and means[1] == pytest.approx(1 / 3) and means[-2] == pytest.approx(11 / 3)
+def test_bootstrap_of_six_members_matches_all_46656_resamples():
+    x = [0.0, 1.0, 1.0, 2.0, 5.0, 9.0]
+    means = np.asarray([*itertools.product(x, repeat=6)]).mean(axis=1)
     interval = bootstrap_interval(x, np.mean, resamples=20_000, level=0.9)
-    assert interval == pytest.approx((1 / 3, 11 / 3))
+    assert interval == pytest.approx(np.quantile(means, (0.05, 0.95)), abs=0.17)  # means are 1/6 apart
+
+
+@pytest.mark.parametrize("count", range(1, FEWEST))
+def test_fewer_than_six_members_or_pairs_have_no_interval(count):
+    values = np.arange(count) + 1.0
+    assert np.isnan(bootstrap_interval(values)).all() and np.isnan(paired_difference_interval(values, -values)).all()
+    assert np.isnan(iqm_band(values[None])[1:]).all() and np.isfinite(iqm_band(values[None])[0])
+    found = score_summary(values)
+    assert np.isnan([found["iqm_low"], found["iqm_high"]]).all() and found["members"] == count
+
+
+@pytest.mark.parametrize("statistic", [np.mean, iqm, np.median])
+@pytest.mark.parametrize("count", [6, 7, 16, 64])
+def test_the_interval_of_b_minus_a_is_the_mirror_image_of_that_of_a_minus_b(count, statistic):
+    random = np.random.default_rng(count)
+    a, b = random.gamma(2.0, size=count), random.normal(size=count)
+    low, high = paired_difference_interval(a, b, statistic)
+    assert low < high and paired_difference_interval(b, a, statistic) == (-high, -low)
+    assert paired_difference_interval(a, a, statistic) == (0.0, 0.0)
 
 
 def test_bootstrap_agrees_with_scipy():
@@ -59,10 +78,13 @@ def test_bootstrap_agrees_with_scipy():
     assert bootstrap_interval(x, iqm) == bootstrap_interval(x[::-1], iqm)
 
 
-def test_bootstrap_intervals_have_about_their_nominal_coverage():
-    rows = np.random.default_rng(2).standard_normal((400, 30))
-    covered = [low <= 0 <= high for low, high in (bootstrap_interval(row, np.mean, resamples=500) for row in rows)]
-    assert 0.89 < np.mean(covered) < 0.97  # percentile bootstrap of 30: a little under 0.95
+@pytest.mark.parametrize(("count", "mean_covers", "iqm_covers"), [(6, 0.83, 0.89), (16, 0.91, 0.93), (30, 0.92, 0.93)])
+def test_bootstrap_intervals_have_the_coverage_that_the_docs_say(count, mean_covers, iqm_covers):
+    rows = np.random.default_rng(2).standard_normal((600, count))
+    for statistic, expected in ((np.mean, mean_covers), (iqm, iqm_covers)):
+        intervals = np.asarray([bootstrap_interval(row, statistic, resamples=500) for row in rows])
+        covered = (intervals[:, 0] <= 0) & (intervals[:, 1] >= 0)
+        assert abs(covered.mean() - expected) < 0.035  # 2.3 standard errors of 600 simulations
 
 
 def test_band_of_a_curve_is_the_interval_of_each_record():

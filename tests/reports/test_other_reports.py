@@ -80,7 +80,7 @@ def test_runs_that_cannot_be_paired_or_have_no_score_are_said(tmp_path):
 
 
 def test_a_study_reports_the_best_trial_on_fresh_seeds(tmp_path):
-    folder = write_study(tmp_path / "cart", fresh=[400, 420, 440, 500])
+    folder = write_study(tmp_path / "cart", fresh=[400, 420, 440, 500] * 2)
     page = Page(shoal.report(folder))
     assert "On fresh seeds the best trial reaches 430. Trial 3 is the best of 7 trials" in page.text
     assert "Its score in the study was 480; on seeds that the study never used it is lower by 50." in page.text

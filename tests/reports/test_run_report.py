@@ -29,17 +29,18 @@ def page_of(*folders, out=None):
 
 
 def test_a_page_states_the_result_with_its_interval(tmp_path):
-    page = page_of(write_run(tmp_path / "first", SCORES))
-    low, high = bootstrap_interval(SCORES)
-    words = "The interquartile mean (IQM) of the returns of 4 seeds is 250; its 95 % confidence interval reaches from "
+    page = page_of(write_run(tmp_path / "first", SCORES * 2))
+    low, high = bootstrap_interval(SCORES * 2)
+    words = "The interquartile mean (IQM) of the returns of 8 seeds is 250; its 95 % confidence interval reaches from "
     assert f"{words}{number(low)} to {number(high)}. The mean is 400, and the worst seed reached 100." in page.text
     assert "ppo on CartPole-v1" in page.text and "100 fresh episodes" in page.text
-    assert [row[0] for row in page.table("member")] == ["3", "2", "1", "0"]  # the best first
-    assert [row[2] for row in page.table("member")] == ["1,000", "300", "200", "100"]
+    assert [row[0] for row in page.table("member")] == [*"37261504"]  # the best first
+    assert [row[2] for row in page.table("member")][::2] == ["1,000", "300", "200", "100"]
 
 
 def test_one_member_has_no_interval_and_equal_members_need_none(tmp_path):
-    assert "The return is 7.5 (1 seed). From fewer than 3" in page_of(write_run(tmp_path / "one", [7.5])).text
+    assert "The return is 7.5 (1 seed). From fewer than 6" in page_of(write_run(tmp_path / "one", [7.5])).text
+    assert "confidence interval reaches" not in page_of(write_run(tmp_path / "five", [1, 2, 3, 4, 5])).text
     page = page_of(write_run(tmp_path / "same", [500, 500, 500]))
     assert "The return is 500, the same for all 3 seeds." in page.text
 
@@ -99,7 +100,7 @@ def test_a_page_loads_nothing_and_its_policy_allows_only_its_own_style_and_scrip
 def test_an_unfinished_run_is_reported_as_far_as_it_is(tmp_path):
     page = page_of(write_run(tmp_path / "half", SCORES, steps=24_000, summary=False))
     assert "This run is not finished. Every member was trained for 6,000 of 24,000 steps (25 %)" in page.text
-    assert f"shoal train --resume {tmp_path / 'half'}" in page.text and "is 250" in page.text
+    assert f"shoal train --resume {tmp_path / 'half'}" in page.text and "is 400" in page.text
 
 
 def test_missing_and_damaged_parts_are_said_and_do_not_matter(tmp_path):

@@ -82,6 +82,19 @@ def test_the_headline_of_a_sweep_is_that_of_its_best_setting(result):
     assert f"{value}" in result.headline() and path in result.headline() and "4 members" in result.headline()
 
 
+def test_comparisons_in_both_directions_are_mirror_images_and_few_pairs_have_no_interval(result, tmp_path, capsys):
+    curves = {**result.curves, "eval_return": result.curves["eval_return"].copy()}
+    curves["eval_return"][-1] += [0.5, -1.0, 3.0, 0.25]
+    other = shutil.copytree(result.folder, tmp_path / "other")
+    np.savez(other / "curves.npz", **curves)
+    found, turned = shoal.compare(result.folder, other), shoal.compare(other, result.folder)
+    assert found["pairs"] == 4 and found["difference"] == -turned["difference"] == pytest.approx(-2.75 / 4)
+    assert np.isnan([*found["difference_interval"], *found["interval"][0], *turned["interval"][1]]).all()
+    assert main(["compare", str(result.folder), str(other)]) == 0
+    said = capsys.readouterr().out
+    assert "95 % interval - over 4 pairs" in said and "too few pairs to decide: an interval needs 6" in said
+
+
 def test_one_pair_has_no_interval(tmp_path):
     options = {"fields": FIELDS, **OPTIONS, "seeds": 1, "seed": 3}
     folders = [shoal.train("ppo", "CartPole-v1", folder=tmp_path / x, **options, **SILENT).folder for x in "ab"]

@@ -123,7 +123,7 @@ def test_runs_are_distinguished_by_name_and_share_a_target(tmp_path):
 @pytest.mark.parametrize("by", ["", "learning_rate"])
 @pytest.mark.parametrize("factor", [1, -1])
 def test_the_axes_show_all_rings_and_bars(by, factor, tmp_path, drawn):
-    folder = write_run(tmp_path / "run", {"learning_rate": [1e-3]})  # evaluations are ten times the training returns
+    folder = write_run(tmp_path / "run", {"learning_rate": [1e-3]}, seeds=8)  # evaluations: ten times training returns
     change_curves(folder, eval_return=lambda value: np.multiply(value, factor, out=value))
     plot_run(folder, tmp_path / "out.png", by=by)
     low, high = drawn().get_ylim()

@@ -253,7 +253,8 @@ def compare_runs(line: Line) -> None:
     """`shoal compare`: print the difference of two runs, over the settings and seeds that both have."""
     arguments = line.options
     from shoal.cli.table import table
-    from shoal.training.comparison import ENOUGH_PAIRS, compare
+    from shoal.ops.statistics import FEWEST
+    from shoal.training.comparison import compare
 
     found = compare(arguments.a, arguments.b, arguments.metric)
     rows = [
@@ -266,8 +267,8 @@ def compare_runs(line: Line) -> None:
     if found["pairs"]:
         low, high = found["difference_interval"]
         verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
-        if found["pairs"] < ENOUGH_PAIRS:
-            verdict = "too few pairs to decide"
+        if found["pairs"] < FEWEST:
+            verdict = f"too few pairs to decide: an interval needs {FEWEST}"
         print(
             f"A - B = {found['difference']:.4g}, 95 % interval {_interval(low, high)} over {found['pairs']} pairs of "
             f"the same setting and seed: {verdict}"

@@ -33,7 +33,10 @@ def quantiles(x: ArrayLike, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.
     return np.where(empty, np.nan, np.moveaxis(found, 0, -1))
 
 
-FEWEST = 3  # the smallest number of values with a bootstrap interval; that of two values reaches from one to the other
+# The smallest number of values with an interval. With five or fewer, not even differences that all have one sign are
+# significant (sign test: 2 / 2**5 > 0.05), and a bootstrap interval would cover too little: of the mean of 5 normal
+# values 84 % instead of 95 %, of 3 values 75 % (for an IQM of 6 it is 89 %, of 16 values 93 %).
+FEWEST = 6
 
 
 def bootstrap_interval(
@@ -41,11 +44,13 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval (low, high) of a statistic of independent members [M].
 
-    For a single member the interval has width 0: it says nothing about the uncertainty.
+    Both ends are NaN for fewer than `FEWEST` members, which say too little about the uncertainty.
     """
-    values = np.sort(_sample(x, "bootstrap_interval"))
+    values, tails = np.sort(_sample(x, "bootstrap_interval")), _tails(level)
     resampled = values[_resampled(values.size, seed, resamples)]
-    low, high = np.quantile(statistic(resampled, axis=-1), _tails(level))
+    if values.size < FEWEST:
+        return np.nan, np.nan
+    low, high = np.quantile(statistic(resampled, axis=-1), tails)
     return float(low), float(high)
 
 
@@ -56,8 +61,8 @@ def iqm_band(
 
     The result is that of `bootstrap_interval(row, iqm)` for each row, but takes only one matrix product: for sorted
     values, an interquartile mean is a weighted sum whose weights do not depend on the values. Members that are NaN or
-    infinite in a record are left out of it; a record without finite members gives NaN, and one with fewer than three
-    has no interval (NaN).
+    infinite in a record are left out of it; a record without finite members gives NaN, and one with fewer than
+    `FEWEST` has no interval (NaN).
     """
     values = np.asarray(x, float)
     finite = np.isfinite(values)
@@ -84,7 +89,9 @@ def paired_difference_interval(
 ) -> tuple[float, float]:
     """Bootstrap interval (low, high) of a statistic of `a - b`, taken member by member.
 
-    For two sets of members with the same seeds, such as two settings of a run: effects of the seed on both cancel.
+    For two sets of members with the same seeds, such as two settings of a run: effects of the seed on both cancel. The
+    statistic must change its sign with its values, as a mean does: then the interval of `b - a` is exactly (-high,
+    -low). Both are NaN for fewer than `FEWEST` pairs.
     Raises ValueError if `a` and `b` have different lengths.
     """
     first, second = _sample(a, "paired_difference_interval"), _sample(b, "paired_difference_interval")
@@ -93,7 +100,11 @@ def paired_difference_interval(
             f"a has {first.size} members and b has {second.size}, so they cannot be paired. Give the same number of "
             "each, with the same seeds in the same order, or compare them unpaired with probability_of_improvement."
         )
-    return bootstrap_interval(first - second, statistic, seed, resamples, level)
+    difference = first - second
+    # Resamples of d and of -d are not mirror images, so both are made from the same one of the two.
+    is_mirrored = np.sort(difference).tolist() < np.sort(-difference).tolist()
+    low, high = bootstrap_interval(-difference if is_mirrored else difference, statistic, seed, resamples, level)
+    return (0.0 - high, 0.0 - low) if is_mirrored else (low, high)
 
 
 def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:

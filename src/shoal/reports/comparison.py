@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.ops.statistics import FEWEST
 from shoal.reports.chart import interval_mark
 from shoal.reports.curves import comparison_section
 from shoal.reports.facts import Facts
@@ -15,7 +16,7 @@ from shoal.reports.reproduce import started_with
 from shoal.reports.scale import scale_for
 from shoal.reports.videos import videos_section
 from shoal.reports.words import counted, number, seconds_in_words, with_interval
-from shoal.training.comparison import ENOUGH_PAIRS, compare
+from shoal.training.comparison import compare
 from shoal.training.records import score_summary
 from shoal.viz.run_data import distinct_names
 
@@ -87,7 +88,7 @@ def _sentence(name: str, first: str, found: dict[str, Any]) -> list[Any]:
         )
     else:
         measured += f" over {pairs} of the same setting and seed"
-    if found["pairs"] < ENOUGH_PAIRS:
+    if found["pairs"] < FEWEST:
         verdict = f" differs from {first} {measured}. These are too few pairs to decide which one is better"
     elif low > 0:
         verdict = f" is {'better' if difference > 0 else 'worse'} than {first} {measured}"

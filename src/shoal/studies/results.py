@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.ops.statistics import FEWEST, bootstrap_interval
+from shoal.ops.statistics import bootstrap_interval
 from shoal.population.slots import statistic_of
 from shoal.studies.runs import run_job
 from shoal.studies.storage import open_storage
@@ -349,8 +349,8 @@ def _about(
 ) -> dict[str, Any]:
     """Return the scores of a trial in the study and on fresh seeds, with an interval, and a sentence about them."""
     finite = scores[np.isfinite(scores)]
-    has_interval = len(finite) >= FEWEST
-    low, high = bootstrap_interval(finite, statistic) if has_interval else (math.nan, math.nan)
+    low, high = bootstrap_interval(finite, statistic) if len(finite) else (math.nan, math.nan)
+    has_interval = not math.isnan(low)
     fresh = _score(scores, statistic)
     words = (
         f"Trial {best.trial} scored {best.study_score:.4g} in the study, the best of {trials} trials, on {spec.seeds} "

@@ -1,25 +1,17 @@
 """Compare the scores of two runs, paired over the settings and seeds that both have."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shoal.ops.statistics import (
-    FEWEST,
-    bootstrap_interval,
-    paired_difference_interval,
-    probability_of_improvement,
-)
+from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
 from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores
 from shoal.training.result import Result
 from shoal.training.spec import RunSpec, plain
 
 METRICS = ("last", "best", "whole")
-UNKNOWN = (math.nan, math.nan)  # the confidence interval of one or two numbers
-ENOUGH_PAIRS = 6  # five pairs are too few: even if all differences have one sign, p = 2 / 2**5 > 0.05 (sign test)
 
 
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
@@ -31,9 +23,9 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     Returns a dict with the mean scores, their 95 % bootstrap intervals, and the probability that a random member of `a`
     has a higher score than a random member of `b`. Two members form a pair if they have the same setting and the same
     random numbers (base seed, generator and seed index); the dict has the mean difference over all pairs, and its
-    interval. The interval of one or two members or pairs is NaN; with fewer than six pairs it is not reliable. Members
-    without a finite score are left out; `dropped` is their number. `notes` are sentences about runs that are not
-    finished and environments that differ. Raises ValueError if no score is left, and for an evolution.
+    interval. The interval of fewer than six members or pairs is NaN. Members without a finite score are left out;
+    `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
+    Raises ValueError if no score is left, and for an evolution.
     """
     if metric not in METRICS:
         raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
@@ -52,7 +44,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
         "members": [len(s) for s in scores],
         "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
         "mean": [float(p.mean()) for p in pooled],
-        "interval": [bootstrap_interval(p, np.mean) if len(p) >= FEWEST else UNKNOWN for p in pooled],
+        "interval": [bootstrap_interval(p, np.mean) for p in pooled],
         "probability_of_improvement": probability_of_improvement(*pooled),
         "pairs": len(common),
         "notes": _notes(runs),
@@ -60,7 +52,7 @@ def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any
     if common:
         first, second = (np.asarray([s[name] for name in common]) for s in scores)
         answer["difference"] = float((first - second).mean())
-        answer["difference_interval"] = paired_difference_interval(first, second) if len(common) >= FEWEST else UNKNOWN
+        answer["difference_interval"] = paired_difference_interval(first, second)
     return answer
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
-from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm, quantiles
+from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.jsonl import as_line
 from shoal.training import curve_files
@@ -137,12 +137,12 @@ def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndar
 def score_summary(scores: np.ndarray) -> dict[str, float]:
     """Summarize scores [M]: mean, minimum, 5th percentile, maximum, interquartile mean and its 95 % bootstrap interval.
 
-    Scores that are not finite are left out. The interval of one or two members is NaN.
+    Scores that are not finite are left out. The interval of fewer than `FEWEST` members is NaN.
     """
     finite = scores[np.isfinite(scores)]
     if finite.size == 0:
         return {"members": 0}
-    low, high = bootstrap_interval(finite, iqm) if finite.size >= FEWEST else (np.nan, np.nan)
+    low, high = bootstrap_interval(finite, iqm)
     return {
         "members": int(finite.size),
         "mean": float(finite.mean()),

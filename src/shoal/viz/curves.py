@@ -169,6 +169,8 @@ def _draw_members(axes: Any, curve: Curve, color: str) -> None:
     if len(members) > 1:
         lines = [np.stack([curve.x, member], axis=1)[np.isfinite(member)] for member in members]
         axes.add_collection(LineCollection(lines, colors=color, alpha=0.16, linewidths=0.7, zorder=1))
+    if len(members) < FEWEST:  # there is no band, which would show how far they reach
+        axes.autoscale_view()
 
 
 def _draw_evaluations(axes: Any, curve: Curve, color: str, shift: float) -> None:
