@@ -174,6 +174,33 @@ def test_freed_slots_get_new_members_that_are_compared_with_earlier_results():
     assert len(set(run.roster.hyperparameters["learning_rate"].tolist())) == 4
 
 
+@pytest.mark.parametrize("kind", ["different", "equal", "missing"])
+def test_a_third_of_all_new_members_passes_the_first_rung_of_asha(kind):
+    random = np.random.default_rng(0)
+    draw = {"different": lambda: random.normal(size=27), "equal": lambda: np.zeros(27), "missing": lambda: [NAN] * 27}
+    selector = Halving(vary=RATE, eta=3, refill="fresh")
+    state, _ = selector.begin(standing(np.zeros(27)).roster, KEY)
+    begun, arrived, passed = np.zeros(27, int), 0, 0
+    for record in range(200):
+        is_first = begun == record
+        state, turnover = selector.select(state, standing(draw[kind](), record=record), make_key(record))
+        is_dropped = turnover.source == FRESH
+        arrived, passed = arrived + is_first.sum(), passed + (is_first & ~is_dropped).sum()
+        begun[is_dropped] = record + 1
+    assert arrived > 1200 and 0.31 < passed / arrived < 0.36  # with only the last score of each slot kept: 0.04
+
+
+def test_asha_forgets_only_the_oldest_scores_of_a_rung():
+    selector = Halving(vary=RATE, eta=3, refill="fresh", first=2)
+    state, _ = selector.begin(standing(np.zeros(3)).roster, KEY)
+    for scores in ([1, 2, 3], [4, 5, 6]):
+        state, _ = selector.select(state | {"began": np.zeros(3, int)}, standing(scores, record=1), KEY)
+    assert sorted(state["reached"][0, 0, -6:].tolist()) == [1, 2, 3, 4, 5, 6]
+    full = state | {"began": np.zeros(3, int), "reached": np.arange(24 * 4096.0).reshape(1, 24, 4096)}
+    after, _ = selector.select(full, standing([7, 8, 9], record=1), KEY)
+    assert after["reached"][0, 0].tolist() == [*range(3, 4096), 7, 8, 9]
+
+
 def test_brackets_have_hyperbands_sizes_and_later_rungs():
     selector = Halving(vary=RATE, eta=3, brackets=3)
     # Hyperband: 3**2/3 : 3**1/2 : 3**0/1 = 3 : 1.5 : 1 of 22 slots: 12, 6, 4.

@@ -1,9 +1,11 @@
 """Successive halving and Hyperband: many members begin, and at every rung only the best ones go on.
 
 Source: Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", algorithm 1 (rungs at
-`first`, `first * eta`, `first * eta**2`, ...; brackets with later first rungs are smaller). Refilled slots follow the
-stopping rule of Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning" (ASHA): a member that reaches a
-rung is compared with the results of those that reached it before.
+`first`, `first * eta`, `first * eta**2`, ...; brackets with later first rungs are smaller). Refilled slots follow Li et
+al. 2020, "A System for Massively Parallel Hyperparameter Tuning" (ASHA), algorithm 2: a member that reaches a rung is
+compared with all members that have reached it before, also those that were dropped there. Differences: a member that is
+dropped leaves its slot, so it cannot be promoted later; equal scores are ordered at random, because otherwise all or
+none of them would go on.
 """
 
 import math
@@ -14,10 +16,11 @@ import numpy as np
 from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
-from shoal.population.varying import Varying, check_scored, effective_score
+from shoal.population.varying import Varying, check_scored, effective_score, generator
 from shoal.training.selector import FRESH, REST, Outline, Standing, Turnover
 
 MOST_RUNGS = 24  # with eta of at least 2, later ones would come after more records than a run can have
+KEPT = 4096  # scores that are kept for each rung: enough to know the best 1/eta of them, and 0.8 MB in a checkpoint
 
 
 @selector("halving")
@@ -27,14 +30,16 @@ class Halving(Varying):
 
     Rungs come after `first`, `first * eta`, `first * eta**2`, ... records of a member. The others are dropped. With
     `refill="idle"` their slots become idle, which takes no time on a CPU. With `refill="fresh"` a new member with newly
-    sampled hyperparameters begins in each of them. New members reach a rung later than others. So each slot keeps the
-    score of the last member that reached this rung, and a new member must be among the best 1/`eta` of these scores.
+    sampled hyperparameters begins in each of them. New members reach a rung later than others. So the scores of all
+    members that reach a rung are kept (the newest 4,096, or as many as there are slots), and a new member must be among
+    the best 1/`eta` of them. This is asynchronous successive halving (ASHA).
 
     With `brackets` above 1 the slots are split into brackets, as in Hyperband. In bracket b (0, 1, ...) the first rung
     comes after `first * eta**b` records, and members are compared within their bracket.
 
-    Of members with equal scores, those in lower slots go on. A member without a score (NaN), or one that stopped
-    because of NaN or infinity, counts as the worst.
+    Of members with equal scores, those in lower slots go on; where slots are refilled, random ones. A member without a
+    score (NaN), or one that stopped because of NaN or infinity, counts as the worst. Scores are returns of training, or
+    of evaluations if every record has one; a member in the middle of a long episode keeps its score.
     """
 
     eta: Number = hyper(3.0, valid=(2, 1e6), help="at a rung, 1/eta of the members go on")
@@ -48,8 +53,10 @@ class Halving(Varying):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
 
     def first_state(self, members: int) -> dict[str, np.ndarray]:
-        """The record in which each member began, and the last score of every slot at every rung; NaN: none yet."""
-        return {"began": np.zeros(members, np.int64), "results": np.full((MOST_RUNGS, members), np.nan)}
+        """The record in which each member began [M]; scores of the members that reached each rung; NaN: none yet."""
+        kept = max(KEPT, members) if self.refill == "fresh" else 0
+        reached = np.full((self.brackets, MOST_RUNGS, kept), np.nan)  # the newest is the last
+        return {"began": np.zeros(members, np.int64), "reached": reached}
 
     def check(self, outline: Outline) -> None:
         """Raise ValueError for rungs after the end, and for brackets in which no member would be dropped."""
@@ -87,18 +94,25 @@ class Halving(Varying):
 
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
         """Drop the worse members of every rung that was reached in this record."""
-        is_dropped, results, notes = np.zeros(len(standing.score), bool), state["results"].copy(), []
-        done = standing.record + 1 - state["began"]  # records of each member
+        is_dropped, reached, notes = np.zeros(len(standing.score), bool), state["reached"].copy(), []
+        score, done = effective_score(standing), standing.record + 1 - state["began"]  # records of each member
+        random = generator(key, "equal scores")
         for bracket, slots in enumerate(self._slots(len(done))):
             for rung in range(bracket, MOST_RUNGS):
                 arrived = slots[(done[slots] == self.rung(rung)) & ~standing.roster.is_idle[slots]]
                 if not len(arrived):
                     continue
-                results[rung, arrived] = effective_score(standing)[arrived]
-                dropped = self._dropped(arrived, slots, results[rung])
+                if self.refill == "idle":
+                    compared, order = score[arrived], np.arange(len(arrived))
+                else:
+                    before = reached[bracket, rung]
+                    reached[bracket, rung] = np.append(before, score[arrived])[len(arrived) :]
+                    compared = np.append(score[arrived], before[~np.isnan(before)])
+                    order = random.permutation(len(compared))
+                dropped = arrived[~self._is_best(compared, order)[: len(arrived)]]
                 is_dropped[dropped] = True
                 notes.append(self._note(bracket, rung, len(arrived), len(dropped)))
-        state = {**state, "results": results}
+        state = {**state, "reached": reached}
         if self.refill == "idle":
             source = np.where(is_dropped, REST, np.arange(len(done)))
             return state, Turnover.none(standing)._replace(source=source, notes=tuple(notes))
@@ -110,16 +124,12 @@ class Halving(Varying):
         """Return the slots of each bracket."""
         return np.split(np.arange(members), np.cumsum(self.sizes(members))[:-1])
 
-    def _dropped(self, arrived: np.ndarray, slots: np.ndarray, results: np.ndarray) -> np.ndarray:
-        """Return the slots whose members are dropped, of those whose members `arrived` at a rung in this record.
-
-        `results` [M] are the scores at this rung. Members are compared with all that arrived now; where slots are
-        refilled, also with the earlier results of the other `slots` of the bracket.
-        """
-        compared = arrived if self.refill == "idle" else slots[~np.isnan(results[slots])]
-        kept = max(1, math.floor(len(compared) / float(self.eta) + 1e-9))
-        best = compared[np.lexsort((compared, -results[compared]))][:kept]
-        return np.setdiff1d(arrived, best)
+    def _is_best(self, scores: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Return which of the scores [N] are the best N / `eta`, at least one; equal scores are in the given order."""
+        kept = max(1, math.floor(len(scores) / float(self.eta) + 1e-9))
+        is_best = np.zeros(len(scores), bool)
+        is_best[np.lexsort((order, -scores))[:kept]] = True
+        return is_best
 
     def _note(self, bracket: int, rung: int, arrived: int, dropped: int) -> str:
         where = f", bracket {bracket}" * (self.brackets > 1)
