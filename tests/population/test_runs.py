@@ -11,6 +11,7 @@ import pytest
 import shoal
 from shoal.core.registry import SELECTORS
 from shoal.core.struct import static, struct
+from shoal.population import halving, pbt
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
 from shoal.population.pbt import PBT
@@ -18,7 +19,7 @@ from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import make_placement
-from shoal.training.plan import make_plan
+from shoal.training.plan import make_plan, outline_of
 from shoal.training.selector import Selector, Turnover
 from shoal.training.spec import RunSpec
 
@@ -129,6 +130,54 @@ def test_members_have_the_same_bits_in_waves(name, alone, train):
     limited, found = train(CASES[name], memory_limit=2 * run.plan.member_bytes)
     assert len(limited.plan.waves) == 3
     assert_same(found, expected)
+
+
+@pytest.mark.parametrize("evaluations", [0, 2, 6])
+@SELECTED
+def test_scores_are_of_one_kind_and_kept_until_the_next_episode_ends(name, evaluations, train, monkeypatch):
+    seen, select = {}, type(CASES[name]).select
+
+    def spied(self, state, standing, key):
+        seen[standing.record] = standing.score
+        return select(self, state, standing, key)
+
+    monkeypatch.setattr(type(CASES[name]), "select", spied)
+    for module in (pbt, halving):  # the first decision comes before all members have a score
+        monkeypatch.setattr(module, "check_scored", lambda *_: None)
+    run, _ = train(CASES[name], evaluations=evaluations, env_fields={"max_steps": 40.0})
+    curves, kept = curves_of(run), {}
+    scores = curves["eval_return"] if evaluations == 6 else curves["train_return"]
+    assert np.isnan(curves["train_return"]).any()  # an update has 32 steps and an episode up to 40
+    for record, (occupants, parents) in enumerate(zip(curves["occupant"], curves["parent"], strict=True)):
+        before = dict(kept)
+        for occupant, parent, score in zip(occupants, parents, scores[record], strict=True):
+            old = before.get(occupant, before.get(parent, np.nan))  # a copy begins with the score of its original
+            kept[occupant] = old if np.isnan(score) else score
+        if record in seen:
+            expected = [np.nan if occupant < 0 else kept[occupant] for occupant in occupants]
+            np.testing.assert_array_equal(seen[record], expected)
+    assert len(seen) == (2 if name == "random" else 5)
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_selectors_work_at_the_default_sizes(name):
+    spec = RunSpec(agent="ppo", env="CartPole-v1", fields={}, steps=500_000, seeds=27)
+    assert (spec.records, spec.evaluations) == (20, 5)
+    fields = {"refill": "fresh"} if name == "halving" else {}
+    plan = make_plan(spec, selector=SELECTORS[name].build(vary=["learning_rate"], **fields))
+    assert not outline_of(plan).is_scored_by_evaluations and "last score" not in plan.warning
+    evaluated = make_plan(dataclasses.replace(spec, evaluations=20), selector=plan.selector)
+    assert outline_of(evaluated).is_scored_by_evaluations
+
+
+def test_records_that_are_shorter_than_episodes_are_told_before_training():
+    spec = RunSpec(agent="ppo", env="CartPole-v1", fields={"num_envs": 4, "num_steps": 32}, steps=4_000, seeds=4)
+    selector = PBT(vary=["learning_rate"])
+    warning = make_plan(spec, selector=selector).warning
+    assert "a record has 32 steps of each environment, and an episode up to 500" in warning
+    assert not make_plan(spec).warning
+    assert not make_plan(dataclasses.replace(spec, evaluations=20), selector=selector).warning
+    assert not make_plan(dataclasses.replace(spec, steps=44_000), selector=selector).warning  # over 500 steps a record
 
 
 @SELECTED

@@ -81,8 +81,8 @@ def test_the_best_trial_is_trained_again_on_seeds_that_no_trial_had(folder):
         **OPTIONS,
         **SILENT,
     )
-    scores = alone.curves["eval_return"][-1]
-    np.testing.assert_array_equal(shoal.load_result(folder / "fresh").curves["eval_return"][-1], scores)
+    scores = results.last_scores(alone.curves)
+    np.testing.assert_array_equal(results.last_scores(shoal.load_result(folder / "fresh").curves), scores)
     assert (best["trial"], best["score"], best["fresh_seeds"], best["folder"]) == (1, 30.0, 3, "fresh")
     assert best["fresh_score"] == pytest.approx(scores.mean()) and best["fresh_low"] is None
     table = tomllib.loads((folder / "best.toml").read_text())["CartPole-v1"]
@@ -152,10 +152,12 @@ def test_a_study_of_two_objectives_has_its_pareto_front(folder):
 def test_the_newest_score_of_a_member_counts():
     nan = math.nan
     curves = {
-        "eval_return": np.asarray([[nan, nan, nan], [5.0, nan, nan]]),
+        "eval_return": np.asarray([[nan, nan, nan], [5.0, 6.0, 7.0]]),
         "train_return": np.asarray([[1.0, 2.0, nan], [3.0, nan, nan]]),
     }
-    np.testing.assert_array_equal(results.last_scores(curves), [5.0, 2.0, nan])
+    np.testing.assert_array_equal(results.last_scores(curves), [3.0, 2.0, nan])  # not every record was evaluated
+    curves["eval_return"][0] = [8.0, 9.0, nan]
+    np.testing.assert_array_equal(results.last_scores(curves), [5.0, 6.0, 7.0])
     assert results.statistic_of("q25")(np.asarray([0.0, 4.0])) == 1.0
     with pytest.raises(ValueError, match="score='best' is unknown"):
         results.statistic_of("best")

@@ -27,7 +27,8 @@ class PBT(Varying):
     *Exploit.* With `truncation`, each of the worst `quantile` of the members becomes a copy of a random one of the best
     `quantile`. With `tournament`, every member is compared with a random other one, and becomes a copy of it if that
     one is better. A member is replaced only by one with a higher score. A member without a score (NaN) counts as the
-    worst. Members that stopped because of NaN or infinity are always replaced.
+    worst. Members that stopped because of NaN or infinity are always replaced. Scores are returns of training, or of
+    evaluations if every record has one; a member in the middle of a long episode keeps its score.
 
     *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
     if its range is on a log scale. On a linear scale, `factor - 1` times the width of the range is added or subtracted.

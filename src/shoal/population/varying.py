@@ -142,10 +142,12 @@ def check_scored(outline: Outline, first: int, what: str) -> None:
     """
     steps = outline.steps[first - 1]
     record = f"{what} comes after record {first} ({steps:,} steps of each member)"
-    if not outline.is_evaluated[first - 1] and outline.scored_from > steps:
+    by_evaluations = outline.is_scored_by_evaluations
+    if not outline.is_evaluated[first - 1] if by_evaluations else outline.scored_from > steps:
         why = "training has no episodes" if np.isinf(outline.scored_from) else "no episode may have ended by then"
+        which = "this record is not evaluated" if by_evaluations else "not every record is evaluated"
         raise ValueError(
-            f"{record}, where members have no score yet: {why}, and this record is not evaluated. Use --evaluations "
+            f"{record}, where members have no score yet: {why}, and {which}. Use --evaluations "
             f"{len(outline.steps)}, or a later record for {what}."
         )
     if outline.learns_from >= steps:

@@ -235,7 +235,7 @@ def retrain(
 
 
 def last_scores(curves: Mapping[str, np.ndarray]) -> Float[np.ndarray, "M"]:
-    """Return the newest mean return of each member: of the evaluation, or of training where a record has none."""
+    """Return the newest score of each member, of one kind for all (see `scores_in`)."""
     scores = scores_in(curves)
     rows = np.arange(len(scores))[:, None]
     newest = np.where(np.isnan(scores), -1, rows).max(axis=0)

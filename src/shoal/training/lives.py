@@ -20,7 +20,7 @@ class Life(NamedTuple):
     slot: int
     records: np.ndarray  # [n], the indices of its records
     env_steps: np.ndarray  # [n], environment steps of a member of the run at the end of each record
-    score: np.ndarray  # [n], mean return of the evaluation, or of training where there was none; NaN without either
+    score: np.ndarray  # [n], as `scores_in` has them
     hyperparameters: dict[str, np.ndarray]  # [n] by path
 
     @property
@@ -37,8 +37,51 @@ def hyperparameters_in(curves: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def scores_in(curves: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the scores [records, M]: the mean return of the evaluation, or of training where there was none."""
-    return np.where(np.isnan(curves["eval_return"]), curves["train_return"], curves["eval_return"])
+    """Return the scores [records, M], all of one kind as in `Outline.is_scored_by_evaluations`; NaN: none in a record.
+
+    They are the mean returns of the evaluations if every record has one, or if no episode ended in training; otherwise
+    those of training.
+    """
+    evaluated, trained = curves["eval_return"], curves["train_return"]
+    is_evaluated = ~np.isnan(evaluated).all(axis=1)
+    return evaluated if is_evaluated.all() or np.isnan(trained).all() else trained
+
+
+def newest_returns(curves: Mapping[str, Any], record: int, *, of_evaluations: bool) -> np.ndarray:
+    """Return the newest mean return [M] of the member in each slot, up to a record of a run with a selector.
+
+    `curves` has the columns of the run by name, as arrays or as lists of rows.
+    A member that has none of this record, because it is in the middle of a long episode, keeps the one that it had
+    before. A copy has the return of its original until it has one of its own. NaN: none yet, and in idle slots.
+    """
+    values = curves["eval_return" if of_evaluations else "train_return"]
+    occupant, parent = curves["occupant"], curves["parent"]
+    slot, member = np.arange(len(occupant[record])), np.array(occupant[record])
+    found, is_open = np.full(len(slot), np.nan), member != NOBODY
+    for r in range(record, -1, -1):
+        for m in np.flatnonzero(is_open & (occupant[r][slot] != member)):  # it began after this record
+            member[m] = parent[r + 1][slot[m]]
+            origin = np.flatnonzero((occupant[r] == member[m]) & (member[m] != NOBODY))
+            is_open[m], slot[m] = origin.size > 0, origin[0] if origin.size else slot[m]
+        is_known = np.isfinite(curves["eval_length"][r]) if of_evaluations else curves["episodes"][r] > 0
+        is_found = is_open & is_known[slot]
+        found[is_found] = values[r][slot[is_found]]
+        is_open &= ~is_found
+        if not is_open.any():
+            break
+    return found
+
+
+def training_returns(curves: Mapping[str, Any], record: int, count: int) -> np.ndarray:
+    """Return the mean training returns [R, M] of the last R = `count` records up to `record`; NaN: no episode ended.
+
+    A member in which no episode ended in all of them has its newest return in the last row.
+    """
+    returns = np.stack(curves["train_return"][max(0, record + 1 - count) : record + 1])
+    has_none = np.isnan(returns).all(axis=0)
+    if has_none.any():
+        returns[-1, has_none] = newest_returns(curves, record, of_evaluations=False)[has_none]
+    return returns
 
 
 def lives_in(curves: Mapping[str, np.ndarray]) -> dict[int, Life]:

@@ -29,8 +29,8 @@ from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.host import unused_gpu
 from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
-from shoal.training.lives import best_members, hyperparameters_in
-from shoal.training.plan import Plan
+from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
+from shoal.training.plan import Plan, outline_of
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
@@ -312,15 +312,15 @@ class Run:
         selector = self.plan.selector
         if selector is None or (record + 1) % selector.every or self.is_over:
             return None
-        roster = self.state.roster
+        roster, curves = self.state.roster, self.records.columns
         standing = Standing(
             record=record,
             updates=self.state.updates,
             roster=roster,
             age=self.population.ages(),
-            score=np.where(roster.is_idle, np.nan, self.records.newest_scores()),
+            score=newest_returns(curves, record, of_evaluations=outline_of(self.plan).is_scored_by_evaluations),
             alive=alive & ~roster.is_idle,
-            returns=np.stack(self.records.columns["train_return"][-selector.every :]),
+            returns=training_returns(curves, record, selector.every),
         )
         key = jax.random.fold_in(stream(self.key, "select"), record)
         selector_state, turnover = taken_turnover(selector.select(self.state.selector, standing, key), standing)

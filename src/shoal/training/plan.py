@@ -119,7 +119,12 @@ class Plan:
 
     @property
     def warning(self) -> str:
-        """A warning about members whose run ends before their first gradient step; empty if there are none."""
+        """Warnings about members that will not learn, or have no score in some records; empty if there are none."""
+        return f"{self._learning_warning}{self._scores_warning}"
+
+    @property
+    def _learning_warning(self) -> str:
+        """A warning about members whose run ends before their first gradient step."""
         starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
         too_late = starts[starts >= self.steps]
         if not too_late.size:
@@ -127,6 +132,22 @@ class Plan:
         first = f"{int(too_late.min()):,}{' or more' * bool(too_late.min() < too_late.max())}"
         return (
             f"; {too_late.size} will not learn: the first gradient step of {self.spec.agent} comes after {first} steps"
+        )
+
+    @property
+    def _scores_warning(self) -> str:
+        """A warning about records that are shorter than an episode may be, where a selector uses training returns."""
+        limit, envs = episode_limit(self.env), _parallel(self.agent)
+        if self.selector is None or limit is None or outline_of(self).is_scored_by_evaluations:
+            return ""
+        shortest = min(self.boundary(r + 1) - self.boundary(r) for r in range(-1, self.records - 1))
+        steps = shortest * self.agent.steps_per_update // envs
+        if steps >= limit:
+            return ""
+        return (
+            f"; a record has {steps:,} steps of each environment, and an episode up to {limit:,}: a member in which no "
+            f"episode ended keeps its last score (use fewer records, or evaluate every record: --evaluations "
+            f"{self.records})"
         )
 
     @property
@@ -228,14 +249,14 @@ def make_plan(
         ),
     )
     if selector is not None:
-        selector.check(_outline(plan))
+        selector.check(outline_of(plan))
     return plan
 
 
-def _outline(plan: Plan) -> Outline:
+def outline_of(plan: Plan) -> Outline:
     """Return what a selector may check about a run."""
     agent, per_update, records = plan.agent, plan.agent.steps_per_update, range(plan.records)
-    envs = 1 if agent.rollout is None else agent.rollout.num_envs
+    envs = _parallel(agent)
     has_episodes = not any(f.metadata.get("file") for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
     return Outline(
         members=plan.members,
@@ -249,6 +270,11 @@ def _outline(plan: Plan) -> Outline:
 
 
 def rollout_bytes(agent: Agent, env: Env) -> int:
+def _parallel(agent: Agent) -> int:
+    """Return the number of environments of a member."""
+    return 1 if agent.rollout is None else agent.rollout.num_envs
+
+
     """Estimate the bytes that an update of one member needs beside its state: six copies of its rollout."""
     obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise

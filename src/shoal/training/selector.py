@@ -6,6 +6,7 @@ again, because agents, environments and seeds are inputs of the compiled program
 """
 
 import abc
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,9 +35,9 @@ class Standing(NamedTuple):
     updates: int  # of the run, so far
     roster: Roster
     age: np.ndarray  # updates that each member was trained for, including those of the members it was copied from
-    score: np.ndarray  # mean return: of the evaluation if this record has one, else of the episodes that ended in it
+    score: np.ndarray  # newest mean return of each member; all of one kind: see `Outline.is_scored_by_evaluations`
     alive: np.ndarray  # False: a loss or weight was not finite, so the member is not trained any more; or an idle slot
-    returns: np.ndarray = np.zeros((0, 0))  # [R, M], the mean training returns of the last `every` records
+    returns: np.ndarray = np.zeros((0, 0))  # [R, M], as `lives.training_returns` has them, of R = `every`
 
 
 class Turnover(NamedTuple):
@@ -63,6 +64,15 @@ class Outline(NamedTuple):
     is_evaluated: tuple[bool, ...]  # whether each of these records has an evaluation
     learns_from: float  # environment steps before the first gradient step, the largest number of all members
     scored_from: float  # about how many steps until the first episodes end in training; inf: training has no episodes
+
+    @property
+    def is_scored_by_evaluations(self) -> bool:
+        """Whether the scores of a run are the returns of evaluations; otherwise they are training returns.
+
+        Greedy evaluations and training returns must not be compared with each other. So the scores of a run are of one
+        kind: evaluations if every record has one, or if training has no episodes; training returns otherwise.
+        """
+        return all(self.is_evaluated) or (math.isinf(self.scored_from) and any(self.is_evaluated))
 
 
 class Given(NamedTuple):
