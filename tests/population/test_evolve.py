@@ -39,7 +39,7 @@ def test_fitness_is_the_mean_over_records_and_seeds():
     returns = np.asarray([[1.0, 5.0, 10.0, 20.0], [3.0, 7.0, np.nan, 20.0]])
     alive = np.ones(4, bool)
     np.testing.assert_array_equal(fitness_of(returns, alive, 2, "whole"), [4, 15])
-    np.testing.assert_array_equal(fitness_of(returns, alive, 2, "final"), [5, np.nan])  # nothing ended in the last
+    np.testing.assert_array_equal(fitness_of(returns, alive, 2, "final"), [5, 15])  # 10 and 20: the newest known
     np.testing.assert_array_equal(fitness_of(returns, np.arange(4) < 3, 2, "whole"), [4, np.nan])
 
 
@@ -101,6 +101,30 @@ def test_members_go_on_from_one_segment_to_the_next():
         sources.append(turnover.source.tolist())
     assert begun != expected
     assert sources == [[0, 1, 2, 3], [0, 1, 2, 3], [FRESH] * 4]
+
+
+@pytest.mark.parametrize("shaping", ["default", "ranks", "z-score"])
+@pytest.mark.parametrize("strategy", ["PersistentES", "NoiseReuseES"])
+def test_a_final_fitness_counts_in_the_last_segment_only(strategy, shaping):
+    options = {"optimizer": "sgd", "shaping": shaping, "sigma": 0.1, "segments": 3}
+    whole = Evolve(vary=(RATE,), seeds=1, strategy=strategy, **options)
+    final, means = whole.replace(fitness="final"), {}
+    for made in (whole, final):
+        state, _ = made.begin(standing(np.zeros((1, 4))).roster, make_key(0))
+        means[made] = [float(state["search"].mean[0])]
+        for generation, fitness in enumerate(([5.0, 1.0, 3.0, 2.0], [4.0, 0.0, 1.0, 8.0], [1.0, 2.0, 3.0, 5.0])):
+            state, turnover = made.select(state, standing([fitness]), make_key(generation))
+            means[made].append(float(state["search"].mean[0]))
+    assert turnover.notes[0].startswith("generation 3 of 100: fitness 2.75")
+    assert means[final][0] == means[final][1] == means[final][2] != means[final][3]
+    assert len(set(means[whole])) == 4 and means[whole][3] != means[final][3]
+
+
+def test_a_final_fitness_needs_a_whole_training_run():
+    made = Evolve(vary=(RATE,), seeds=1, strategy="PersistentES", segments=3, every=1, generations=2, fitness="final")
+    with pytest.raises(ValueError, match="use --generations 3 or more"):
+        made.check(Outline(4, (10, 20, 30), (False,) * 3, 0, 5))
+    made.replace(fitness="whole").check(Outline(4, (10, 20, 30), (False,) * 3, 0, 5))
 
 
 @pytest.mark.parametrize("strategy", ["PersistentES", "NoiseReuseES"])

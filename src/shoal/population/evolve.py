@@ -23,7 +23,7 @@ from shoal.core.struct import Number, Range, Struct, hyper, static, struct
 from shoal.ops.evolution import Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
-from shoal.training.generations import fitness_of
+from shoal.training.generations import fitness_of, is_last_segment
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, Given, Outline, Selector, Standing, Turnover
 from shoal.training.settings import Setting, get
@@ -40,12 +40,14 @@ class Evolve(Selector):
     for a struct with weights. The search starts at the values that agent and environment have.
 
     The fitness of a candidate is the mean return of the episodes during its training, averaged over its seeds: over all
-    records of the training run ("whole"), so that fast learning counts, or in the last record ("final"). A record in
-    which no episode ended does not count. A candidate fails if one of its members stops because of NaN or infinity, or
-    finishes no episode. Failed candidates count as the worst.
+    records of the training run ("whole"), so that fast learning counts, or at its end, in the last record ("final"). A
+    record in which no episode ended does not count. A candidate fails if one of its members stops because of NaN or
+    infinity, or finishes no episode. Failed candidates count as the worst.
 
     With `segments` of 2 or more, and a strategy made for them (PersistentES, NoiseReuseES), a generation is only one
-    segment of the training run. In the next generation every member continues its training with another candidate.
+    segment of the training run. In the next generation every member continues its training with another candidate; one
+    in which no episode ended in a segment keeps its last return. These strategies add up the fitness of all segments,
+    so with "final" the fitness is 0 in all but the last.
     """
 
     learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; no effect if it has none")
@@ -99,6 +101,11 @@ class Evolve(Selector):
                 f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
                 f"one of {outline.steps[-1]:,} steps has {len(outline.steps)}: choose more steps, or fewer records."
             )
+        if self.fitness == "final" and self.generations < self.segments:
+            raise ValueError(
+                f"fitness=final is known after a whole training run of {self.segments} generations, and the search has "
+                f"{self.generations}: use --generations {self.segments} or more, or fewer segments."
+            )
         steps = outline.steps[-1]
         if outline.scored_from > steps:
             why = "training has no episodes" if math.isinf(outline.scored_from) else "no episode may have ended by then"
@@ -138,8 +145,11 @@ class Evolve(Selector):
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
         """Update the search with the fitness of this generation, and begin the next one."""
         roster, space = standing.roster, self._space(standing.roster)
-        fitness = fitness_of(standing.returns, standing.alive, self.seeds, self.fitness)
         generation, members = int(state["generation"]), len(roster.seed_index)
+        fitness = measured = fitness_of(standing.returns, standing.alive, self.seeds, self.fitness)
+        if self.fitness == "final" and not is_last_segment(generation, self.segments):
+            failed = ~standing.alive.reshape(-1, self.seeds).all(axis=1)
+            fitness = np.where(failed, np.nan, 0.0)
         evolution = self._evolution(len(fitness), space.size)
         k_tell, k_ask = jax.random.split(key)
         worst_last = without_failures(jnp.asarray(fitness if self.maximize else -fitness, jnp.float32))
@@ -156,7 +166,7 @@ class Evolve(Selector):
             source=np.arange(members) if segment else np.full(members, FRESH),
             hyperparameters=self._of_members(roster, space, state["population"]),
             seed_index=self._seeds_of_run(runs, members),
-            notes=(f"generation {generation} of {self.generations}: {_in_words(fitness)}",),
+            notes=(f"generation {generation} of {self.generations}: {_in_words(measured)}",),
         )
         if generation < self.generations:
             return state, turnover

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from shoal.training.describe import Described
+from shoal.training.lives import training_returns
 from shoal.training.result import Result
 
 EVOLUTION = "shoal.population.evolve:Evolve"  # name of the selector in a spec
@@ -15,11 +16,13 @@ def fitness_of(
     """Return the fitness of each candidate; NaN if one of its members failed or had no finished episode.
 
     `returns` are the mean returns of the training episodes that ended in each record of a generation. A member's score
-    is their mean over all records (`which="whole"`) or the last one ("final"); a candidate's fitness is the mean of its
-    `seeds` members, which have neighboring slots.
+    is their mean over the records in which an episode ended (`which="whole"`), or that of the last of these ("final").
+    A candidate's fitness is the mean of its `seeds` members, which have neighboring slots.
     """
-    counted = np.isfinite(used := returns if which == "whole" else returns[-1:])
-    total = np.where(counted, used, 0).sum(axis=0)
+    counted = np.isfinite(returns)
+    if which == "final":
+        counted &= np.cumsum(counted[::-1], axis=0)[::-1] == 1  # the last one only
+    total = np.where(counted, returns, 0).sum(axis=0)
     scores = np.where(alive & counted.any(axis=0), total / np.maximum(counted.sum(axis=0), 1), np.nan)
     return scores.reshape(-1, seeds).mean(axis=1)
 
@@ -27,19 +30,32 @@ def fitness_of(
 def fitness_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
     """Return the fitness of the candidates of all finished generations.
 
+    NaN for a candidate that failed, and with `fitness="final"` for all generations in which no training run ended.
     Raises ValueError if the run is not an evolution, or has no finished generation.
     """
     if not is_evolution(result):
         raise ValueError(f"{result.folder} is not an evolution: make one with shoal.evolve.")
     fields = result.spec.selector.fields
-    every, returns, alive = fields["every"], result.curves["train_return"], result.curves["alive"].astype(bool)
-    starts = range(0, len(returns) - every + 1, every)
-    if not starts:
+    every, curves = fields["every"], result.curves
+    ends = range(every - 1, len(curves["train_return"]), every)  # the last record of each generation
+    if not ends:
         raise ValueError(f"{result.folder} has no finished generation yet.")
-    last = every - 1
-    return np.stack(
-        [fitness_of(returns[s : s + every], alive[s + last], fields["seeds"], fields["fitness"]) for s in starts]
+    found = np.stack(
+        [
+            fitness_of(
+                training_returns(curves, end, every), curves["alive"][end] > 0, fields["seeds"], fields["fitness"]
+            )
+            for end in ends
+        ]
     )
+    if fields["fitness"] == "final":
+        found[[not is_last_segment(g, fields["segments"]) for g in range(len(found))]] = np.nan
+    return found
+
+
+def is_last_segment(generation: int, segments: int) -> bool:
+    """Return whether training runs of this many segments end with a generation (0, 1, ...)."""
+    return (generation + 1) % segments == 0
 
 
 def is_evolution(result: Result) -> bool:
