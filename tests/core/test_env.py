@@ -1,5 +1,7 @@
 """What `Env` derives from the hooks: the clock, the time limit, `step`, and errors for a wrong action."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,25 @@ def test_both_flags_may_be_true():
 def test_an_invalid_time_limit_is_refused(limit):
     with pytest.raises(ValueError, match="Tally.max_steps=.* must be a whole number of steps from 1 to 2,147,483,647"):
         Tally(max_steps=limit)
+
+
+@pytest.mark.parametrize("name", ["MountainCar-v0", "CartPole-v1", "Pendulum-v1", "PlanarReacher-v0"])
+def test_the_reward_is_nan_where_the_state_is(name):
+    env = make(name)
+    action, noise, state = jnp.zeros_like(env.action_space.sample(KEY)), env.noise(KEY), env.init(KEY)
+    assert jnp.isfinite(env.advance(state, action, noise)[1])
+    numbers = [f.name for f in dataclasses.fields(state) if jnp.issubdtype(getattr(state, f.name).dtype, jnp.floating)]
+    for field in set(numbers) - {"torque"}:  # that of a pendulum is overwritten
+        broken = state.replace(**{field: jnp.full_like(getattr(state, field), jnp.nan)})
+        for advance in (env.advance, jax.jit(env.advance), TimeLimit(env, max_steps=9).advance):
+            assert jnp.isnan(advance(broken, action, noise)[1]), field
+
+
+def test_an_episode_with_a_sampled_constant_that_is_nan_has_the_return_nan():
+    """Where JAX traces `sample` its constants are not known, so the constructor does not refuse them."""
+    car = make("MountainCar-v0")
+    env = Randomize(car, lambda key: car.replace(gravity=jnp.log(-jax.random.uniform(key))))
+    assert jnp.isnan(env.advance(jax.jit(env.init)(KEY), jnp.int32(0), env.noise(KEY))[1])
 
 
 def test_without_a_limit_nothing_is_truncated():

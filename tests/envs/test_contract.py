@@ -5,17 +5,24 @@ the smallest state; for the other names only shapes and spaces are checked, with
 in a final number, such as bsuite's 468 ids, only the first and the last are checked.
 """
 
+import math
+from functools import partial
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from environments import names_of_each_class, smallest
 from shoal.core.checks import check_env
-from shoal.core.env import Env
+from shoal.core.env import Env, check_fields
 from shoal.core.names import ranges
 from shoal.core.registry import ENVS, make
 from shoal.core.spaces import misfit
-from shoal.core.struct import to_arrays
+from shoal.core.struct import number_fields, to_arrays
+from shoal.core.wrappers.randomize import Randomize
+from shoal.core.wrappers.sticky_actions import StickyActions
+from shoal.envs.classic.cartpole import CartPole
 
 # Those of which all hooks compile quickly.
 ONE_OF_EACH_FAMILY = (
@@ -145,3 +152,50 @@ def test_sizes_may_be_numpy_integers(name, size):
     env = make(name)
     object.__setattr__(env, size, np.int64(getattr(env, size)))  # what type checks, which run in tests alone, refuse
     env.__post_init__()
+
+
+# The words in which environments refuse a number.
+REFUSALS = "is out of range|is not a valid|lies outside|needs both|is above reset_high"
+
+
+def constants():
+    """(environment, name, field) of every number of every class of environments."""
+    names = {}
+    for name, entry in ENVS.items():
+        names.setdefault(entry.cls, name)
+    return [(env, name, f) for name in names.values() for env in [make(name)] for f in number_fields(env)]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39, np.float32("nan"), np.asarray([1.0, np.nan])])
+def test_no_number_that_is_not_finite_enters_any_field_of_any_environment(bad):
+    cases = constants()
+    assert len(cases) > 200
+    for env, name, field in cases:
+        for change in (env.replace, partial(make, name)):
+            with pytest.raises(ValueError, match=REFUSALS):
+                change(**{field: bad})
+
+
+@pytest.mark.parametrize("bad", [np.float32("nan"), np.asarray([1.0, np.inf], np.float32)])
+def test_values_that_jax_made_are_checked_before_they_are_used(bad):
+    for env, _, field in constants():
+        made = jax.tree_util.tree_map_with_path(lambda path, x, f=field: bad if path[0].name == f else x, env)
+        check_fields(env)
+        if getattr(env, field) is not None:
+            with pytest.raises(ValueError, match=REFUSALS):
+                check_fields(made)
+
+
+def test_values_made_inside_of_jit_and_vmap_are_made_as_before():
+    made = jax.vmap(lambda gravity: StickyActions(CartPole(gravity=gravity)))(jnp.asarray([5.0, jnp.nan]))
+    assert made.env.gravity.shape == (2,)
+    with pytest.raises(ValueError, match=r"CartPole\.gravity=nan is out of range: give a finite number"):
+        check_fields(made)
+    check_fields(jax.jit(lambda gravity: CartPole(gravity=gravity))(5.0))
+
+
+def test_samples_of_randomize_are_checked_before_a_run():
+    randomized = Randomize(CartPole(), lambda key: CartPole(gravity=jnp.log(jax.random.uniform(key) - 0.5)))
+    with pytest.raises(ValueError, match=r"CartPole\.gravity=nan is out of range"):
+        check_fields(randomized)
+    check_fields(Randomize(CartPole(), lambda key: CartPole(gravity=jax.random.uniform(key, minval=5, maxval=15))))

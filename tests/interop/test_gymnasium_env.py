@@ -237,6 +237,20 @@ def test_pictures_and_masks_are_given():
     assert len(many.render()) == 2 and many.render()[0].shape == many.render()[1].shape
 
 
+def test_constants_that_are_nan_are_refused_and_a_state_that_turns_nan_is_said():
+    made = jax.jit(lambda g: shoal.make("Pendulum-v1").replace(g=g))(np.nan)
+    for adapter in (ShoalEnv, lambda env, **fields: ShoalVectorEnv(env, 2, **fields), shoal.gym.ShoalFuncEnv):
+        for env, fields in ((made, {}), ("Pendulum-v1", {"g": np.nan})):
+            with pytest.raises(ValueError, match=r"Pendulum\.g=nan is out of range"):
+                adapter(env, **fields)
+    massless = {"mass_cart": 0.0, "mass_pole": 0.0}  # one is divided by their sum
+    for env in (ShoalEnv("CartPole-v1", **massless), ShoalVectorEnv("CartPole-v1", 2, **massless)):
+        env.reset(seed=0)
+        with pytest.warns(UserWarning, match="a reward is NaN"):
+            rewards = env.step(env.action_space.sample())[1]
+        assert np.isnan(rewards).all()
+
+
 def test_a_window_shows_the_state(monkeypatch):
     pygame = pytest.importorskip("pygame", reason="Gymnasium's window needs pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")

@@ -110,6 +110,8 @@ def test_a_member_that_turns_nan_stops_alone(tmp_path):
     assert both.curves["alive"].tolist() == [[True, False]] * 4
     assert [m["alive"] for m in both.summary["per_member"]] == [True, False]
     assert [text for text in listener.heard if "member 1 (env.poison=1.0 seed=0) stopped" in text]
+    nan = "returns of 1 of 2 members are NaN, those of member 1 (env.poison=1.0 seed=0) for example: a reward, or a"
+    assert len([text for text in listener.heard if nan in text]) == 1
     for name, array in weights_of(both.folder).items():
         assert array.dtype.kind != "f" or "worlds" in name or np.isfinite(array).all(), name  # the last good weights
         np.testing.assert_array_equal(array[0], weights_of(alone.folder)[name][0], err_msg=name)

@@ -71,3 +71,28 @@ def test_a_rollout_accepts_functions_and_random_actions():
     assert set(np.asarray(shoal.rollout("random", "CartPole-v1", num_steps=30, keep=["action"])["action"])) == {0, 1}
     with pytest.raises(ValueError, match="keep names 'rewards'"):
         shoal.rollout("random", "CartPole-v1", num_steps=3, keep=["rewards"])
+
+
+def test_a_return_is_nan_and_said_where_a_state_turns_nan():
+    env = shoal.make("CartPole-v1", mass_cart=0.0, mass_pole=0.0, max_steps=5)  # divides one mass by their sum
+    policy = Policy(RandomPolicy(env.action_space), None, env, "random")
+    with pytest.warns(UserWarning, match="3 of 3 returns are NaN: a reward, or a number in the state"):
+        assert np.isnan(shoal.evaluate(policy, episodes=3).episode_return).all()
+
+
+def test_no_constant_that_is_nan_enters_by_a_value_that_jax_made():
+    env = shoal.make("Pendulum-v1", max_steps=5)
+    made = jax.jit(lambda g: env.replace(g=g))(jnp.nan)
+    policy = Policy(RandomPolicy(env.action_space), None, env, "random")
+    doors = (
+        lambda: shoal.evaluate(policy, made),
+        lambda: shoal.evaluate(policy, env_fields={"g": np.nan}),
+        lambda: shoal.rollout("random", made, num_steps=3),
+        lambda: shoal.train("ppo", made, steps=100),
+        lambda: shoal.train("ppo", "Pendulum-v1", env_fields={"g": np.float32("nan")}, steps=100),
+        lambda: shoal.train("ppo", "Pendulum-v1", env_sweep={"g": [10.0, np.nan]}, steps=100),
+        lambda: shoal.train("ppo", "Pendulum-v1", selector=shoal.PBT(vary={"env.g": (1.0, np.inf)}), seeds=4),
+    )
+    for door in doors:
+        with pytest.raises(ValueError, match=r"Pendulum\.g=(nan|inf) is out of range|env\.g"):
+            door()

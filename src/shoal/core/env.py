@@ -6,9 +6,10 @@ implementation, and a rollout can sample the noise of many steps at once, outsid
 """
 
 import abc
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 import jax
@@ -26,7 +27,10 @@ Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
 Observation = Any
-MAX_TIME = 2**31 - 1  # the largest number of steps that `State.time`, an int32, can hold
+NAN_STATE = "a reward, or a number in the state of the environment, was NaN"  # why a return is NaN
+MOST_SEARCHED = 64  # numbers of a state in whose arrays NaN is looked for: in each step, so it must cost nothing
+MAX_INT = 2**31 - 1  # the largest int32
+MAX_TIME = MAX_INT  # the largest number of steps that `State.time`, an int32, can hold
 
 
 @struct
@@ -94,6 +98,11 @@ class Env(Struct, abc.ABC):
         """
         return None if self.max_steps is None else (self.max_steps, self.max_steps)
 
+    def inner_envs(self) -> Sequence["Env"]:
+        """Return the environments that this one is made of, for `check_fields`. Default: those in its fields."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]  # a struct
+        return [value for value in values if isinstance(value, Env)]
+
     @property
     def action_names(self) -> tuple[str, ...]:
         """A short name for each discrete action ("left", "fire"), which `shoal play` shows. Default: no names."""
@@ -101,14 +110,16 @@ class Env(Struct, abc.ABC):
 
     def __post_init__(self) -> None:
         limit = self.max_steps
-        if limit is None or not is_concrete(limit):
-            return
-        invalid = [x for x in np.ravel(limit).tolist() if not (1 <= x <= MAX_TIME and x == int(x))]
+        limits = np.ravel(limit).tolist() if limit is not None and is_concrete(limit) else []
+        invalid = [x for x in limits if not (1 <= x <= MAX_TIME and x == int(x))]
         if invalid:
             raise ValueError(
                 f"{type(self).__name__}.max_steps={invalid[0]} is not a valid time limit: it must be a whole number of "
                 f"steps from 1 to {MAX_TIME:,}, or None for the environment's own limit, if it has one."
             )
+
+    def _check_last(self) -> None:
+        _check_constants(self)
 
     @abc.abstractmethod
     def init(self, key: Key) -> State:
@@ -177,10 +188,13 @@ class Env(Struct, abc.ABC):
         """Take one step with noise that was sampled before. Returns (state, reward, terminated, truncated, info).
 
         `truncated` says whether the time limit is reached. Both flags may be true; the episode then counts as
-        terminated, so a learner does not bootstrap from the final observation.
+        terminated, so a learner does not bootstrap from the final observation. If a number in the next state is NaN, so
+        are the reward and the return of the episode: comparisons with NaN are false, so the episode might otherwise
+        never end, and get a perfect return.
         """
         state = state.replace(time=state.time + 1)
         state, reward, terminated, info = self.transition(state, action, noise)
+        reward = _or_nan(reward, state)
         limit = self.limit_of(state)
         truncated = jnp.zeros_like(terminated) if limit is None else state.time >= limit
         return state, reward, terminated, truncated, info
@@ -234,6 +248,45 @@ def _check_action(env: Env, action: Any) -> None:
             f"{reason}. The action space of {type(env).__name__} is {space}; "
             "`env.action_space.sample(key)` gives an example."
         )
+
+
+def _or_nan(reward: Float[Array, ""], state: State) -> Float[Array, ""]:
+    """Return the reward, or NaN if a number in the state is NaN.
+
+    Of a state with more than `MOST_SEARCHED` numbers, such as the weights of a learner, arrays are not searched.
+    """
+    numbers = [x for x in jax.tree.leaves(state) if jnp.issubdtype(getattr(x, "dtype", type(x)), jnp.floating)]
+    if sum(np.size(x) for x in numbers) > MOST_SEARCHED:
+        numbers = [x for x in numbers if np.ndim(x) == 0]
+    found = [jnp.any(jnp.isnan(x)) if np.ndim(x) else jnp.isnan(x) for x in numbers]
+    return jnp.where(functools.reduce(jnp.logical_or, found), jnp.nan, reward) if found else reward
+
+
+def check_fields(env: Env) -> None:
+    """Check the fields of an environment again, and those of the environments in it.
+
+    An environment that JAX has made, as the result of `vmap` for example, was not checked when it was made. Raises what
+    the constructor raises.
+    """
+    env.replace()
+    for inner in env.inner_envs():
+        check_fields(inner)
+
+
+def _check_constants(env: Any) -> None:
+    """Raise ValueError if a constant of an environment is NaN, infinite, or too large for 32 bits.
+
+    Constants that JAX is tracing are not known, so they are not checked.
+    """
+    for field in dataclasses.fields(env):
+        value = getattr(env, field.name)
+        if not is_concrete(value) or (kind := np.asarray(value).dtype.kind) not in "iufO":
+            continue
+        numbers, largest = np.ravel(value), float(np.finfo(np.float32).max) if kind == "f" else MAX_INT
+        wrong = numbers[~((numbers >= -largest) & (numbers <= largest))]
+        if wrong.size:
+            advice = "a finite number" if not np.isfinite(float(wrong[0])) else f"at most {largest:g} (32 bits)"
+            raise ValueError(f"{type(env).__name__}.{field.name}={wrong[0]} is out of range: give {advice}.")
 
 
 def episode_limit(env: Env) -> int | None:

@@ -126,6 +126,9 @@ class Struct:
             raise TypeError(f"{cls.__name__} has no {' and no '.join(missing)}: define it in the class.")
         return object.__new__(cls)
 
+    def _check_last(self) -> None:
+        """Raise ValueError for wrong values that no class has refused. It runs after the checks of all classes."""
+
     def replace(self: Value, **changes: Any) -> Value:
         """Return a copy with some fields changed and checked. Raises TypeError for a field that does not exist."""
         known = self.__dataclass_fields__  # type: ignore[attr-defined]  # every subclass is a dataclass
@@ -161,6 +164,8 @@ def struct(cls: Cls) -> Cls:
         _check_ranges(self)
         for check in (*inherited_checks, *([own_check] if own_check else [])):
             check(self)
+        if type(self) is cls and isinstance(self, Struct):
+            self._check_last()
 
     cls.__post_init__ = post_init
     if not hasattr(cls, "replace"):

@@ -18,7 +18,7 @@ from shoal.core.keys import check_seed, make_key
 from shoal.core.spaces import Box
 from shoal.interop.flat import FlatEnv, Leaves, Structure, check_process, key_of, key_words
 from shoal.interop.packed import Packing
-from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of
+from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan
 
 FPS = 15
 MODES = ("human", "rgb_array")
@@ -49,7 +49,7 @@ class ShoalEnv(gymnasium.Env):
         self.action_space = space_of(self.env.action_space)
         self._words: Any = None  # of `Moment`, on the device
         self._prepare()
-        self._is_over = False
+        self._is_over = self._said_nan = False
         self._window: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -87,6 +87,8 @@ class ShoalEnv(gymnasium.Env):
         if not is_inside:
             check_action(self.action_space, action)
         self._words, self._is_over = after, bool(terminated or truncated)
+        if reward != reward:  # NaN
+            self._said_nan = warn_of_nan(reward, self._said_nan)
         if self.render_mode == "human":
             self._show()
         return self._observed(words), reward, bool(terminated), bool(truncated), self._info(words)

@@ -17,7 +17,7 @@ from shoal.core.env import Env, State
 from shoal.core.keys import check_seed, make_key
 from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
-from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of
+from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan
 
 BANK_BYTES = 64 * 2**20  # memory of a bank of first states, at most
 LARGEST_BANK = 16  # first states for each environment
@@ -60,6 +60,7 @@ class ShoalVectorEnv(VectorEnv):
         self._words: Any = None  # of the random keys [E]
         self._state: Leaves | None = None  # [E]
         self._ended = np.zeros(num_envs, bool)
+        self._said_nan = False
         self._prepare()
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -104,6 +105,7 @@ class ShoalVectorEnv(VectorEnv):
         values = (self._flat.leaves, self._words, self._state, action_of(self._action_space, actions), ended)
         self._words, self._state, obs, mask, outcome, info, final = self._programs.step(*values, self._bank, is_same)
         rewards, terminated, truncated = np.array(outcome)
+        self._said_nan = warn_of_nan(rewards, self._said_nan)
         done = (terminated > 0) | (truncated > 0)
         if mode is not AutoresetMode.DISABLED:
             self._count_resets(done if is_same else self._ended)

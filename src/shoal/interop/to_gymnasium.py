@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from shoal.core.env import Env
+from shoal.core.env import NAN_STATE, Env, check_fields
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 
@@ -16,7 +16,7 @@ from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 def env_of(env: Env | str, fields: dict[str, Any]) -> Env:
     """Return the environment of a name, with these fields, or the environment itself.
 
-    Raises TypeError for what is neither, and for fields beside an environment.
+    Raises TypeError for what is neither, and for fields beside an environment; ValueError for a field out of range.
     """
     if isinstance(env, str):
         return make(env, **fields)
@@ -24,7 +24,15 @@ def env_of(env: Env | str, fields: dict[str, Any]) -> Env:
         raise TypeError(f"{env!r:.60} is no environment of shoal: give a name, such as CartPole-v1, or an Env.")
     if fields:
         raise TypeError(f"{', '.join(fields)}: give fields to the environment itself, or its name with them.")
+    check_fields(env)
     return env
+
+
+def warn_of_nan(rewards: Any, is_said: bool) -> bool:
+    """Say, unless `is_said`, that a reward is NaN. Returns whether it was said, now or before."""
+    if not is_said and (is_said := bool(np.isnan(rewards).any())):
+        gymnasium.logger.warn(f"a reward is NaN: {NAN_STATE}.")
+    return is_said
 
 
 def space_of(space: Space) -> spaces.Space:

@@ -7,6 +7,7 @@ that was stopped can be resumed from its newest checkpoint, and then ends with t
 import math
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 from shoal.core.agent import Metrics
+from shoal.core.env import NAN_STATE
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import Key, make_key, stream
 from shoal.rollouts.evaluate import Evaluation
@@ -71,7 +73,7 @@ class Run:
         self.best_policy: Any = None  # [M], the policy of each occupant at its best evaluation
         self.last_policy: Any = None  # [M], the policies that were evaluated last
         self._reported_stopped: set[int] = set()  # occupants that are no longer trained, and were reported
-        self._warned_of_reuse = False
+        self._warned_of_reuse = self._warned_of_nan = False
         self._save_share, self._is_saved = save_share, True
         self._saved_at, self._save_seconds = -math.inf, 0.0  # of the newest checkpoint of this process
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
@@ -152,6 +154,10 @@ class Run:
         """Whether all updates are done, or the selector has ended the run."""
         return self.state.finished or self.plan.updates is not None and self.state.updates >= self.plan.updates
 
+    @cached_property
+    def _is_scored_by_evaluations(self) -> bool:
+        return outline_of(self.plan).is_scored_by_evaluations
+
     def step(self) -> bool:
         """Do one chunk: fill, train, evaluate, record, select, save, report. Return False if the run was over."""
         if self.is_over:
@@ -174,6 +180,7 @@ class Run:
         )
         self.records.save(self.folder)
         self._report_stopped(alive)
+        self._report_nan(metrics, evaluation)
         self._report_reuse(metrics, last - first)
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
         turned = self._select(record, alive)
@@ -298,6 +305,19 @@ class Run:
                     f"are kept; the other members go on."
                 )
 
+    def _report_nan(self, metrics: Metrics, evaluation: Evaluation | None) -> None:
+        """Say once that returns are NaN, and of which member."""
+        is_nan = (np.asarray(metrics.episodes.count) > 0) & np.isnan(metrics.episodes.return_sum)
+        if evaluation is not None:
+            is_nan |= np.isnan(evaluation.episode_return).any(axis=1)
+        if self._warned_of_nan or not (is_nan := is_nan & ~self.state.roster.is_idle).any():
+            return
+        self._warned_of_nan, first = True, int(np.argmax(is_nan))
+        self.sinks.say(
+            f"returns of {is_nan.sum()} of {self.plan.members} members are NaN, those of member {first} "
+            f"({self.plan.names(self.state.roster)[first]}) for example: {NAN_STATE}"
+        )
+
     def _report_reuse(self, metrics: Metrics, updates: int) -> None:
         """Warn once if many episodes began in a state of the reset bank that had been used before."""
         rollout, episodes = self.plan.agent.rollout, metrics.episodes
@@ -318,7 +338,7 @@ class Run:
             updates=self.state.updates,
             roster=roster,
             age=self.population.ages(),
-            score=newest_returns(curves, record, of_evaluations=outline_of(self.plan).is_scored_by_evaluations),
+            score=newest_returns(curves, record, of_evaluations=self._is_scored_by_evaluations),
             alive=alive & ~roster.is_idle,
             returns=training_returns(curves, record, selector.every),
         )

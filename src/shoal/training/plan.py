@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Agent
-from shoal.core.env import Env, episode_limit
+from shoal.core.env import Env, check_fields, episode_limit
 from shoal.core.errors import OutOfMemory, Unsuited
 from shoal.core.form import chosen
 from shoal.core.keys import make_key
@@ -195,6 +195,7 @@ def make_plan(
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
     common = _with_files(template(spec, agent, env))
+    check_fields(common.env)
     _check_traced(common, spec)
     settings = spec.settings()
     pairs = [apply(common, built(setting)) for setting in settings]
@@ -269,12 +270,12 @@ def outline_of(plan: Plan) -> Outline:
     )
 
 
-def rollout_bytes(agent: Agent, env: Env) -> int:
 def _parallel(agent: Agent) -> int:
     """Return the number of environments of a member."""
     return 1 if agent.rollout is None else agent.rollout.num_envs
 
 
+def rollout_bytes(agent: Agent, env: Env) -> int:
     """Estimate the bytes that an update of one member needs beside its state: six copies of its rollout."""
     obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
     step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise

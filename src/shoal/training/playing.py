@@ -1,5 +1,6 @@
 """Run trained policies in environments: `evaluate`, `rollout`, and `record` for demonstrations."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shoal.core.env import Env, Key
+from shoal.core.env import NAN_STATE, Env, Key, check_fields
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.core.spaces import alike
@@ -53,7 +54,8 @@ def evaluate(
 
     Each episode is the first one of an environment of its own. `policy` may be a run folder, which means all its
     members. With `env`, or with some `env_fields` changed, the policy acts in another environment than in training.
-    `max_steps` bounds the length of episodes; 0 means the environment's limit, or 1,000 where it has none.
+    `max_steps` bounds the length of episodes; 0 means the environment's limit, or 1,000 where it has none. An episode
+    in which a number of the environment's state became NaN has the return NaN, and there is a warning.
     """
     if not (hasattr(episodes, "__index__") and hasattr(max_steps, "__index__")):
         raise TypeError(f"episodes={episodes!r} and max_steps={max_steps!r} must be whole numbers.")
@@ -75,8 +77,10 @@ def evaluate(
     if needs_host(played_env):
         return _evaluate_on_host(policy, played_env, key, episodes, horizon, greedy)
     run = _evaluate_many if is_population else _evaluate_one
-    result = run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy)
-    return jax.tree.map(np.asarray, result)
+    result = jax.tree.map(np.asarray, run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy))
+    if missing := int(np.isnan(result.episode_return).sum()):
+        warnings.warn(f"{missing} of {result.episode_return.size} returns are NaN: {NAN_STATE}.", stacklevel=3)
+    return result
 
 
 @explaining_arguments
@@ -209,7 +213,10 @@ def _as_policy(policy: Any, env: str | Env | None) -> Policy:
 
 
 def _env_value(env: str | Env) -> Env:
-    return make(env) if isinstance(env, str) else env
+    if isinstance(env, str):
+        return make(env)
+    check_fields(env)
+    return env
 
 
 def _env_to_play(policy: Policy | Policies, env: str | Env | None, fields: Mapping[str, Any]) -> Env:

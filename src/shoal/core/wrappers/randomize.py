@@ -1,14 +1,16 @@
 """A wrapper that samples an environment for every episode: domain randomization, or a distribution of tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from shoal.core.env import Env, Observation
-from shoal.core.keys import Key
+from shoal.core.keys import Key, make_key
 from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper, WrapperState
+
+CHECKED = 16  # samples whose fields are checked before a run
 
 
 @struct
@@ -24,7 +26,8 @@ class Randomize(Wrapper):
 
     `sample(key)` returns an environment of the same class and static fields as `env`, with other constants. It is part
     of the program, so define it once. Spaces and `max_steps` are those of `env`: choose an `env` whose bounds hold for
-    every sample. Raises ValueError when `sample` returns another kind of environment.
+    every sample. Raises ValueError when `sample` returns another kind of environment. Before a run, the fields of 16
+    samples are checked; an episode with a constant that is NaN has the return NaN.
 
         def sample(key):
             return CartPole(length=jax.random.uniform(key, minval=0.25, maxval=1.0))
@@ -33,6 +36,11 @@ class Randomize(Wrapper):
     """
 
     sample: Callable[[Key], Env] = static()
+
+    def inner_envs(self) -> Sequence[Env]:
+        """Return `env` and some samples."""
+        samples = jax.vmap(self.sample)(jax.random.split(make_key(0), CHECKED))
+        return [self.env, *(jax.tree.map(lambda x, i=i: x[i], samples) for i in range(CHECKED))]
 
     def init(self, key: Key) -> RandomizeState:
         """Sample an environment and return its first state."""
