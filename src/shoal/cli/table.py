@@ -22,7 +22,7 @@ def score_cells(score: Mapping[str, Any]) -> list[Any]:
     """The cells under `SCORE_HEAD` for one score of `summary.json`."""
     if not score.get("members"):
         return [0, None, None, None, "none evaluated"]
-    low, high = score["iqm_low"], score["iqm_high"]  # of one or two members None in a file, NaN in memory
+    low, high = score["iqm_low"], score["iqm_high"]  # of few members None in a file, NaN in memory
     interval = "-" if low is None or math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
     return [score["members"], score["mean"], score["percentile_5"], score["iqm"], interval]
 
