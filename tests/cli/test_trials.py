@@ -43,5 +43,8 @@ def test_the_table_is_written_and_mistakes_are_refused(study, tmp_path, capsys):
     assert "no column 'scor'. Did you mean score" in refused(capsys, "trials", study, "--sort", "scor")
     assert "holds no study" in refused(capsys, "trials", tmp_path)
     (study / "study.json").write_text(json.dumps({"name": "other", "storage": ""}))
-    assert "has no study 'other': no worker has begun it yet" in refused(capsys, "trials", study)
+    assert "has no study 'other'. Its folder says that it has begun" in refused(capsys, "trials", study)
+    (study / "study.log").unlink()
+    assert "study.log with the trials of the study does not exist. Its folder" in refused(capsys, "trials", study)
+    assert not (study / "study.log").exists()
     assert optuna.logging.get_verbosity() == optuna.logging.WARNING

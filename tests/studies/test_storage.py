@@ -175,6 +175,53 @@ def test_a_damaged_line_is_named(tmp_path):
         open_storage(f"journal:{path}")
 
 
+@pytest.mark.parametrize("kind", ["shoal", "optuna"])
+def test_no_changed_bit_of_a_journal_is_read_in_silence(tmp_path, kind):
+    """Shoal's lines have a checksum. In Optuna's own a changed digit is another number; none ends in a traceback."""
+    path = tmp_path / "s.log"
+    if kind == "shoal":
+        storage = open_storage(f"journal:{path}")
+    else:
+        storage = JournalStorage(JournalFileBackend(str(path)))
+    study = optuna.create_study(storage=storage, study_name="study", sampler=optuna.samplers.RandomSampler(0))
+    for width in (3, 4):
+        trial = study.ask({"width": SPACE["width"]})
+        trial.report(0.25, 1)
+        study.tell(trial, width)
+    good, states = path.read_bytes(), [trial.values for trial in study.trials]
+    for at in range(0, len(good) - 1, 7 if kind == "shoal" else 11):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        try:
+            found = optuna.load_study(study_name="study", storage=open_storage(f"journal:{path}")).trials
+        except (StorageError, KeyError) as error:
+            assert isinstance(error, StorageError) or kind == "optuna"  # another name of the study is not damage
+            assert "\n" not in str(error)
+        else:
+            assert kind == "optuna" or [trial.values for trial in found] == states, good[at - 20 : at + 20]
+
+
+@pytest.mark.parametrize("scheme", ["journal", "sqlite"])
+def test_a_pipe_or_a_device_is_no_storage(tmp_path, scheme):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(StorageError, match=f"{path} is a pipe or a device, not a file"):
+            open_storage(f"{scheme}:{path}")
+
+
+@pytest.mark.parametrize("form", ["journal:{}/s.log", "sqlite:{}/s.db", "memory"])
+def test_a_study_that_has_begun_does_not_begin_again(tmp_path, form):
+    url = form.format(tmp_path)
+    for _ in range(2):  # without the file, and with an empty one
+        with pytest.raises(StorageError, match="Its folder says that it has begun, so its trials were lost: restore"):
+            open_study(url, "study", DESCRIPTION, ["maximize"], is_new=False)
+        assert not [*tmp_path.iterdir()] or form == "memory" or open_storage(url).get_all_studies() == []
+        if form != "memory":
+            Path(url.partition(":")[2]).touch()
+    open_study(url, "study", DESCRIPTION, ["maximize"])
+    if form != "memory":
+        assert open_study(url, "study", DESCRIPTION, ["maximize"], is_new=False).trials == []
+
+
 def test_a_lock_that_a_killed_process_left_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("shoal.studies.journal.LOCK_SECONDS", 3)
     (tmp_path / "s.log.lock").symlink_to(tmp_path / "s.log")

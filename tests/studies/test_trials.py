@@ -428,3 +428,9 @@ def test_places_count_a_trial_and_its_copies_once(study):
         study.add_trial(optuna.trial.create_trial(state=WAITING))
         assert Counter(states(study)) == {"FAIL": 2, "RUNNING": 1, "WAITING": 1}
         assert store.remaining() == 3 and len(store.ask(9)) == 3
+
+
+def test_a_trial_that_the_storage_has_lost_is_not_held(study):
+    """As after a damaged journal was cut off: a checkpoint knows trials that the storage does not have."""
+    with TrialStore(study, SPACE, trials=2) as store:
+        assert store.note(store.ask(1)[0].number, group="group-0") and not store.note(7, group="group-0")

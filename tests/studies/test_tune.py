@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import tomllib
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.studies.errors import WorkerError
+from shoal.studies.errors import StorageError, WorkerError
 from shoal.studies.results import trial_spec_in
 from shoal.studies.study import StudyResult, slots_in
 from shoal.studies.trial_states import FAIL, trials_of
@@ -212,6 +213,19 @@ def test_a_study_that_was_cut_loses_no_trial_and_tells_none_twice(cut, whole, tm
     assert {values[0]: found for values, found in complete(result).items()} == expected
     after = result.study.get_trials()
     assert len(after) == 4 and [after[n].datetime_complete for n in told] == [before[n].datetime_complete for n in told]
+
+
+@pytest.mark.parametrize("lost", ["missing", "empty"])
+def test_a_study_whose_journal_was_lost_does_not_start_over(lost, whole, tmp_path):
+    folder = shutil.copytree(whole.folder, tmp_path / "copy")
+    (folder / "study.log").unlink()
+    if lost == "empty":
+        (folder / "study.log").touch()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for call in (lambda: tune(resume=folder, progress=False), lambda: StudyResult(folder).study):
+        with pytest.raises(StorageError, match="Its folder says that it has begun, so its trials were lost"):
+            call()
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_a_trial_of_the_checkpoint_that_has_failed_is_not_trained_again(tmp_path, monkeypatch):

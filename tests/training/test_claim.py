@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -57,6 +58,15 @@ def test_a_folder_is_locked_by_one_process_until_it_ends(tmp_path):
         process.wait()
         with claimed(tmp_path):
             pass
+
+
+def test_what_a_killed_process_was_writing_is_removed_by_the_next_one(tmp_path):
+    (tmp_path / f".summary.json.{uuid.uuid4().hex[:12]}.partial").write_text("{")
+    kept = [tmp_path / name for name in ("summary.json", ".download.partial", ".x.0123456789ab.partial.txt")]
+    for path in kept:
+        path.write_text("mine")
+    with claimed(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {".lock", *(path.name for path in kept)}
 
 
 @pytest.mark.parametrize("resume", [False, True])

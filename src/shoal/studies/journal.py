@@ -1,13 +1,16 @@
 """A log file as a storage of Optuna, which survives kills and full disks.
 
 The format is that of Optuna's `JournalFileBackend`, which reads these files: one operation in each line, as JSON.
-Two things differ. A line that was torn when its process was killed is removed before the next one is written. And a
-line is handed to the operating system at once, but is waited for (fsync) in `flush` only: a kill loses nothing; a power
-failure loses what came after the last `flush`, always the newest lines.
+Three things differ. Each line ends with a checksum, which Optuna ignores. A line that was torn when its process was
+killed is removed before the next one is written. And a line is handed to the operating system at once, but is waited
+for (fsync) in `flush` only: a kill loses nothing; a power failure loses what came after the last `flush`, always the
+newest lines.
 """
 
 import json
 import os
+import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +28,7 @@ except ImportError:  # Windows: only Optuna's lock
 
 LOCK_SECONDS = 10  # after which a lock file is a dead process's; the lock of the operating system is freed at once
 BEGIN = b'{"op_code":'  # of every line
+CHECKSUM = b',"shoal_crc":'  # the CRC-32 of the line before this
 BLOCK = 1 << 16
 
 
@@ -32,9 +36,14 @@ class JournalFile(JournalStorage):
     """A storage in a journal."""
 
     def __init__(self, path: Path) -> None:
-        """Open the journal at `path` and read it. Raises StorageError as `Journal` does."""
+        """Open the journal at `path` and read it. Raises StorageError as `Journal` does, and for damaged operations."""
         self.journal = Journal(path)
-        super().__init__(self.journal)
+        try:
+            super().__init__(self.journal)
+        except StorageError:
+            raise
+        except Exception as error:  # of Optuna, for a line without a checksum that is JSON but no operation
+            raise self.journal.damaged(self._replay_result.log_number_read) from error
 
     def flush(self) -> None:
         """Wait until all that was written is on the disk."""
@@ -47,14 +56,14 @@ class Journal(BaseJournalBackend):
     def __init__(self, path: Path) -> None:
         """Open the file at `path`, which is made if it does not exist. A torn last line is removed.
 
-        Raises StorageError where it cannot be read and written, or is not a journal.
+        Raises StorageError where it cannot be read and written, is a pipe or a device, or is not a journal.
         """
         self._path = path.absolute()  # of a relative one Optuna's lock would make a link to nowhere
         self._link = JournalFileSymlinkLock(str(self._path), grace_period=LOCK_SECONDS)
         self._read = (0, 0)  # lines read so far, and the bytes that they take
         with self._named_errors("opened"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666))
+            os.close(open_file(self._path))
             self._refuse_other_files()
             with self._locked() as file:
                 _drop_torn_line(file)
@@ -78,7 +87,7 @@ class Journal(BaseJournalBackend):
 
         Raises StorageError if they cannot be written, as on a full disk. The file is then what it was before.
         """
-        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        text = b"".join(_line(log) for log in logs)
         with self._named_errors("written"), self._locked() as file:
             end = _drop_torn_line(file)
             try:
@@ -137,14 +146,42 @@ class Journal(BaseJournalBackend):
             raise StorageError(f"{self._path} is not a journal of Optuna. Give the path of a new file.")
 
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
-        with suppress(ValueError):
+        body, has_checksum, checksum = line.rpartition(CHECKSUM)
+        with suppress(ValueError, RecursionError):
             operation = json.loads(line)
-            if isinstance(operation, dict) and "op_code" in operation:
+            is_whole = not has_checksum or checksum == _checksum(body)
+            if is_whole and isinstance(operation, dict) and "op_code" in operation:
                 return operation
-        raise StorageError(
+        raise self.damaged(number)
+
+    def damaged(self, number: int) -> StorageError:
+        """Return the error for a damaged line."""
+        return StorageError(
             f"line {number} of the journal {self._path} is damaged, so the lines after it cannot be trusted. Copy the "
             f"file, cut it off before this line (head -n {number - 1}), and resume the study."
         )
+
+
+def open_file(path: Path) -> int:
+    """Open a file for reading and writing, which is made if it does not exist; its folder must exist.
+
+    Raises OSError where it cannot be opened, and StorageError for a pipe or a device, which would be waited for.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise StorageError(f"{path} is a pipe or a device, not a file. Give the path of a new file.")
+    return file
+
+
+def _line(log: dict[str, Any]) -> bytes:
+    """The line of an operation: JSON, of which a checksum is the last item."""
+    body = json.dumps(log, separators=(",", ":")).encode()[:-1]
+    return body + CHECKSUM + _checksum(body)
+
+
+def _checksum(body: bytes) -> bytes:
+    return b"%d}\n" % zlib.crc32(body)
 
 
 def _write_all(file: int, text: bytes) -> None:

@@ -27,8 +27,9 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.ops.statistics import bootstrap_interval
 from shoal.population.slots import statistic_of
+from shoal.studies.errors import StorageError
 from shoal.studies.runs import run_job
-from shoal.studies.storage import open_storage
+from shoal.studies.storage import LOST, open_storage
 from shoal.studies.trial_states import trials_of
 from shoal.tracking.events import Sink
 from shoal.training.disk import replace
@@ -148,9 +149,9 @@ def open_trials(folder: Path | str) -> optuna.Study:
     except (ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error}. Restore it from a copy.") from error
     try:
-        return optuna.load_study(study_name=name, storage=open_storage(url))
+        return optuna.load_study(study_name=name, storage=open_storage(url, is_new=False))
     except KeyError as error:
-        raise ValueError(f"the storage of {folder} has no study {name!r}: no worker has begun it yet.") from error
+        raise StorageError(f"the storage of {folder} has no study {name!r}. {LOST}") from error
 
 
 # The best trial.

@@ -27,7 +27,7 @@ from optuna.trial import TrialState
 from shoal.core.errors import need
 from shoal.core.secrets import password_of, redacted, scrubbed
 from shoal.studies.errors import OtherStudyError, StorageError
-from shoal.studies.journal import JournalFile
+from shoal.studies.journal import JournalFile, open_file
 from shoal.studies.patience import PATIENCE, PatientStorage
 
 Direction = Literal["maximize", "minimize"]
@@ -37,12 +37,18 @@ DESCRIPTION = "shoal"  # the study's user attribute that says what it searches
 FORMS = "journal:PATH, sqlite:PATH, postgresql://user@host/database, memory, or $NAME for a URL in a variable"
 CONNECT_SECONDS = 10
 MOST_ATTEMPTS = 5  # to make the tables of a database
+LOST = (
+    "Its folder says that it has begun, so its trials were lost: restore them from a copy, or begin a new study with "
+    "another --name. A study in memory ends with its process."
+)
 SQLITE = b"SQLite format 3\0"  # the first bytes of a file
 LOCKED_SECONDS = 60  # how long SQLite waits for another process that writes
 
 
-def open_storage(url: str, say: Callable[[str], object] = lambda text: None, patience: float = PATIENCE) -> BaseStorage:
-    """Return the storage at a URL. A journal or SQLite file is made if it does not exist, with its folder.
+def open_storage(
+    url: str, say: Callable[[str], object] = lambda text: None, patience: float = PATIENCE, is_new: bool = True
+) -> BaseStorage:
+    """Return the storage at a URL. A journal or SQLite file is made if it does not exist, with its folder, if `is_new`.
 
     A database that goes away later is waited for, `patience` seconds at most; messages about it go to `say`.
     Raises ValueError for a URL of no known form, ImportError where psycopg is missing, StorageError if the file or
@@ -52,10 +58,12 @@ def open_storage(url: str, say: Callable[[str], object] = lambda text: None, pat
     scheme, rest = _parts(url)
     if scheme == "memory":
         return InMemoryStorage()
+    path = _path_of(rest)
+    if scheme in ("journal", "sqlite") and not is_new and not path.exists():
+        raise StorageError(f"{path} with the trials of the study does not exist. {LOST}")
     if scheme == "journal":
-        return JournalFile(_path_of(rest))
+        return JournalFile(path)
     if scheme == "sqlite":
-        path = _path_of(rest)
         _make_writable(path)
         database, name = _open_database(f"sqlite:///{path}", url, {"timeout": LOCKED_SECONDS}), f"the database {path}"
     else:
@@ -76,16 +84,19 @@ def open_study(
     sampler: optuna.samplers.BaseSampler | None = None,
     pruner: optuna.pruners.BasePruner | None = None,
     say: Callable[[str], object] = lambda text: None,
+    is_new: bool = True,
 ) -> optuna.Study:
-    """Return the study `name` of a storage (or URL); it is made if there is none.
+    """Return the study `name` of a storage (or URL); it is made if there is none and `is_new`.
 
     description: what the study searches, as JSON data: agent, env, search space, steps, records, seeds, objectives. It
         is kept in the study. directions: one for each objective. sampler, pruner: of this process; not kept.
-    Raises OtherStudyError if the study exists and its description or its directions differ, and what `open_storage`
-    raises.
+    Raises OtherStudyError if the study exists and its description or its directions differ, StorageError if a study
+    that is not new is not there, and what `open_storage` raises.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    opened = open_storage(storage, say) if isinstance(storage, str) else storage
+    opened = open_storage(storage, say, is_new=is_new) if isinstance(storage, str) else storage
+    if not is_new and name not in optuna.get_all_study_names(opened):
+        raise StorageError(f"the storage of the study {name!r} has no study of this name. {LOST}")
     wanted = {**json.loads(json.dumps(description)), "directions": list(directions)}
     study = optuna.create_study(
         storage=opened,
@@ -169,9 +180,11 @@ def _path_of(rest: str) -> Path:
 def _make_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        file = open_file(path)
         begin = os.read(file, len(SQLITE))
         os.close(file)
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
     if begin not in (b"", SQLITE):

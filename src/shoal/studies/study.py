@@ -137,7 +137,7 @@ class StudyResult:
     def study(self) -> optuna.Study:
         """The study in its storage."""
         spec = self.spec
-        return open_study(self._files.storage(spec), spec.name, spec.identity, spec.directions)
+        return open_study(self._files.storage(spec), spec.name, spec.identity, spec.directions, is_new=False)
 
     @property
     def summary(self) -> dict[str, Any]:

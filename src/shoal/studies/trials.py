@@ -176,7 +176,7 @@ class TrialStore:
         try:
             for key, value in attributes.items():
                 self._storage.set_trial_user_attr(self._hold(number).trial_id, key, value)
-        except UpdateFinishedTrialError:
+        except (UpdateFinishedTrialError, KeyError):  # KeyError: a damaged journal was cut off before this trial
             return False
         return True
 

@@ -69,7 +69,7 @@ class Worker:
 
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
         """Open the study in its storage, or begin it there with the trials in `queue`; write `study.json`."""
-        spec, space = self.spec, self.space
+        spec, space, is_new = self.spec, self.space, not (self.folder.path / SPEC).exists()
         try:
             study = open_study(
                 self.folder.storage(spec),
@@ -78,8 +78,9 @@ class Worker:
                 spec.directions,
                 pruner=make_pruner(spec.pruner, spec.run.records),
                 say=self.sinks.say,
+                is_new=is_new,
             )
-            if not (self.folder.path / SPEC).exists():
+            if is_new:
                 refuse_trials_of_another_folder(study)
         except Exception:
             self.folder.remove_if_empty()
@@ -95,9 +96,10 @@ class Worker:
         if spec.sampler == "grid":
             enqueue_grid(study, space, spec.run.seed)
         self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.folder.path / SPEC).exists():
+        if is_new:
             keep(self.folder.path, spec.run)
-        self.folder.write(SPEC, spec.to_json())
+        if is_new or self.folder.read_spec().trials != spec.trials:  # else another worker may write it now
+            self.folder.write(SPEC, spec.to_json())
         self.study = study
         return study
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from shoal.training.disk import tidy
+
 try:
     import fcntl
 except ImportError:  # Windows: there is no lock
@@ -19,8 +21,8 @@ LOCK = ".lock"  # the file stays after a run; only a lock on it says that a run 
 def claimed(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder. Raises FileExistsError, naming the process, where another run holds it.
 
-    The lock also works between runs of one process. It is freed when a process is killed. On file systems without
-    locks this does nothing.
+    The lock also works between runs of one process. It is freed when a process is killed; temporary files that such a
+    process left in the folder are removed. On file systems without locks nothing is locked.
     """
     lock = folder / LOCK
     if os.path.lexists(lock) and not lock.is_file():
@@ -34,6 +36,7 @@ def claimed(folder: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
+        tidy(folder)
         yield
 
 

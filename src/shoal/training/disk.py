@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+PARTIAL = ".partial"  # the end of the name of a temporary file
+
 
 def flush(path: Path) -> None:
     """Wait until the content of a file, or the list of files of a folder, is on the disk (fsync)."""
@@ -34,7 +36,7 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
     If it cannot be written, the temporary file is removed. Several processes may write the same target at once, also
     from different machines: each has a temporary file of its own.
     """
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.partial")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
     try:
         with named_errors(target):
             write(temporary)
@@ -44,3 +46,10 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def tidy(folder: Path) -> None:
+    """Remove temporary files of `replace` that a killed process left. Only while no other process writes there."""
+    for left in folder.glob(f".*.{'[0-9a-f]' * 12}{PARTIAL}"):
+        with suppress(OSError):
+            left.unlink()
