@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.core.keys import IMPLEMENTATIONS, make_key, member_key, stream
+from shoal.core.keys import IMPLEMENTATIONS, make_key, make_keys, member_key, stream
 
 NAMES = [
     "member",
@@ -42,6 +42,14 @@ def test_x64_mode_does_not_change_a_key(implementation):
         with jax.enable_x64(True):
             assert data(make_key(seed, implementation)) == expected
             assert data(jax.random.key(seed, impl=IMPLEMENTATIONS[implementation])) == expected
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_many_keys_are_those_of_their_seeds_and_compile_no_stack(implementation):
+    seeds = [0, 3, -7, np.int32(5), 2**40 + 3, -(2**63), 2**63 - 1]
+    assert data(make_keys(seeds, implementation)) == [data(make_key(seed, implementation)) for seed in seeds]
+    program = jax.make_jaxpr(lambda: make_keys(range(3_000), implementation))()
+    assert len(str(program)) < 20_000  # a stack of keys has an operand, and a line, for each
 
 
 def test_threefry_keys_are_those_of_jax():

@@ -7,6 +7,7 @@ its name, so more evaluations cannot change training.
 
 import operator
 import zlib
+from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
 import jax
@@ -32,17 +33,15 @@ def make_key(seed: object, implementation: str = DEFAULT) -> Key:
     >>> jax.random.uniform(make_key(0)).shape
     ()
     """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"random number generator {implementation!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}."
-        )
-    bits = check_seed(seed) % 2**64
-    high, low = np.uint32(bits >> 32), np.uint32(bits & 0xFFFFFFFF)
-    if implementation == "mix32":
-        data = key_of_seed(jax.numpy.asarray(high), jax.numpy.asarray(low))
-    else:
-        data = jax.numpy.asarray([high, low])
-    return jax.random.wrap_key_data(data, impl=IMPLEMENTATIONS[implementation])
+    return _keys_of(np.uint64(check_seed(seed) % 2**64), implementation)
+
+
+def make_keys(seeds: Iterable[object], implementation: str = DEFAULT) -> Key:
+    """Return the keys [N] of N seeds, each as `make_key` makes it, without compiling a stack of N keys.
+
+    Raises what `make_key` raises.
+    """
+    return _keys_of(np.array([check_seed(seed) % 2**64 for seed in seeds], np.uint64), implementation)
 
 
 def stream(key: Key, name: str) -> Key:
@@ -78,3 +77,17 @@ def check_seed(seed: object) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"seed={number} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
     return number
+
+
+def _keys_of(bits: Any, implementation: str) -> Key:
+    """The keys [...] of seeds [...], unsigned 64-bit integers of NumPy."""
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"random number generator {implementation!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}."
+        )
+    high, low = (bits >> np.uint64(32)).astype(np.uint32), (bits & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    if implementation == "mix32":
+        data = key_of_seed(jax.numpy.asarray(high), jax.numpy.asarray(low))
+    else:
+        data = jax.numpy.asarray(np.stack([high, low], axis=-1))
+    return jax.random.wrap_key_data(data, impl=IMPLEMENTATIONS[implementation])

@@ -53,12 +53,12 @@ def words(
 
 
 @jax.jit
-def key_of_seed(high: UInt32[Array, ""], low: UInt32[Array, ""]) -> UInt32[Array, "2"]:
-    """Return the key of a 64-bit seed in two words. A bijection (a Feistel network): no two seeds share a key."""
+def key_of_seed(high: UInt32[Array, "*N"], low: UInt32[Array, "*N"]) -> UInt32[Array, "*N 2"]:
+    """Return the keys of 64-bit seeds in two words. A bijection (a Feistel network): no two seeds share a key."""
     zero = jnp.zeros(2, U32)
     for turn in range(4):
         high, low = low, high ^ words(zero, low, U32(SEED + turn))
-    return jnp.stack([high, low])
+    return jnp.stack([high, low], axis=-1)
 
 
 def _seed(seed: Integer[Array, ""]) -> UInt32[Array, "2"]:

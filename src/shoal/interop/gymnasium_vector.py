@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.core.env import Env, State
-from shoal.core.keys import check_seed, make_key
+from shoal.core.keys import check_seed, make_key, make_keys
 from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
 from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan
@@ -77,8 +77,7 @@ class ShoalVectorEnv(VectorEnv):
         if self._state is None:
             flags = np.ones(self.num_envs, bool)
         values = (self._flat.leaves, words, self._state, flags, seed is not None)
-        self._words, self._state, obs, mask = self._programs.begin(*values)
-        self._bank_words = key_words(jax.random.fold_in(key_of(words[0]), 1))
+        self._words, self._bank_words, self._state, obs, mask = self._programs.begin(*values)
         self._draw_bank()
         self._ended &= ~flags
         return self._observed(obs), self._info([], mask, flags)
@@ -157,15 +156,15 @@ class ShoalVectorEnv(VectorEnv):
             if self._words is not None:
                 return self._words
             return key_words(jax.random.split(make_key(int(self.np_random.integers(2**62))), self.num_envs))
-        if isinstance(seed, (list, tuple, np.ndarray)):
-            seeds = [*seed]
-        else:
-            seeds = [check_seed(seed) + e for e in range(self.num_envs)]
+        seeds = (
+            [*seed]
+            if isinstance(seed, (list, tuple, np.ndarray))
+            else range(first := check_seed(seed), first + self.num_envs)
+        )
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds were given for {self.num_envs} environments: give one for each.")
         random = self.np_random
-        numbers = (int(random.integers(2**62)) if s is None else check_seed(s) for s in seeds)
-        return jnp.stack([key_words(make_key(number)) for number in numbers])
+        return key_words(make_keys(int(random.integers(2**62)) if s is None else s for s in seeds))
 
     # Steps.
 
@@ -197,12 +196,9 @@ class ShoalVectorEnv(VectorEnv):
         )
 
     def _draw_bank(self) -> None:
-        next_key, key = jax.random.split(key_of(self._bank_words))
-        self._bank_words = key_words(next_key)
         size = min(max(1, BANK_BYTES // sum(x.nbytes for x in self._state or [])), LARGEST_BANK)
-        self._bank = self._programs.first_states(
-            self._flat.leaves, key_words(jax.random.split(key, (size, self.num_envs)))
-        )
+        shape = (size, self.num_envs)
+        self._bank_words, self._bank = self._programs.first_states(self._flat.leaves, self._bank_words, shape)
         self._used = np.zeros(self.num_envs, np.int32)
 
     def _count_resets(self, was_reset: np.ndarray) -> None:
@@ -270,12 +266,15 @@ def _programs(structure: Structure) -> _Programs:
             before = states(ended)
             state = _where(jnp.broadcast_to(is_seeded, flags.shape), state, jax.vmap(env.carry_over)(before, state))
             state, new_words = _where(flags, state, before), _where(flags, new_words, words)
-        return new_words, jax.tree.leaves(state), *seen(env, state)
+        bank_words = key_words(jax.random.fold_in(key_of(words[0]), 1))
+        return new_words, bank_words, jax.tree.leaves(state), *seen(env, state)
 
-    @jax.jit
-    def first_states(leaves: Leaves, words: Any) -> Leaves:
-        env = structure.env(leaves)
-        return jax.tree.leaves(jax.vmap(jax.vmap(env.init))(key_of(words)))
+    @partial(jax.jit, static_argnums=2)
+    def first_states(leaves: Leaves, words: Any, shape: tuple[int, int]) -> tuple[Any, Leaves]:
+        # The words of the next bank, and first states [R, E].
+        env, (next_key, key) = structure.env(leaves), jax.random.split(key_of(words))
+        states = jax.vmap(jax.vmap(env.init))(jax.random.split(key, shape))
+        return key_words(next_key), jax.tree.leaves(states)
 
     @partial(jax.jit, static_argnums=6, donate_argnums=2)
     def step(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from shoal.core.keys import Key, check_seed, make_key
+from shoal.core.keys import Key, check_seed, make_keys
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 
@@ -65,4 +65,4 @@ class Reseed(StatefulWrapper):
         return fresh.replace(inner=inner, index=index)
 
     def _keys(self) -> Key:
-        return jnp.stack([make_key(seed) for seed in self.seeds])
+        return make_keys(self.seeds)
