@@ -1,12 +1,15 @@
 """The command line: help that does not import JAX, listings, and `shoal doctor`. `test_mistakes.py` tests mistakes."""
 
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import pytest
 
 from commands import say
+from shoal.cli.doctor import _problems
 from shoal.cli.main import main
 
 # Help must be printed without importing JAX.
@@ -81,6 +84,31 @@ def test_listings_name_every_entry_and_show_its_manual(capsys):
 def test_the_doctor_names_devices_and_cache(capsys):
     _, out, _ = say(capsys, "doctor")
     assert f"{len(jax.local_devices())}" and "cpu: cpu" in out and "jaxlib" in out and "cache" in out
+
+
+BROKEN = {
+    "cache": (lambda patch, file: {"jax_compilation_cache_dir": str(file)}, "the cache .*file, cannot be written"),
+    "disk": (lambda patch, file: patch.setattr(DISK, lambda at: SimpleNamespace(free=2**20)), "with 1 MiB free: runs"),
+    "threads": (lambda patch, file: patch.setenv("NPROC", "two"), "NPROC=two is not a number of threads"),
+    "memory": (
+        lambda patch, file: patch.setattr("shoal.cli.doctor.host_bytes", lambda: 2**29),
+        "0.5 GiB of memory may",
+    ),
+    "compiler": (lambda patch, file: {"jax_disable_jit": True}, "JAX_DISABLE_JIT is set: nothing is compiled"),
+    "package": (lambda patch, file: patch.setattr("shoal.cli.doctor.PACKAGES", ("shoal", "pilow")), "install pilow"),
+}
+DISK = "shoal.cli.doctor.shutil.disk_usage"
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_the_doctor_says_what_would_stop_a_run(broken, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    settings = {**jax.config.values, "jax_compilation_cache_dir": str(tmp_path / "cache")}
+    assert [*_problems(settings)] == []
+    break_it, said = BROKEN[broken]
+    problems = [*_problems({**settings, **(break_it(monkeypatch, tmp_path / "file") or {})})]
+    assert problems and re.search(said, " ".join(problems))
 
 
 @pytest.mark.parametrize("problem", ["", "this machine has an NVIDIA GPU"])

@@ -2,14 +2,23 @@
 
 import os
 import platform
+import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from shoal.cli.parser import Line, Parser
 from shoal.training.host import host_bytes, unused_gpu, usable_cores
 
+LEAST_MEMORY = 2**30  # bytes
+LEAST_FREE = 2**28  # bytes of a disk
+SLOW_SETTINGS = {  # of JAX
+    "jax_disable_jit": "nothing is compiled, so that training takes thousands of times as long",
+    "jax_debug_nans": "a member whose losses are not finite ends the run, instead of stopping alone",
+}
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "pillow", "rich")
 
 
@@ -33,11 +42,45 @@ def doctor(line: Line) -> int:
         ("NPROC", os.environ.get("NPROC", "") or "not set"),
     ]
     print("\n".join(f"{name:10} {text}" for name, text in rows))
-    problem, notes = unused_gpu(), list(_notes(devices[0].platform))
-    print(f"\n! {problem}" if problem else "\nnothing needs attention")
+    problems, notes = [*_problems(jax.config.values)], list(_notes(devices[0].platform))
+    print("\n" + ("\n".join(f"! {problem}" for problem in problems) or "nothing needs attention"))
     for note in notes:
         print(f"note: {note}")
-    return 1 if problem else 0
+    return 1 if problems else 0
+
+
+def _problems(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What would stop or slow down a run here, and what to do; `settings` are JAX's."""
+    if problem := unused_gpu():
+        yield problem
+    if missing := [name for name in PACKAGES[1:] if _version(name) == "missing"]:
+        yield f"packages are missing: pip install {' '.join(missing)}"
+    cache = settings["jax_compilation_cache_dir"]
+    if cache and (problem := _unwritable(Path(cache))):
+        yield (
+            f"the cache of compiled programs, {cache}, {problem}: every command compiles all programs again. Set "
+            f"XDG_CACHE_HOME to a folder that can be written"
+        )
+    if problem := _unwritable(Path.cwd()):
+        yield f"this folder, {Path.cwd()}, {problem}: runs need another one (--root)"
+    if host_bytes() < LEAST_MEMORY:
+        yield f"{_memory()} may be too little: a small run needs about {LEAST_MEMORY / 2**30:.0f} GiB"
+    if (threads := os.environ.get("NPROC", "1")) and not (threads.isdecimal() and int(threads)):
+        yield f"NPROC={threads} is not a number of threads: unset it, or set it to {usable_cores()}"
+    for name, effect in SLOW_SETTINGS.items():
+        if settings[name]:
+            yield f"{name.upper()} is set: {effect}. Unset it"
+
+
+def _unwritable(folder: Path) -> str:
+    """Why files cannot be written to a folder, which is made if it does not exist; empty where they can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return f"cannot be written ({error.strerror or error})"
+    return "" if free > LEAST_FREE else f"is on a disk with {free / 2**20:.0f} MiB free"
 
 
 def _notes(platform_of_jax: str) -> Iterator[str]:
@@ -61,7 +104,7 @@ def _version(package: str) -> str:
 
 
 def _memory() -> str:
-    return f"{host_bytes() / 2**30:.0f} GiB of memory"
+    return f"{host_bytes() / 2**30:.3g} GiB of memory"
 
 
 def _cache(directory: str | None) -> str:
