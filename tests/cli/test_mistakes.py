@@ -1,6 +1,7 @@
 """A table of command-line mistakes, and the one-line message that each of them must give."""
 
 import shlex
+import time
 
 import pytest
 
@@ -142,6 +143,7 @@ VALUES = {
     "--num-envs 2147483647 --num-steps 2147483647": "does not divide. Try 1",
     "--num-minibatches 5": "num_minibatches=5 does not divide. Try 2 or 4.",
     "--hidden 8.5": "--hidden 8.5 is not a list of whole numbers, as in 64,64",
+    "--random 10_000_000": "10,000,000 settings are more than the 20,000 that one run can have",
     "--hidden 64,0": "hidden=(64, 0) has a layer without units",
     "--activation rlu": "activation='rlu' is unknown. Choose one of tanh, relu",
     "--surrogate x": "surrogate='x' is unknown. Choose one of clipped",
@@ -350,3 +352,22 @@ def test_unambiguous_variants_of_a_command_work(words, said, capsys):
 def test_help_is_found_in_every_order(line, capsys):
     status, out, _ = say(capsys, *line.split())
     assert status == 0 and out.startswith("usage: shoal train AGENT ENV")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hidden", ",".join(["8"] * 301)], "hidden has 301 layers: at most 64 can be compiled in good time"),
+        (["--num-envs", "9" * 5_000], f"--num-envs {'9' * 40}... is too large"),
+        (["--steps", "9" * 5_000], f"--steps: {'9' * 40}... does not fit in 64 bits"),
+        (["--seed", "-" + "9" * 5_000], f"--seed: -{'9' * 39}... does not fit in 64 bits"),
+        (["--learning-rate", "9" * 5_000], f"--learning-rate {'9' * 40}... is too large"),
+        (["--env.gravity", "9" * 400], "env.gravity"),
+        ([f"--{name}={','.join(map(str, range(1, 201)))}" for name in ("learning-rate", "clip")], "40,000 settings"),
+    ],
+    ids=["layers", "static", "steps", "seed", "traced", "constant", "grid"],
+)
+def test_absurd_sizes_are_refused_at_once_in_words(words, said, capsys):
+    began = time.process_time()
+    message = refused(capsys, *TRAIN.split(), *words, "--preset", "none", "--dry-run")
+    assert said in message and len(message) < 500 and time.process_time() - began < 10

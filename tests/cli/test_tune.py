@@ -7,7 +7,7 @@ import pytest
 
 from commands import refused, say
 from shoal.cli.parser import Line
-from shoal.cli.tune import _reader, _search, read_space_file, report, tune_parser
+from shoal.cli.tune import _queue, _reader, _search, read_space_file, report, tune_parser
 
 
 def line_of(*words):
@@ -45,6 +45,16 @@ def test_a_space_file_has_the_same_forms(tmp_path):
         "hidden": [[64, 64], [128]],
         "env.gravity": (5, 15),
     }
+
+
+@pytest.mark.parametrize("value", ["[" * 9_999 + "]" * 9_999, "9" * 5_000, "\x00"], ids=["nested", "long", "NUL"])
+def test_files_that_python_cannot_read_are_refused_in_words(value, tmp_path):
+    (space := tmp_path / "space.toml").write_text(f"clip = {value}")
+    with pytest.raises(ValueError, match=r"space.toml is no TOML file: .*"):
+        read_space_file(str(space), _reader(Line(None, named={"agent": "ppo", "env": "CartPole-v1"})))
+    (queue := tmp_path / "queue.json").write_text(value)
+    with pytest.raises(ValueError, match=r"queue.json is no JSON file: .*|must hold a list of trials"):
+        _queue(str(queue))
 
 
 MISTAKES = {

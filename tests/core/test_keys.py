@@ -67,6 +67,11 @@ def test_a_seed_that_is_no_integer_is_refused(seed):
         make_key(seed)
 
 
+def test_a_seed_of_thousands_of_digits_is_refused_in_words():
+    with pytest.raises(ValueError, match="the seed does not fit in 64 bits"):
+        make_key(10**5_000)
+
+
 @pytest.mark.parametrize("seed", [2**63, -(2**63) - 1])
 def test_a_seed_of_more_than_64_bits_is_refused(seed):
     with pytest.raises(ValueError, match=f"seed={seed} does not fit in 64 bits"):

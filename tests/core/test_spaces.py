@@ -1,5 +1,7 @@
 """Spaces: samples lie inside, invalid values outside, and equal spaces are equal dictionary keys."""
 
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -260,3 +262,17 @@ def test_similarity_ignores_bounds_of_float_boxes_only():
     free = Box(-np.inf, np.inf, (2,))
     space = Dict({"image": image, "more": Tuple((count, Box(0.0, 1.0, (2,))))})
     assert without_real_bounds(space) == Dict({"image": image, "more": Tuple((count, free))})
+
+
+def test_a_box_of_ten_thousand_million_numbers_is_refused_before_any_is_made():
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="at most 268,435,456 numbers"):
+        Box(0, 255, (100_000, 100_000), np.uint8)
+    Box(0, 255, (2**14, 2**14), np.uint8)  # the largest one: its bounds are two numbers
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+    for bounds in ((np.zeros(3), 1.0), (0.0, (1.0, 2.0, 3.0))):
+        with pytest.raises(ValueError, match=r"bounds of shapes .* do not fit a Box of shape \(\)"):
+            Box(*bounds)
+    with pytest.raises(ValueError, match="at least 0"):
+        Box(0, 1, (-1,))

@@ -274,3 +274,12 @@ def test_toml_is_read_back_as_it_was_written():
     assert tomllib.loads("\n".join(lines_of(values))) == values
     with pytest.raises(TypeError, match="TOML has no NoneType"):
         list(lines_of({"a": None}))
+
+
+UNREADABLE = {"nested": "[" * 5_000 + "]" * 5_000, "long": "9" * 5_000, "NUL": "\x00", "open": "{a = " * 5_000}
+
+
+@pytest.mark.parametrize("value", UNREADABLE.values(), ids=UNREADABLE)
+def test_values_that_python_cannot_read_are_refused_in_words(value, write):
+    with pytest.raises(ValueError, match=r"mine.toml is no TOML: .*\. docs/presets.md describes preset files"):
+        spec_of(write(f"{GOOD}hidden2 = {value}"))

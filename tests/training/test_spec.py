@@ -118,3 +118,24 @@ def test_recorded_steps_inside_an_agent_are_no_sweep():
     spec = resolved(spec_for(BC(demonstrations=steps), "CartPole-v1", steps=64))
     assert not spec.varying
     assert make_plan(spec).agent.demonstrations.action.dtype == np.int32
+
+
+HUGE = 10**5_000  # Python refuses to print it
+
+
+@pytest.mark.parametrize("name", ["steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "block"])
+def test_numbers_of_thousands_of_digits_are_refused_in_words(name):
+    with pytest.raises(ValueError, match=f"{name} does not fit in 64 bits"):
+        RunSpec("ppo", "CartPole-v1", **{name: HUGE})
+
+
+@pytest.mark.parametrize("fields", [{"num_envs": HUGE}, {"hidden": (8, HUGE)}, {"clip": HUGE}, {"clip": -HUGE}])
+def test_fields_of_thousands_of_digits_are_refused_in_words(fields):
+    with pytest.raises(ValueError, match=r"PPO\.\w+ has a number that does not fit in 64 bits"):
+        PPO(**fields)
+
+
+def test_more_settings_than_can_be_planned_are_refused_before_they_are_made():
+    values = [i / 1_000 for i in range(1_000)]
+    with pytest.raises(ValueError, match="1,000,000,000 settings are more than the 20,000"):
+        RunSpec("ppo", "CartPole-v1", sweep=dict.fromkeys(("clip", "discount", "gae_lambda"), values)).settings()

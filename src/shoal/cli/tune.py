@@ -237,7 +237,7 @@ def read_space_file(path: str, read: Callable[[str, str], list]) -> dict[str, An
     """
     try:
         tables = tomllib.loads(Path(path).read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of the encoding and of numbers with thousands of digits too
         raise ValueError(f"{path} is no TOML file: {error}.") from None
     space: dict[str, Any] = {}
     for name, value in _flat(tables):
@@ -265,7 +265,7 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _queue(path: str) -> list[dict[str, Any]]:
     try:
         trials = json.loads(Path(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON file: {error}.") from None
     trials = [trials] if isinstance(trials, dict) else trials
     if not isinstance(trials, list) or not all(isinstance(each, dict) for each in trials):

@@ -34,6 +34,7 @@ AgentState = Any
 
 
 # Fields that say how another field changes during a run, in the agents that have them.
+MOST_LAYERS = 64  # of a network; XLA takes longer than linearly in their number
 SCHEDULES = ("anneal", "epsilon_start", "epsilon_end", "exploration", "learning_rate_decay", "sigma_decay", "horizon")
 
 
@@ -250,12 +251,15 @@ def check_choices(agent: Struct) -> None:
 def check_counts(agent: Agent, *names: str) -> None:
     """Raise ValueError if a count, or one item of a tuple of counts, is below 1. `names` are names of fields.
 
-    Raises TypeError if a field whose default is a tuple holds a single number.
+    So is a tuple of more than MOST_LAYERS: its program would take minutes to plan. Raises TypeError if a field whose
+    default is a tuple holds a single number.
     """
     for name in names:
         value = getattr(agent, name)
         if isinstance(static_fields(agent)[name].default, tuple) and not isinstance(value, tuple):
             raise TypeError(f"{name}={value!r} must be a tuple, such as ({value}, {value}).")
+        if isinstance(value, tuple) and len(value) > MOST_LAYERS:
+            raise ValueError(f"{name} has {len(value):,} layers: at most {MOST_LAYERS} can be compiled in good time.")
         if isinstance(value, tuple) and min(value, default=1) < 1:
             raise ValueError(f"{name}={value} has a layer without units: each must be at least 1.")
         if not isinstance(value, tuple) and value < 1:

@@ -75,7 +75,8 @@ def check_seed(seed: object) -> int:
         raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
     number = operator.index(seed)
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"seed={number} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
+        what = f"seed={number}" if number.bit_length() < 256 else "the seed"  # Python prints at most 4,300 digits
+        raise ValueError(f"{what} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
     return number
 
 

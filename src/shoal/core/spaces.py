@@ -6,6 +6,7 @@ the 32-bit one unless JAX runs in x64 mode.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -15,6 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from shoal.core.keys import Key
+
+MOST_NUMBERS = 2**28  # in one element of a Box
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +129,11 @@ class Box:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
-        low, high = (np.broadcast_to(np.asarray(side), self.shape) for side in (self.low, self.high))
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) > MOST_NUMBERS:
+            raise ValueError(f"Box needs sizes of at least 0 and at most {MOST_NUMBERS:,} numbers, not {self.shape}.")
+        low, high = np.asarray(self.low), np.asarray(self.high)  # of the shape of the box, or one number for all
+        if np.broadcast_shapes(low.shape, high.shape, self.shape) != self.shape:
+            raise ValueError(f"bounds of shapes {low.shape} and {high.shape} do not fit a Box of shape {self.shape}.")
         if not np.all(low <= high):
             raise ValueError(f"Box needs low <= high, not low={self.low}, high={self.high}.")
         if np.issubdtype(self.dtype, np.integer):

@@ -157,6 +157,7 @@ def struct(cls: Cls) -> Cls:
 
     def post_init(self: Any) -> None:
         _lists_to_tuples(self)
+        _check_bits(self)
         _check_statics(self)
         _names_to_indices(self)
         _integers_to_floats(self)
@@ -307,6 +308,15 @@ def _lists_to_tuples(value: Any) -> None:
         content = getattr(value, name)
         if isinstance(content, list) and tuple in (field.type, get_origin(field.type)):
             object.__setattr__(value, name, tuple(content))
+
+
+def _check_bits(value: Any) -> None:
+    # No array holds such a number, and Python refuses to print one of thousands of digits.
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name)
+        for number in content if isinstance(content, tuple) else (content,):
+            if isinstance(number, int) and not -(2**63) <= number < 2**63:
+                raise ValueError(f"{type(value).__name__}.{field.name} has a number that does not fit in 64 bits.")
 
 
 def _check_statics(value: Any) -> None:

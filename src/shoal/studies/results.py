@@ -8,7 +8,6 @@ gives the score, which therefore is not that of a maximum either.
 
 import csv
 import dataclasses
-import json
 import math
 import shutil
 from collections import Counter
@@ -37,6 +36,7 @@ from shoal.training.export_config import preset_text
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.jobs import Job
 from shoal.training.lives import scores_in
+from shoal.training.reading import damaged, read_json
 from shoal.training.result import Result
 from shoal.training.settings import setting_in_words, split
 from shoal.training.spec import RunSpec, opaque_fields, resolved
@@ -144,10 +144,10 @@ def open_trials(folder: Path | str) -> optuna.Study:
         what = "holds a run, not a study" if (path.parent / "spec.json").exists() else "holds no study"
         raise FileNotFoundError(f"{folder} {what if path.parent.exists() else 'does not exist'}: it has no study.json.")
     try:
-        data = json.loads(path.read_text())
+        data = read_json(path, advice="Restore it from a copy.")
         url, name = data.get("storage") or f"journal:{path.parent / 'study.log'}", data["name"]
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {error}. Restore it from a copy.") from error
+    except (KeyError, AttributeError, TypeError) as error:
+        raise damaged(path, str(error), "Restore it from a copy.") from error
     try:
         return optuna.load_study(study_name=name, storage=open_storage(url, is_new=False))
     except KeyError as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 import optuna
 
+from shoal.core.errors import DamagedError
 from shoal.core.secrets import without_password
 from shoal.studies.objectives import SINGLE
 from shoal.studies.results import best_trials, pareto_front, trial_counts
@@ -24,6 +25,7 @@ from shoal.studies.search import Space
 from shoal.studies.storage import Direction, open_study
 from shoal.training.disk import replace
 from shoal.training.folder import json_ready
+from shoal.training.reading import read_json
 from shoal.training.spec import RunSpec
 
 SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
@@ -103,7 +105,9 @@ class StudyFolder:
     def read_spec(self) -> StudySpec:
         """Read `study.json`. Raises FileNotFoundError if the folder holds no study, ValueError for a damaged file."""
         try:
-            return StudySpec.from_json(json.loads((self.path / SPEC).read_text()))
+            return StudySpec.from_json(read_json(self.path / SPEC, advice="Restore it from a copy."))
+        except DamagedError:
+            raise
         except (FileNotFoundError, NotADirectoryError) as error:
             what = "holds a run, not a study" if (self.path / "spec.json").exists() else f"has no {SPEC}"
             what = what if self.path.exists() else "does not exist"
@@ -142,7 +146,7 @@ class StudyResult:
     @property
     def summary(self) -> dict[str, Any]:
         """The data of `summary.json`. Raises FileNotFoundError if no worker has ended yet."""
-        return json.loads((self.folder / SUMMARY).read_text())
+        return read_json(self.folder / SUMMARY)
 
     def __repr__(self) -> str:
         return f"<StudyResult {self.spec.run.agent} on {self.spec.run.env_name} in {self.folder}>"

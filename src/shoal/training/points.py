@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.core.struct import Range, Struct
 from shoal.training.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
+from shoal.training.spec import check_settings
 
 DIGITS = 4  # significant digits of a sampled number: as many as tables and curves show
 
@@ -77,6 +78,7 @@ def from_samples(
     """
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")
+    check_settings(count)
     found = hyperparameters(setting)
     if search is None:
         ranges = {path: None for path, hyper in found.items() if path not in fixed and is_used(setting, path, hyper)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ from shoal.training.settings import Setting, apply, join, replaced, split, trace
 LONGEST_TEXT = 80  # characters of a value in a message about differences
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
+MOST_SETTINGS = 20_000  # of a run; planning so many takes about a minute
 # Fields that the file omits where they are empty.
 OPTIONAL = ("selector", "points", "first_steps", "init", "sources", "devices_per_member")
 
@@ -126,9 +128,12 @@ class RunSpec:
     def settings(self) -> list[dict[str, Any]]:
         """Return the varying values of every setting, by path: every combination of the sweeps at every point.
 
-        A value that is a tree of arrays is its description; `build` makes the tree.
+        A value that is a tree of arrays is its description; `build` makes the tree. Raises ValueError for more than
+        MOST_SETTINGS.
         """
         axes = join(self.sweep, self.env_sweep)
+        points_count = len(next(iter(self.points.values()), (None,)))
+        check_settings(math.prod([len(values) for values in axes.values()]) * points_count)
         grid = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
         points = [dict(zip(self.points, values, strict=True)) for values in zip(*self.points.values(), strict=True)]
         return [{**combination, **point} for combination in grid for point in points or [{}]]
@@ -334,8 +339,19 @@ def _as_values(values: Any) -> Any:
     return [describe(v) if isinstance(v, (Mapping, Struct)) else _as_python(v) for v in values]
 
 
+def check_settings(count: int) -> None:
+    """Raise ValueError for more settings than a run can have; each takes some milliseconds to plan."""
+    if count > MOST_SETTINGS:
+        raise ValueError(
+            f"{count:,} settings are more than the {MOST_SETTINGS:,} that one run can have: sweep or sample fewer, or "
+            f"start several runs. Seeds are not counted."
+        )
+
+
 def _whole_number(name: str, value: Any) -> int:
     number = python_number(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
         raise ValueError(f"{name}={value!r} must be a whole number.")
+    if not -(2**63) <= number < 2**63:  # Python refuses to print a number of thousands of digits
+        raise ValueError(f"{name} does not fit in 64 bits: choose a smaller number.")
     return int(number)

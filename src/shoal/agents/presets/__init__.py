@@ -86,7 +86,7 @@ def read_tables(path: Path) -> dict[str, dict[str, Any]]:
     """The tables of a preset file by name, as TOML has them. Raises ValueError, with the line, for another content."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of the encoding too
+    except (ValueError, RecursionError) as error:  # of the encoding too
         raise ValueError(f"{path} is no TOML: {error}. docs/presets.md describes preset files.") from error
     for name, table in tables.items():
         if not isinstance(table, dict):
