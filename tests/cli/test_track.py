@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from importlib import metadata
 
 import pytest
 
@@ -17,6 +18,7 @@ from commands import refused, say
 from shoal.cli.main import COMMANDS
 from shoal.cli.tracking import tracking_in
 from shoal.studies import page
+from shoal.tracking import background
 from shoal.tracking.request import Tracking
 from tiny import FLAGS
 
@@ -59,6 +61,17 @@ def test_a_run_that_was_not_tracked_needs_a_tracker(capsys, tmp_path):
     assert "is an exported policy" in refused(capsys, "track", tmp_path / "policy", "--to", "tensorboard")
 
 
+def test_without_progress_a_tracker_that_is_away_is_said_and_the_records_stay(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    words = ("--no-figures", "--name", "away", "--root", tmp_path, "--track", "mlflow")
+    status, _, err = say(capsys, *TRAIN, *words, "--tracking-uri", "http://127.0.0.1:9")
+    lines = err.strip().splitlines()
+    assert status == 0 and len(lines) == 1 and lines[0].startswith("shoal: MLflow does not have ")
+    assert f"To send it: `shoal track {tmp_path / 'away'} --to mlflow`" in lines[0]
+    assert (tmp_path / "away" / "metrics.jsonl").read_text() and (tmp_path / "away" / "tracking.json").exists()
+
+
 def zoo_policy():
     from shoal.training.folder import RunFolder
 
@@ -66,11 +79,17 @@ def zoo_policy():
 
 
 def test_the_page_needs_a_store_a_free_port_and_the_full_package(capsys, tmp_path, monkeypatch):
-    find = importlib.util.find_spec
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "flask" else find(name))
+    installed = {"mlflow-skinny", "flask"}  # the modules of mlflow and flask, but not the page
+
+    def version(name):
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return "3.0.0"
+
+    monkeypatch.setattr(metadata, "version", version)
     assert "pip install 'shoal[ui]'" in refused(capsys, "ui", "--root", tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: find("json"))
+    installed.add("mlflow")
     assert "mlflow.db does not exist" in refused(capsys, "ui", "--root", tmp_path)
     sqlite3.connect(tmp_path / "mlflow.db").close()
     (tmp_path / "mlflow.db").touch()

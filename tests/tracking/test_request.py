@@ -27,6 +27,13 @@ def test_nothing_is_tracked_without_a_tracker(nothing):
         (lambda: Tracking("mlflow", children="setting"), ValueError, "Did you mean settings?"),
         (lambda: Tracking("mlflow", tags={"a": 1}), TypeError, "must be a dict of texts"),
         (lambda: Tracking("wandb", uri="http://x"), ValueError, "a tracking URI is for mlflow"),
+        (lambda: Tracking("mlflow", experiment="x" * 501), ValueError, "has 501 characters, and MLflow accepts 500"),
+        (
+            lambda: Tracking("tensorboard,wandb", experiment="x" * 129),
+            ValueError,
+            "Biases accepts 128: choose",
+        ),
+        (lambda: Tracking("mlflow", tags={"x" * 251: ""}), ValueError, "has a name of more than 250 characters"),
         (lambda: tracking_of(3), TypeError, "must be the name of a tracker"),
         (lambda: tags_of(["idea"]), ValueError, "--tag idea: a tag is written NAME=TEXT"),
         (lambda: tags_of(["=x"]), ValueError, "NAME=TEXT"),

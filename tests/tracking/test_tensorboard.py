@@ -1,5 +1,6 @@
 """Event files, read back with TensorBoard's own reader."""
 
+import shutil
 import struct
 
 import pytest
@@ -48,6 +49,19 @@ def test_a_run_that_is_continued_is_written_anew(board):
     for count in (2, 3):
         board.open(entry())
         board.write(entry().key, points(count))
+    assert [step for step, _, _ in scalars(board.folder, "score")] == [100, 200, 300]
+
+
+def test_a_file_that_was_removed_is_not_begun_again_with_the_newest_points(board):
+    board.open(entry())
+    board.write(entry().key, points(2))
+    shutil.rmtree(board.folder)
+    board.folder.mkdir()
+    with pytest.raises(FileNotFoundError):
+        board.write(entry().key, points(1, first=3))
+    assert not [*board.folder.iterdir()]
+    board.open(entry())  # as `shoal track` does
+    board.write(entry().key, points(3))
     assert [step for step, _, _ in scalars(board.folder, "score")] == [100, 200, 300]
 
 

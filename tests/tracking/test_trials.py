@@ -1,11 +1,15 @@
 """The trials of a study in a tracker: each one once, also after errors, and in bounded memory."""
 
+import threading
+import time
+
 import pytest
 
 from listeners import Listener
 from shoal.tracking import background, trials
-from shoal.tracking.events import Closed, Finished, Sinks, TrialEnded
+from shoal.tracking.events import Closed, Finished, Message, Sink, Sinks, TrialEnded
 from shoal.tracking.mlflow import Mlflow
+from shoal.tracking.progress import Warnings
 from shoal.tracking.tracker import Entry, Known, Tracker
 from shoal.tracking.trials import TRIAL, TrialSink
 from stores import NOW, entry, history, runs_in
@@ -147,9 +151,76 @@ def test_an_outage_is_said_once_and_its_end_too(monkeypatch):
     send(sink, [Closed()])
 
 
-def wait(condition):
-    import time
+class Silent(Memory):
+    """A server that takes a connection and then does not answer."""
 
+    def __init__(self):
+        super().__init__()
+        self.hangs = threading.Event()
+
+    def connect(self):
+        self.hangs.wait(60)
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    monkeypatch.setattr(background, "PATIENCE", 1.0)
+    monkeypatch.setattr(background, "LONGEST_SILENCE", 1.0)
+
+
+def test_servers_that_do_not_answer_are_waited_for_together(limit):
+    silent, away, well = Silent(), Memory(), Memory()
+    away.away = True
+    listener = Heard()
+    sinks = Sinks([listener, *(TrialSink(each, STUDY, again="shoal track runs/x") for each in (silent, away, well))])
+    sinks.receive(trial(0))
+    began = time.monotonic()
+    sinks.receive(Closed())
+    assert time.monotonic() - began < 3 * 1.0  # each of them alone takes a second
+    assert sorted(text.partition(": ")[2] for text in listener.warnings) == [
+        "no answer for 1 s. To send it: `shoal track runs/x`",
+        "the server is away. To send it: `shoal track runs/x`",
+    ]
+    assert well.ended[STUDY.key] == "complete"
+    silent.hangs.set()
+
+
+def test_a_slow_server_that_makes_progress_is_waited_for(limit):
+    class Slow(Memory):
+        def open(self, entry):
+            time.sleep(0.3)
+            return super().open(entry)
+
+    slow = Slow()
+    send(TrialSink(slow, STUDY), [*(trial(number) for number in range(3)), Closed()])
+    assert len(slow.runs) == 4 and slow.ended[STUDY.key] == "complete"
+
+
+def test_without_progress_only_warnings_are_printed(capsys):
+    sinks = Sinks([Broken(), Warnings()])
+    sinks.say("compiled in 1 s")
+    sinks.say("member 0 stopped", is_warning=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "shoal: Broken failed with ValueError('a bug') and is left out from here on; the run goes on",
+        "shoal: member 0 stopped",
+    ]
+
+
+class Broken(Sink):
+    def receive(self, event):
+        raise ValueError("a bug")
+
+
+class Heard(Sink):
+    def __init__(self):
+        self.warnings = []
+
+    def receive(self, event):
+        if isinstance(event, Message) and event.is_warning:
+            self.warnings.append(event.text)
+
+
+def wait(condition):
     until = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < until

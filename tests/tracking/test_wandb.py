@@ -2,6 +2,8 @@
 
 import json
 import struct
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,9 +61,24 @@ def test_an_offline_run_has_its_points_once_after_it_was_continued(tracker, tmp_
         tracker.attach(entry().key, {"summary.json": tmp_path / "summary.json"})
         tracker.end(entry().key, "complete")
     (file,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    until = time.monotonic() + 20
+    while not [*rows(file)] and time.monotonic() < until:
+        time.sleep(0.05)  # W&B's process writes it
     assert [(row["env_steps"], row["score"]) for row in rows(file)] == [(100, 1.0), (200, 2.0), (300, 3.0)]
     assert tracker.project == "ppo-CartPole-v1" and "wandb sync" in tracker.where
     (run,) = [record.run for record in records(file) if record.WhichOneof("record_type") == "run"][:1]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert config["learning_rate"] == "0.001" and "idea=first" in run.tags
     assert list((tmp_path / "wandb").glob("offline-run-*/files/summary.json"))
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_server_that_does_not_answer_is_not_waited_for_at_exit(tracker, monkeypatch, is_ours):
+    """W&B's process would keep Python for about a minute; that of a user's own runs is left alone."""
+    done = []
+    process = SimpleNamespace(kill=lambda: done.append("kill"))
+    service = SimpleNamespace(_cleanup=lambda: done.append("forget"), _proc=SimpleNamespace(_process=process))
+    monkeypatch.setattr("shoal.tracking.wandb._service", lambda wandb: service)
+    tracker._owns_service = is_ours
+    tracker.abandon()
+    assert done == ["forget", "kill"] * is_ours

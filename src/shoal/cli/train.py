@@ -343,9 +343,9 @@ def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:
 
 
 def _sinks(options: argparse.Namespace) -> list[Any]:
-    from shoal.tracking.progress import progress_sink
+    from shoal.tracking.progress import shown
 
-    return [] if options.no_progress else [progress_sink()]
+    return [shown(not options.no_progress)]
 
 
 def report(result: Any) -> str:

@@ -28,6 +28,7 @@ from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
+from shoal.tracking.progress import Warnings
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.folder import RunFolder, hash_of, new_folder
 from shoal.training.host import keep_programs
@@ -122,7 +123,7 @@ def bsuite(
         raise TypeError('bsuite needs an agent: shoal.bsuite("ppo", quick=True).')
     else:
         planned = plan_bsuite(agent, experiments, episodes_scale=episodes_scale, quick=quick, fields=fields, seed=seed)
-    all_sinks = [*([PrintedMessages()] if progress else []), *sinks]
+    all_sinks = [PrintedMessages() if progress else Warnings(), *sinks]
     keep_programs()
     return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=all_sinks, track=track)
 
@@ -367,6 +368,6 @@ class _OnlyMessages(Sink):
         """`sink` receives the messages."""
         self._sink = sink
 
-    def receive(self, event: Event) -> Message | Iterator[Message] | None:
+    def receive(self, event: Event) -> Message | Iterator[Message | None] | None:
         """Forward a message."""
         return self._sink.receive(event) if isinstance(event, Message) else None

@@ -1,12 +1,12 @@
 """The web page of an MLflow store, on this machine only (`shoal ui`)."""
 
-import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
@@ -23,7 +23,7 @@ def command(root: Path, port: int, uri: str = "") -> list[str]:
     Raises ImportError where the full MLflow is missing, FileNotFoundError where `root` has no store, and ValueError for
     a port that is no port or in use.
     """
-    if importlib.util.find_spec("mlflow") is None or importlib.util.find_spec("flask") is None:
+    if not _has_page():
         raise ImportError("the page of MLflow needs the full package 'mlflow': pip install 'shoal[ui]'.")
     if not 1 <= port <= MOST_PORTS:
         raise ValueError(f"--port {port} must be from 1 to {MOST_PORTS}.")
@@ -36,6 +36,14 @@ def command(root: Path, port: int, uri: str = "") -> list[str]:
             raise ValueError(f"--port {port} is in use: choose another one, such as --port {port % MOST_PORTS + 1}.")
     words = [sys.executable, "-m", "mlflow", "ui", "--host", HOST, "--port", str(port), "--workers", "1"]
     return [*words, "--backend-store-uri", uri, *(["--default-artifact-root", str(artifacts)] if artifacts else [])]
+
+
+def _has_page() -> bool:
+    """Whether the package 'mlflow', which has the page, is installed; 'mlflow-skinny' has its modules too."""
+    try:
+        return bool(metadata.version("mlflow"))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def serve(root: Path, port: int, uri: str = "") -> int:

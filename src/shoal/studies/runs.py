@@ -8,7 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Sink
-from shoal.tracking.progress import progress_sink
+from shoal.tracking.progress import shown
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_folder
@@ -163,7 +163,7 @@ def train(
         check_env_of(job)
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     tracking_of(track)  # raises for mistakes
-    all_sinks = [*([progress_sink()] if progress else []), *sinks]
+    all_sinks = [shown(progress), *sinks]
     agree([job.spec], group())
     if group().number:
         return follow(job, plan, group())

@@ -17,7 +17,7 @@ from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import static_fields
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
-from shoal.tracking.progress import progress_sink
+from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
 from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, new_folder
@@ -174,7 +174,7 @@ def train_all(
     """
     keep_programs()
     batch = plan_all(agent, envs, check=check, devices=devices, memory_limit_gb=memory_limit_gb, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks), track=track))
+    return list(batch.train(name=name, root=root, figures=figures, sinks=[shown(progress), *sinks], track=track))
 
 
 @explaining_arguments
@@ -200,11 +200,7 @@ def train_suite(
     keep_programs()
     limits = {"devices": devices, "memory_limit_gb": memory_limit_gb}
     batch = plan_all(agent, suite_of(suite), title=suite, check=check, **limits, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=_all_sinks(progress, sinks), track=track))
-
-
-def _all_sinks(progress: bool, sinks: Sequence[Sink]) -> list[Sink]:
-    return [*([progress_sink()] if progress else []), *sinks]
+    return list(batch.train(name=name, root=root, figures=figures, sinks=[shown(progress), *sinks], track=track))
 
 
 def suites() -> dict[str, Any]:

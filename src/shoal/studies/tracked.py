@@ -275,7 +275,7 @@ class Heard:
         self._say = say
 
     def take(self, messages: Any) -> None:
-        for message in messages or ():
+        for message in filter(None, messages or ()):
             self.texts.append(message.text)
             if self._say is not None:
                 self._say(message.text)

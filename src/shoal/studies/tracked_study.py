@@ -32,13 +32,14 @@ from shoal.studies.tracked import (
 )
 from shoal.studies.trial_events import TrialEvents
 from shoal.studies.trial_states import WORKER, trials_of
-from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded
+from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded, in_turns
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.tracker import SHARED, Entry
 from shoal.tracking.trackers import tracker_for
 from shoal.tracking.trials import TRIAL, TrialSink
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
+from shoal.training.reading import read_json
 from shoal.training.stopping import Stopped
 
 ATTACHED = (TABLE, FIGURES, PRESET, SPEC, SUMMARY)
@@ -67,12 +68,12 @@ class StudySink(TrialSink):
         """Yield the trials of this worker that have ended."""
         return iter(()) if self.source is None else self._events.ended(self.source, self.worker)
 
-    def receive(self, event: Event) -> Iterator[Message]:
+    def receive(self, event: Event) -> Iterator[Message | None]:
         """Send what is new. The end of training is ignored: the results of the study follow it, and then `close`."""
         if not isinstance(event, Closed):
             yield from super().receive(event)
 
-    def close(self, how: str) -> Iterator[Message]:
+    def close(self, how: str) -> Iterator[Message | None]:
         """Send the rest, and the end of the study; yield what the user is told.
 
         A worker that has no more trials and does not write the results leaves the run open for the one that does.
@@ -140,8 +141,8 @@ def closing(trackers: Sequence[StudySink], sinks: Sinks, opened: Callable[[], op
     finally:
         for tracker in trackers:
             tracker.source = opened() if tracker.began else None
-            for message in tracker.close(how):
-                sinks.receive(message)
+        for message in filter(None, in_turns(tracker.close(how) for tracker in trackers)):
+            sinks.receive(message)
 
 
 def variables_for_workers(tracking: Tracking | None) -> dict[str, str]:
@@ -167,7 +168,7 @@ def track_study(folder: RunFolder, to: Track, heard: Heard) -> dict[str, dict[st
     )
     if not workers:
         raise ValueError(f"no trial of the study {path} has ended: there is nothing to send.")
-    summary = json.loads((path / SUMMARY).read_text()) if (path / SUMMARY).exists() else {}
+    summary = read_json(path / SUMMARY) if (path / SUMMARY).exists() else {}
     is_complete = "notes" in summary  # the results are written
     with ExitStack() as stack:
         for worker in workers:

@@ -18,6 +18,7 @@ from shoal.studies.tracked_study import closing, study_sinks, study_tracking, va
 from shoal.studies.worker import Worker
 from shoal.studies.worker_processes import worker_names
 from shoal.tracking.events import Sink, Sinks
+from shoal.tracking.progress import Warnings
 from shoal.tracking.request import NOTHING, Track
 from shoal.tracking.study_display import study_sink
 from shoal.training.host import keep_programs
@@ -161,7 +162,7 @@ def tune(
         folder.create()
     trackers = study_sinks(tracking, folder.path, spec, worker, is_new=resume is None)
     starts_workers = workers > 1 or cluster is not None
-    all_sinks = Sinks([*([study_sink()] if progress else []), *sinks, *([] if starts_workers else trackers)])
+    all_sinks = Sinks([study_sink() if progress else Warnings(), *sinks, *([] if starts_workers else trackers)])
     own = Worker(spec, folder, space, groups, all_sinks, name=worker, grace=grace)
     if starts_workers:
         options = [

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds after a failure; the pause doubles with every further one
-PATIENCE = 15.0  # seconds for which `finish` lets work that fails be repeated
-LONGEST_SILENCE = 120.0  # seconds without progress after which `finish` gives up
+PATIENCE = 20.0  # seconds for which `finish` lets work that fails be repeated
+LONGEST_SILENCE = 20.0  # seconds without progress after which `finish` gives up
 
 
 class Background:

@@ -2,12 +2,14 @@
 
 A sink is an object with a method `receive(event)`. It uses the kinds of events that it needs and ignores the others.
 It may return a `Message`, which is then sent to all sinks, or an iterator of messages (`receive` can be a generator or
-return one), each of which is sent before the next one is computed. `Sinks` sends every event to several sinks; a sink
-that raises an error does not stop the run.
+return one), each of which is sent before the next one is computed; None in it is no message. `Sinks` sends every event
+to several sinks; a sink that raises an error does not stop the run.
 """
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 
@@ -59,6 +61,7 @@ class Message(NamedTuple):
     """A text for the user, such as a warning."""
 
     text: str
+    is_warning: bool = False  # shown also where no progress is shown
 
 
 class Finished(NamedTuple):
@@ -107,7 +110,7 @@ class Sink(abc.ABC):
     """The base class of objects that receive the events of a run."""
 
     @abc.abstractmethod
-    def receive(self, event: Event) -> Message | Iterator[Message] | None:
+    def receive(self, event: Event) -> Message | Iterator[Message | None] | None:
         """Handle an event, or ignore it. A message that is returned is sent to all sinks; so are several."""
 
 
@@ -122,23 +125,42 @@ class Sinks(Sink):
         self._sinks = list(sinks)
 
     def receive(self, event: Event) -> None:
-        """Send an event to all sinks, and then every message that one returns. Messages in reply to one are dropped."""
-        for sink in list(self._sinks):
-            try:
-                for message in _messages(sink.receive(event)):
-                    if not isinstance(event, Message):
-                        self.receive(message)
-            except Exception as error:
-                self._sinks.remove(sink)
-                text = f"{type(sink).__name__} failed with {error!r} and is left out from here on; the run goes on"
-                self.say(text)
+        """Send an event to all sinks, and then every message that one returns. Messages in reply to one are dropped.
 
-    def say(self, text: str) -> None:
+        At the end (`Closed`) the sinks answer in turns, so that those that wait for a server wait at the same time.
+        """
+        answers = [self._answers(sink, event) for sink in self._sinks]
+        for message in in_turns(answers) if isinstance(event, Closed) else chain.from_iterable(answers):
+            if message is not None and not isinstance(event, Message):
+                self.receive(message)
+
+    def say(self, text: str, *, is_warning: bool = False) -> None:
         """Send a message to every sink."""
-        self.receive(Message(text))
+        self.receive(Message(text, is_warning))
+
+    def _answers(self, sink: Sink, event: Event) -> Iterator[Message | None]:
+        """Send an event to a sink when this is iterated; yield its answers. An error removes the sink."""
+        try:
+            yield from _messages(sink.receive(event))
+        except Exception as error:
+            if sink not in self._sinks:
+                return  # it failed at the message of another sink
+            self._sinks.remove(sink)
+            text = f"{type(sink).__name__} failed with {error!r} and is left out from here on; the run goes on"
+            self.say(text, is_warning=True)
 
 
-def _messages(answer: object) -> Iterator[Message]:
+def in_turns(iterators: Iterable[Iterator[Any]]) -> Iterator[Any]:
+    """Yield an item of each iterator in turn until all have ended."""
+    left = deque(iterators)
+    while left:
+        iterator = left.popleft()
+        for item in islice(iterator, 1):
+            yield item
+            left.append(iterator)
+
+
+def _messages(answer: object) -> Iterator[Message | None]:
     """What a sink returned, as an iterator of messages."""
     if isinstance(answer, Message):
         return iter([answer])

@@ -66,8 +66,8 @@ class Mlflow(Tracker):
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
 
-        for name in ("mlflow", "alembic"):  # importing MLflow sets them
-            logging.getLogger(name).setLevel(logging.WARNING)
+        for name in ("mlflow", "alembic", "urllib3"):  # importing MLflow sets them; what goes wrong is raised too
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         if self.artifacts is not None:
             self.artifacts.parent.mkdir(parents=True, exist_ok=True)
         client = MlflowClient(self.uri)

@@ -1,4 +1,4 @@
-"""The sink that shows progress: a live display on a terminal, a plain line for each record everywhere else."""
+"""Sinks that show a run: a live display on a terminal, a plain line for each record elsewhere, or only warnings."""
 
 import sys
 from typing import Any
@@ -11,6 +11,20 @@ from shoal.tracking.text import expectation, headline, state_of
 def progress_sink(stream: Any = None) -> Sink:
     """Return a live display for a terminal, plain lines for a file or pipe. `stream` is standard error by default."""
     return LiveDisplay(stream) if (stream or sys.stderr).isatty() else PlainLines(stream)
+
+
+def shown(progress: bool) -> Sink:
+    """Return the sink that shows a run: its progress, or only its warnings."""
+    return progress_sink() if progress else Warnings()
+
+
+class Warnings(Sink):
+    """Prints only what a user must know, to standard error."""
+
+    def receive(self, event: Event) -> None:
+        """Print a warning."""
+        if isinstance(event, Message) and event.is_warning:
+            print(f"shoal: {event.text}", file=sys.stderr, flush=True)
 
 
 class PlainLines(Sink):

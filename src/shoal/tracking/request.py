@@ -14,6 +14,8 @@ TRACKERS = {
     "wandb": ("wandb", "Weights & Biases"),
 }
 CHILDREN = ("auto", "none", "settings", "members", "trials")
+LONGEST_EXPERIMENTS = {"mlflow": 500, "wandb": 128}  # characters of an experiment's name that a tracker accepts
+LONGEST_TAG = 250  # characters of a tag's name
 NOTHING = "none"  # the word of `--track` for no tracker, also where the run to resume has one
 
 
@@ -29,8 +31,8 @@ class Tracking:
     below that of the command: "settings", "members", in a study "trials", or "none"; "auto" takes settings if there
     are 2 to 50, and trials in a study. `tags`: texts by name.
 
-    Raises ValueError for an unknown tracker or kind of children, TypeError for tags that are no texts, and ImportError
-    for a tracker whose package is not installed.
+    Raises ValueError for an unknown tracker or kind of children, and for names that are too long for a tracker;
+    TypeError for a name or tags that are no texts, and ImportError for a tracker whose package is not installed.
     """
 
     to: str | Sequence[str] = "mlflow"
@@ -54,6 +56,18 @@ class Tracking:
             isinstance(x, str) for pair in self.tags.items() for x in pair
         ):
             raise TypeError(f"tags={self.tags!r} must be a dict of texts: tags={{'idea': 'small networks'}}.")
+        if not isinstance(self.experiment, str):
+            raise TypeError(f"experiment={self.experiment!r:.60} must be a text.")
+        for name in names:
+            if len(self.experiment) > (most := LONGEST_EXPERIMENTS.get(name, len(self.experiment))):
+                raise ValueError(
+                    f"experiment={self.experiment!r:.40}... has {len(self.experiment):,} characters, and "
+                    f"{TRACKERS[name][1]} accepts {most}: choose a shorter name."
+                )
+        if long := [name for name in self.tags if len(name) > LONGEST_TAG]:
+            raise ValueError(
+                f"the tag {long[0]!r:.40}... has a name of more than {LONGEST_TAG} characters: shorten it."
+            )
         if self.uri and "mlflow" not in self.to:
             raise ValueError(f"a tracking URI is for mlflow, which is not among the trackers ({', '.join(self.to)}).")
 

@@ -60,7 +60,7 @@ class TrackerSink(Sink):
         """Note that sending makes progress."""
         self._background.progress()
 
-    def receive(self, event: Event) -> Iterator[Message]:
+    def receive(self, event: Event) -> Iterator[Message | None]:
         """Let the thread send what is new; yield a message when the tracker stops answering, or answers again."""
         if text := self.note(event):
             yield Message(text)
@@ -90,8 +90,11 @@ class TrackerSink(Sink):
         self.send(how)
         self._over = bool(how)
 
-    def _close(self, how: str) -> Iterator[Message]:
-        """Wait until everything is sent, or until there is no hope, and say what was not sent."""
+    def _close(self, how: str) -> Iterator[Message | None]:
+        """Wait until everything is sent, or until there is no hope, and say what was not sent.
+
+        While it waits it yields None, so that several trackers are waited for at the same time.
+        """
         if not self.began:
             return
         self.how = how
@@ -99,18 +102,23 @@ class TrackerSink(Sink):
         began, said = time.monotonic(), False
         try:
             while not self._background.finish(0.5):
-                if not said and time.monotonic() - began > QUIET:
-                    said = True
-                    yield Message(f"waiting for {self.tracker.title} (Ctrl-C ends it; `{self.again()}` sends the rest)")
+                if said or time.monotonic() - began < QUIET:
+                    yield None
+                    continue
+                said = True
+                yield Message(f"waiting for {self.tracker.title} (Ctrl-C ends it; `{self.again()}` sends the rest)")
         except KeyboardInterrupt as error:
             interrupted = error
             self._background.give_up()
+        if not self.is_sent:
+            self.tracker.abandon()
         self.ended()
         yield from (Message(text) for text in self.remarks)
         if (error := self._background.error) is not None or interrupted:
             what = self.left() or "the end of the run"
             reason = in_short(error, self.tracker.uri) if error is not None else "it was interrupted"
-            yield Message(f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.again()}`")
+            text = f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.again()}`"
+            yield Message(text, is_warning=True)
         elif where := self.tracker.where:
             yield Message(f"{self.tracker.title}: {where}")
         if interrupted:

@@ -50,6 +50,7 @@ class TensorBoard(Tracker):
                 old.unlink()
         name = f"events.out.tfevents.{round(entry.started):010d}.{socket.gethostname()}.shoal{own}"
         self._files[entry.key] = folder / (name if entry.live else name + PARTIAL)
+        self._files[entry.key].touch()
         self._axes[entry.key] = entry.axis
         rows = "".join(f"|{path}|{text}|\n" for path, text in {**entry.tags, **entry.parameters}.items())
         table = f"|name|value|\n|---|---|\n{rows}"
@@ -100,11 +101,14 @@ class TensorBoard(Tracker):
         return self.folder / label
 
     def _append(self, key: str, events: Sequence[Any]) -> None:
-        """Append events to the file of a run. An error, such as a full disk, leaves it as it was before."""
+        """Append events to the file of a run. An error, such as a full disk, leaves it as it was before.
+
+        Raises FileNotFoundError if it was removed: with only the newest events it would look complete.
+        """
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         path = self._files[key]
-        size = path.stat().st_size if path.exists() else 0
+        size = path.stat().st_size
         try:
             with open(path, "ab") as file:
                 writer: Any = RecordWriter(file)

@@ -81,6 +81,9 @@ class Tracker(abc.ABC):
         del key, folder
         return ""
 
+    def abandon(self) -> None:  # noqa: B027  # most keep nothing running
+        """Called when the tracker is given up: end what would keep this process from ending."""
+
     def state(self) -> dict[str, Any]:
         """What `tracking.json` keeps of the newest run of a command, such as its id: data for JSON."""
         return {}

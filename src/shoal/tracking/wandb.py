@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class Wandb(Tracker):
         self.project = re.sub(r"[/\\#?%:]", "-", project)[:LONGEST_PROJECT]
         self.is_offline = False
         self._wandb: Any = None
+        self._owns_service = False
         self._runs: dict[str, Any] = {}
         self._axes: dict[str, str] = {}
         self._main = ""
@@ -41,6 +43,7 @@ class Wandb(Tracker):
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
+        self._owns_service = _service(wandb) is None
         mode = os.environ.get("WANDB_MODE", "")
         self.is_offline = mode in ("offline", "dryrun") or not mode and not _has_login(wandb)
         self._wandb = wandb
@@ -115,6 +118,13 @@ class Wandb(Tracker):
         del key
         return set()
 
+    def abandon(self) -> None:
+        """End the process that sends to the server; when Python exits it would be waited for, for about a minute."""
+        if self._owns_service and (service := _service(self._wandb)) is not None:
+            with suppress(AttributeError, TypeError):  # of another version of W&B
+                service._cleanup()  # it is not waited for
+                service._proc._process.kill()
+
     def state(self) -> dict[str, Any]:
         """The id, the project, and the path of the offline file."""
         return dict(self._newest)
@@ -130,6 +140,11 @@ class Wandb(Tracker):
         for old in (self.folder / "wandb").glob(f"offline-run-*-{identity}"):
             if not list(old.glob("*.wandb.synced")):
                 shutil.rmtree(old)
+
+
+def _service(wandb: Any) -> Any:
+    """The connection to the process of W&B that sends to the server; None where it does not run or is hidden."""
+    return getattr(getattr(getattr(wandb.sdk, "wandb_setup", None), "_singleton", None), "_connection", None)
 
 
 def _has_login(wandb: Any) -> bool:

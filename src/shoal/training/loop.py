@@ -302,7 +302,8 @@ class Run:
                 self._reported_stopped.add(occupant)
                 self.sinks.say(
                     f"member {m} ({names[m]}) stopped: its losses or weights are not finite. Its last finite weights "
-                    f"are kept; the other members go on."
+                    f"are kept; the other members go on.",
+                    is_warning=True,
                 )
 
     def _report_nan(self, metrics: Metrics, evaluation: Evaluation | None) -> None:
