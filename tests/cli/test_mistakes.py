@@ -371,3 +371,7 @@ def test_absurd_sizes_are_refused_at_once_in_words(words, said, capsys):
     began = time.process_time()
     message = refused(capsys, *TRAIN.split(), *words, "--preset", "none", "--dry-run")
     assert said in message and len(message) < 500 and time.process_time() - began < 10
+
+
+def test_a_long_list_of_sizes_is_not_printed_whole(capsys):
+    assert f"--sizes: {'9' * 40}... is not a list" in refused(capsys, "bench", "CartPole-v1", "--sizes", "9" * 5_000)

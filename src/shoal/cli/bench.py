@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from shoal.cli.parser import Line, Parser, real_number, whole_number
+from shoal.cli.parser import Line, Parser, real_number, short, whole_number
 from shoal.cli.wraps import add_wrap, wrapped
 
 MOST_ENVS = 2**30
@@ -72,7 +72,7 @@ def _sizes(text: str) -> list[int]:
     except argparse.ArgumentTypeError:
         sizes = []
     if not sizes or min(sizes) < 1 or max(sizes) > MOST_ENVS:
-        raise argparse.ArgumentTypeError(f"{text} is not a list of whole numbers from 1 to {MOST_ENVS:,}")
+        raise argparse.ArgumentTypeError(f"{short(text)} is not a list of whole numbers from 1 to {MOST_ENVS:,}")
     return sizes
 
 

@@ -63,7 +63,7 @@ def evolve_parser() -> Parser:
     run.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
     run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
     run.add_argument("--no-figures", action="store_true", help="make no figures")
-    run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    run.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
     where = parser.add_argument_group("how to run it")
     where.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
     where.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")

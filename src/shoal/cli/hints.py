@@ -64,7 +64,7 @@ OTHER_FLAGS = {
     **dict.fromkeys(("render", "render-mode", "capture-video", "video"), AS_VIDEO),
     "callback": "sinks and selectors, which observe and change a run, are given in Python (docs/sinks.md)",
     "deterministic": "actions are greedy unless you add --sample",
-    "quiet": "--no-progress prints nothing until the end",
+    "quiet": "--no-progress prints only warnings until the end",
 }
 
 

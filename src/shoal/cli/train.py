@@ -119,7 +119,7 @@ def train_parser() -> Parser:
     out.add_argument("--eval-episodes", type=whole_number, metavar="N", help="per member and evaluation (default 100)")
     out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
     out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
-    out.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    out.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
     add_tracking(parser)
     how = parser.add_argument_group("how to run it")
     how.add_argument("--no-check", action="store_true", help="do not check an environment of your own before the run")

@@ -125,7 +125,7 @@ def tune_parser() -> Parser:
     )
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-check", action="store_true", help="do not check an environment of your own")
-    run.add_argument("--no-progress", action="store_true", help="print nothing until the end")
+    run.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
     run.add_argument("--no-report", action="store_true", help="print no results at the end")
     add_tracking(parser)
     return parser
