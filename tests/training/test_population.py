@@ -1,16 +1,23 @@
 """A member's results do not depend on other members, devices, memory or the frequency of evaluations."""
 
 import dataclasses
+import gc
+import weakref
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+from shoal.core.form import CPU, KEPT_FUNCTIONS, in_form
+from shoal.core.keys import IMPLEMENTATIONS, make_keys
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import SMALLEST_BLOCK, make_placement
 from shoal.training.plan import make_plan
+from shoal.training.population import Population, joined, kind_of
+from shoal.training.program import begin
 from shoal.training.spec import RunSpec
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 2, "eval_max_steps": 10}
@@ -170,3 +177,45 @@ def test_an_environment_without_traced_constants_can_be_trained(train):
     plan, _, curves = train(**{**TABLE, "env": "Blackjack-v1"}, seeds=3)
     assert jax.tree.leaves(plan.env) == []
     assert curves["episodes"].shape[1] == 3 and (curves["episodes"].sum(axis=0) > 0).all()
+
+
+def kinds_alive(count):
+    """How many of the functions of `count` kinds of trainings exist after all were compiled."""
+    functions = []
+    for kind in range(count):
+        formed = in_form(jax.numpy.sin, CPU, ("a kind of this test", kind))
+        jax.jit(formed).trace(np.float32(kind)).lower().compile()
+        functions.append(weakref.ref(formed))
+        del formed
+    gc.collect()
+    return sum(function() is not None for function in functions)
+
+
+def test_programs_of_earlier_trainings_are_released():
+    """A process may have 65,530 memory maps, and the programs of a training take 600."""
+    assert kinds_alive(2) == 2 and kinds_alive(KEPT_FUNCTIONS + 4) == KEPT_FUNCTIONS
+    plans = [make_plan(RunSpec(**{**TABLE, "fields": {"num_steps": steps}})) for steps in (32, 16)]
+    same = make_plan(RunSpec(**{**TABLE, "fields": {"num_steps": 32}, "seeds": 2}))
+    assert kind_of(plans[0]) == kind_of(same) != kind_of(plans[1])  # programs of equal shapes are compiled once
+    functions = [Population(plan, jax.random.key(0))._over_members(begin, 3) for plan in (plans[0], same, plans[1])]
+    assert functions[0] is functions[1] is not functions[2]
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_waves_are_joined_without_compiling_a_program_for_their_number(implementation, monkeypatch):
+    keys = make_keys(range(6), implementation)
+    waves = [{"key": keys[2 * i : 2 * i + 2], "x": np.full(2, i)} for i in range(3)]
+    monkeypatch.setattr(jax.numpy, "concatenate", None)
+    found = joined(waves)
+    assert (jax.random.key_data(found["key"]) == jax.random.key_data(keys)).all() and found["key"].dtype == keys.dtype
+    np.testing.assert_array_equal(found["x"], [0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux lists its memory maps")
+def test_trainings_of_unequal_shapes_have_no_more_memory_maps_than_a_few(train):
+    counts = []
+    for width in range(8, 28):
+        train(fields={**SPEC["fields"], "hidden": (width,)}, seeds=1)
+        counts.append(len(Path("/proc/self/maps").read_text().splitlines()))
+    assert max(counts[8:]) - counts[8] < 1_000  # 600 for each training, if its programs stayed

@@ -13,12 +13,13 @@ behind each choice.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
 
+KEPT_FUNCTIONS = 16  # of `in_form`: those of about four trainings
 FEW_MEMBERS = 16  # up to so many members an update is limited by its number of kernels, above by their memory traffic
 
 
@@ -101,9 +102,14 @@ def using(form: Form) -> AbstractContextManager:
     return _form(form)
 
 
-@functools.lru_cache(maxsize=256)
-def in_form(function: Callable, form: Form) -> Callable:
-    """Return the function, always traced in this form. Equal arguments give the same function, as `jit` likes it."""
+@functools.lru_cache(maxsize=KEPT_FUNCTIONS)
+def in_form(function: Callable, form: Form, kind: Hashable = None) -> Callable:
+    """Return the function, always traced in this form. Equal arguments give the same function, as `jit` likes it.
+
+    JAX keeps the programs of a function as long as the function exists, and a program of a training has 200 memory
+    maps, of which a process may have 65,530. So only those of the functions that were used last are kept: `kind` is
+    what programs of one training have in common, such as the structure of the agent and the environment.
+    """
 
     @functools.wraps(function)
     def formed(*args: Any, **kwargs: Any) -> Any:

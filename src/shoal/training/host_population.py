@@ -22,6 +22,7 @@ from shoal.rollouts.rollout import EnvStates, Trajectory
 from shoal.training.host_envs import Episodes, HostEnvs
 from shoal.training.host_evaluation import evaluate_on_host, with_first_carries
 from shoal.training.plan import Plan
+from shoal.training.population import kind_of
 from shoal.training.program import Member, after_update, averaged, begin, no_metrics, reseed
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, REST
@@ -56,11 +57,11 @@ class HostPopulation:
         self.notes: list[str] = []  # sentences for the user about environments that could not be restored
         self.seat(plan.roster)
         form = chosen(jax.default_backend())  # members are trained one at a time
-        options = plan.placement.compiler_options
-        self._begin = jax.jit(in_form(begin, form), compiler_options=options)
-        self._inputs = jax.jit(in_form(rollout_inputs, form), compiler_options=options)
-        self._act = jax.jit(in_form(act, form), compiler_options=options)
-        self._learn = jax.jit(in_form(learn, form), compiler_options=options)
+        parts = (begin, rollout_inputs, act, learn)
+        self._begin, self._inputs, self._act, self._learn = (
+            jax.jit(in_form(part, form, kind_of(plan)), compiler_options=plan.placement.compiler_options)
+            for part in parts
+        )
 
     def compile(self) -> float:
         """Compile what a rollout needs, by a rollout of zeros. Returns the seconds that this took."""

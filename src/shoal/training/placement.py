@@ -13,7 +13,7 @@ If members are split, several devices share the environments of each, and averag
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from shoal.core.form import CPU, Form, chosen, in_form
+from shoal.core.form import CPU, KEPT_FUNCTIONS, Form, chosen, in_form
 from shoal.core.keys import is_key
 from shoal.ops.devices import DATA
 from shoal.training.host import SMALL_LOOP, usable_cores
@@ -109,11 +109,7 @@ class Placement(NamedTuple):
         """Join the results of all calls to one tree on the host, with leaves [count, ...]. Keys stay typed keys."""
         join = np.stack if self.block == 1 and not self.mesh else np.concatenate
 
-        def one(*leaves: Any) -> Any:
-            joined = join([key_words(x) for x in leaves])[:count]
-            return _as_keys(joined, jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
-
-        return jax.tree.map(one, *parts)
+        return jax.tree.map(lambda *leaves: joined_leaves(join, leaves, count), *parts)
 
     def exchange(self, parts: Sequence[Any], source: np.ndarray) -> list[Any]:
         """Return the parts with every member m replaced by member `source[m]`.
@@ -165,14 +161,16 @@ class Placement(NamedTuple):
         sharding = NamedSharding(self.mesh, MEMBERS)
         return jax.tree.map(lambda _: sharding, tree)
 
-    def over_members(self, function: Callable, per_member: int, returns: Any = object) -> Callable:
+    def over_members(
+        self, function: Callable, per_member: int, returns: Any = object, kind: Hashable = None
+    ) -> Callable:
         """Return the batched version of a function of one member, which a call runs, traced in the form of the plan.
 
         The first `per_member` arguments have a member axis; the others are shared. `returns` says where a `Member` is
         in the result: it is this type, or a tuple of types. Equal arguments give the same function, so that JAX
-        compiles it once in a process.
+        compiles it once in a process, as long as `in_form` keeps functions of this `kind`.
         """
-        formed = in_form(function, self.form)
+        formed = in_form(function, self.form, kind)
         if self.block == 1 and not self.mesh:
             return formed
         return _over_members(formed, per_member, returns, self.mesh, self.split)
@@ -263,6 +261,12 @@ def accelerators(devices: int = 0) -> int:
     return 1 if local[0].platform == "cpu" else min(devices or len(local), len(local))
 
 
+def joined_leaves(join: Callable, leaves: Sequence[Any], count: int | None = None) -> Any:
+    """Return leaves joined by a function of NumPy, the first `count` rows; typed keys too, without compiling."""
+    joined = join([key_words(x) for x in leaves])[:count]
+    return _as_keys(joined, jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
+
+
 def key_words(x: Any) -> np.ndarray:
     """Return an array on the host; typed keys, which NumPy cannot hold, as their 32-bit words."""
     return np.asarray(jax.random.key_data(x)) if is_key(x) else np.asarray(x)
@@ -272,7 +276,7 @@ def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:
     return jax.random.wrap_key_data(jax.numpy.asarray(words), impl=impl)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=KEPT_FUNCTIONS)
 def _over_members(
     function: Callable, per_member: int, returns: Any, mesh: Mesh | None, split: Split | None
 ) -> Callable:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import jax
 import numpy as np
 
 from shoal.core.env import NAN_STATE, Env, Key, check_fields
+from shoal.core.form import current, in_form
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.core.spaces import alike
@@ -76,7 +76,7 @@ def evaluate(
     key = stream(make_key(seed), "evaluate")
     if needs_host(played_env):
         return _evaluate_on_host(policy, played_env, key, episodes, horizon, greedy)
-    run = _evaluate_many if is_population else _evaluate_one
+    run = _compiled(_evaluate_many if is_population else _evaluate_one, (4, 5, 6), policy.actor, played_env)
     result = jax.tree.map(np.asarray, run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy))
     if missing := int(np.isnan(result.episode_return).sum()):
         warnings.warn(f"{missing} of {result.episode_return.size} returns are NaN: {NAN_STATE}.", stacklevel=3)
@@ -111,7 +111,8 @@ def rollout(
     played_env = _env_to_play(policy, env, {})
     key = make_key(key) if isinstance(key, int) else key
     sizes = _rollout_sizes(played_env, num_envs or 1, num_steps, isinstance(policy, Policies))
-    run = _rollout_many if isinstance(policy, Policies) else _rollout_one
+    play = _rollout_many if isinstance(policy, Policies) else _rollout_one
+    run = _compiled(play, (4, 5, 6, 7), policy.actor, played_env)
     return run(policy.actor, policy.weights, played_env, key, sizes, tuple(keep), greedy, num_envs is None)
 
 
@@ -147,12 +148,15 @@ def _evaluate_on_host(
     return jax.tree.map(lambda *xs: np.stack(xs), *results)
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6))
+def _compiled(function: Any, static: tuple[int, ...], actor: Any, env: Env) -> Any:
+    """The compiled function. Of all kinds of policies and environments only those used last are kept (`in_form`)."""
+    return jax.jit(in_form(function, current(), jax.tree.structure((actor, env))), static_argnums=static)
+
+
 def _evaluate_one(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
     return evaluate_one(actor, weights, env, key, episodes, horizon, greedy)
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6))
 def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
     def one(parts: tuple) -> Evaluation:
         actor, weights, env = parts
@@ -161,14 +165,12 @@ def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, 
     return jax.lax.map(one, (actor, weights, env))
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _rollout_one(
     actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
 ) -> dict[str, Any]:
     return _roll(actor, weights, env, key, sizes, keep, greedy, squeeze)
 
 
-@partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _rollout_many(
     actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
 ) -> dict[str, Any]:

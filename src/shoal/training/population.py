@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Metrics
 from shoal.core.env import Key
 from shoal.core.form import CPU, Form, in_form
-from shoal.core.keys import is_key, stream
+from shoal.core.keys import stream
 from shoal.ops.gradients import moments_like
 from shoal.rollouts.evaluate import Evaluation
 from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
+from shoal.training.placement import joined_leaves
 from shoal.training.plan import Plan, memory_errors
 from shoal.training.program import Member, begin, evaluator, reseed, reseed_in_new_episodes, rest, train_chunk
 from shoal.training.roster import Roster
@@ -54,10 +54,10 @@ class Population:
         placement, plan = self.plan.placement, self.plan
         first = plan.waves[0]
         agent, env, seed = (self._spread(x, first)[0] for x in (self._agents, self._envs, self.roster.seed_index))
-        begin_all = placement.over_members(begin, 3, Member)
+        begin_all = self._over_members(begin, 3, Member)
         to_begin = jax.jit(begin_all)
-        to_train = jax.jit(placement.over_members(train_chunk, 3, (Member, Metrics)), donate_argnums=0)
-        to_evaluate = jax.jit(placement.over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
+        to_train = jax.jit(self._over_members(train_chunk, 3, (Member, Metrics)), donate_argnums=0)
+        to_evaluate = jax.jit(self._over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
         member = placement.shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
         # A jaxlib bug makes some initializers of user networks deadlock on a CPU: see `linear_algebra.py`.
@@ -185,7 +185,7 @@ class Population:
 
     def _shapes(self, form: Form) -> Member:
         """Return the shapes and dtypes of all members in a form."""
-        begin_all = jax.vmap(in_form(begin, form), in_axes=(0, 0, 0, None))
+        begin_all = jax.vmap(in_form(begin, form, kind_of(self.plan)), in_axes=(0, 0, 0, None))
         return jax.eval_shape(begin_all, *self.plan.batched(self.roster), self.roster.seed_index, self.key)
 
     # Steps of a turnover.
@@ -232,7 +232,10 @@ class Population:
         return placement.merge(parts, [new.get(call) for call in range(len(parts))], flag)
 
     def _jitted(self, function: Any, per_member: int) -> Any:
-        return jax.jit(self.plan.placement.over_members(function, per_member, Member))
+        return jax.jit(self._over_members(function, per_member, Member))
+
+    def _over_members(self, function: Any, per_member: int, returns: Any = object) -> Any:
+        return self.plan.placement.over_members(function, per_member, returns, kind_of(self.plan))
 
     def _new_members(self, span: slice) -> list[Any]:
         assert self.programs is not None
@@ -267,8 +270,13 @@ class Population:
         return self.plan.placement.gather(parts, span.stop - span.start)
 
 
+def kind_of(plan: Plan) -> Any:
+    """What the programs of a plan have in common: the structure of the agent and the environment; see `in_form`."""
+    return jax.tree.structure((plan.agent, plan.env))
+
+
 def joined(waves: Sequence[Any]) -> Any:
     """Join trees of members, with leaves [M, ...], to one on the host. Typed keys stay typed keys."""
     if len(waves) == 1:
         return waves[0]
-    return jax.tree.map(lambda *xs: jnp.concatenate(xs) if is_key(xs[0]) else np.concatenate(xs), *waves)
+    return jax.tree.map(lambda *xs: joined_leaves(np.concatenate, xs), *waves)
