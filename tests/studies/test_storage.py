@@ -200,6 +200,21 @@ def test_no_changed_bit_of_a_journal_is_read_in_silence(tmp_path, kind):
             assert kind == "optuna" or [trial.values for trial in found] == states, good[at - 20 : at + 20]
 
 
+@pytest.mark.parametrize(
+    "damage", [(b'"IntDistribution"', b'"IntDistribution\x07'), (b"CREATE TABLE trials", b"CREATE TABLE trialz")]
+)
+def test_a_damaged_database_is_one_line_of_error(tmp_path, damage):
+    path = tmp_path / "s.db"
+    study = open_study(f"sqlite:{path}", "study", DESCRIPTION, ["maximize"])
+    study.ask({"width": SPACE["width"]})
+    before = path.read_bytes()
+    assert damage[0] in before
+    path.write_bytes(before.replace(*damage))
+    with pytest.raises(StorageError, match=r"s.db (holds what cannot be read|cannot be used)") as raised:
+        open_study(f"sqlite:{path}", "study", DESCRIPTION, ["maximize"], is_new=False).get_trials()
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize("scheme", ["journal", "sqlite"])
 def test_a_pipe_or_a_device_is_no_storage(tmp_path, scheme):
     os.mkfifo(tmp_path / "pipe")

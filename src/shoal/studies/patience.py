@@ -1,5 +1,6 @@
 """A storage that waits for its database server: calls that fail because it is away are made again until it is back."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +44,12 @@ class _Patient:
                 result = call()
             except Exception as error:
                 if (reason := _outage(error)) is None:
-                    raise
+                    if (reason := _damage(error)) is None:
+                        raise
+                    raise StorageError(
+                        f"{self._name} holds what cannot be read or written: {self._clean(reason)}. If it is damaged, "
+                        f"restore it from a copy, or begin a new study with another --storage."
+                    ) from error
                 reason = self._clean(reason)
                 self.outages += 1
                 seconds = time.monotonic() - began
@@ -87,6 +93,16 @@ def _outage(error: BaseException) -> str | None:
         if isinstance(cause, (OperationalError, InterfaceError)):
             return str(cause.orig or cause).strip().split("\n")[0]
     return None
+
+
+def _damage(error: BaseException) -> str | None:
+    """The first line of an error that comes from what a database holds, not from the call."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if not isinstance(error, (StorageInternalError, SQLAlchemyError, json.JSONDecodeError, UnicodeDecodeError)):
+        return None
+    cause = list(_causes(error))[-1]
+    return str(cause).strip().split("\n")[0]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
