@@ -28,6 +28,9 @@ def test_only_members_that_share_their_random_numbers_are_paired(change, result,
     other = shutil.copytree(result.folder, tmp_path / "other")
     spec = {**json.loads((other / "spec.json").read_text()), **change}
     (other / "spec.json").write_text(json.dumps(spec))
+    with pytest.raises(ValueError, match="spec.json is damaged.*it is of another run than the checkpoint"):
+        shoal.compare(result.folder, other)
+    shutil.rmtree(other / "checkpoints")
     found = shoal.compare(result.folder, other)
     assert found["pairs"] == 0 and "difference" not in found and found["members"] == [4, 4]
 

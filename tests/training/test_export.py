@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shoal
+from commands import MY_ENV
 from shoal.core.errors import CheckpointError
 from shoal.training import checkpoint
 from shoal.training.export import export
@@ -115,10 +116,42 @@ def test_values_out_of_the_range_of_half_precision_stay_float32(run, tmp_path, m
     assert all((x == 1e6).all() for x in jax.tree.leaves(policies.weights))
 
 
-def test_an_exported_policy_contains_no_local_paths(run, tmp_path):
-    path = export(run.folder, tmp_path / "policy")
-    argv = json.loads((path / "provenance.json").read_text())["argv"]
-    assert "/" not in argv[0]
+def test_an_exported_policy_contains_no_local_paths(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "my_env.py").write_text(MY_ENV)
+    own = f"{tmp_path}/home/my_env.py:MyEnv"
+    monkeypatch.setattr("sys.argv", [f"{tmp_path}/bin/shoal", "train", "ppo", own, f"--root={tmp_path}/home"])
+    options = {"fields": FIELDS, **OPTIONS, **SILENT, "check": False}
+    first = shoal.train("ppo", own, folder=tmp_path / "home" / "first", **options)
+    second = shoal.train("ppo", own, init=first.folder, folder=tmp_path / "home" / "second", **options)
+    path = export(second.folder, tmp_path / "policy", trust_source=True)
+    texts = {file: file.read_text() for file in path.rglob("*.json")}
+    assert len(texts) == 4 and not [file for file, text in texts.items() if str(tmp_path) in text]
+    spec = RunFolder(path).read_spec()
+    assert (spec.env, spec.init["run"]) == ("source/my_env.py:MyEnv", "first")
+    assert json.loads(texts[path / "provenance.json"])["argv"][1:] == ["train", "ppo", "my_env.py:MyEnv", "--root=home"]
+    shutil.rmtree(tmp_path / "home")
+    with pytest.raises(ValueError, match="use --trust-source"):
+        shoal.load(path)
+    assert shoal.load(path, trust_source=True)(np.zeros(2, np.float32)) in (0, 1)
+
+
+def test_an_export_of_the_zoo_has_every_field(tmp_path):
+    path = export("zoo:q-learning/CliffWalking-v1", tmp_path / "policy")
+    fields, there = RunFolder(path).read_spec().fields, RunFolder("zoo:q-learning/CliffWalking-v1").read_spec().fields
+    assert (
+        {**fields, **there} == fields
+        and {"num_envs", "learning_rate", "discount"} <= fields.keys()
+        and len(fields) > len(there)
+    )
+
+
+def test_an_export_is_compared_by_the_seed_that_it_had(run, tmp_path):
+    path = export(run.folder, tmp_path / "policy", 3)
+    assert shoal.load_result(path).members == [{"seed": 1}]
+    one = shoal.load_result(export(run.folder, tmp_path / "other", 2))
+    assert one.members == [{"seed": 0}] and shoal.compare(path, one.folder)["pairs"] == 0
+    assert shoal.compare(path, path)["pairs"] == 1
 
 
 def test_a_folder_with_a_run_is_not_overwritten_by_an_export(run, tmp_path):
@@ -140,12 +173,19 @@ def test_an_exported_policy_is_not_resumed_or_changed(run, tmp_path):
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
-def test_exporting_an_unfinished_run_leaves_no_files(run, tmp_path):
+def test_a_run_that_is_not_finished_is_exported_from_its_newest_checkpoint(run, tmp_path):
+    whole = shoal.load_result(export(run.folder, tmp_path / "whole", 1))
     shutil.copytree(run.folder, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
-    with pytest.raises(FileNotFoundError, match="run is not finished: finish it with `shoal train --resume"):
-        export(tmp_path / "run", tmp_path / "policy")
-    assert not (tmp_path / "policy").exists()
+    made = shoal.load_result(export(tmp_path / "run", tmp_path / "policy", 1))
+    assert {**made.summary, "settings": 0} == {**whole.summary, "settings": 0}
+    shutil.rmtree(checkpoint.newest(tmp_path / "run" / "checkpoints"))
+    early = shoal.load_result(export(tmp_path / "run", tmp_path / "early", 1))
+    assert early.summary["steps_per_member"] == early.curves["env_steps"][-1] == 192
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
+        export(tmp_path / "run", tmp_path / "none", 1)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_policy_that_was_never_evaluated_has_no_score(run, tmp_path):

@@ -72,12 +72,12 @@ class Facts:
     @property
     def members(self) -> int:
         """The number of members, M."""
-        return len(self.spec.settings()) * self.spec.seeds
+        return self.spec.members
 
     @property
     def unit(self) -> str:
         """The word for what the members of a setting are."""
-        return "member" if self.selector or len(self.spec.settings()) > 1 else "seed"
+        return "member" if self.selector or len(self.result.settings) > 1 else "seed"
 
     @cached_property
     def scores(self) -> np.ndarray:
@@ -97,7 +97,7 @@ class Facts:
     @cached_property
     def score_of_settings(self) -> list[dict[str, Any]]:
         """The summary of the last evaluation of every setting; of all members together if a selector changes them."""
-        groups = [self.scores] if self.selector else np.split(self.scores, len(self.spec.settings()))
+        groups = np.split(self.scores, len(self.result.settings))
         return [score_summary(group) for group in groups]
 
     @property

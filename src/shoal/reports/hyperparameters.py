@@ -125,14 +125,14 @@ def _table(fields: Sequence[Field], with_origin: bool = True) -> Html:
 
 
 def _training(facts: Facts) -> Html:
-    spec = facts.spec
+    spec, settings = facts.spec, len(facts.result.settings)
     limit = number(spec.eval_max_steps) if spec.eval_max_steps else "that of the environment, or 1,000"
     init = spec.init
     rows = [
         ("steps of each member", f"{spec.steps:,}"),
         ("steps before it was extended", f"{spec.first_steps:,}" if spec.first_steps else None),
-        ("settings", f"{len(spec.settings()):,}" if len(spec.settings()) > 1 else None),
-        ("members" if facts.selector else "seeds of each setting", f"{spec.seeds:,}"),
+        ("settings", f"{settings:,}" if settings > 1 else None),
+        ("members" if facts.selector else "seeds of each setting", f"{spec.members // settings:,}"),
         ("base seed", f"{spec.seed}"),
         ("records", f"{spec.records:,}"),
         ("evaluations", f"{spec.evaluations:,}, each of {counted(spec.eval_episodes, 'episode')} for a member"),

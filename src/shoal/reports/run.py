@@ -54,7 +54,7 @@ def under(facts: Facts) -> Html:
 
 
 def _figures(facts: Facts) -> list[tuple]:
-    spec, settings = facts.spec, len(facts.spec.settings())
+    spec, settings = facts.spec, len(facts.result.settings)
     members = f"{settings:,} settings x {counted(spec.seeds, 'seed')}" if settings > 1 else ""
     if facts.is_evolution:
         seeds = spec.selector.fields["seeds"]

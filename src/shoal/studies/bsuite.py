@@ -30,7 +30,7 @@ from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
 from shoal.tracking.progress import Warnings
 from shoal.tracking.request import Track, tracking_of
-from shoal.training.folder import RunFolder, hash_of, new_folder
+from shoal.training.folder import RunFolder, hash_of_spec, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
@@ -307,7 +307,7 @@ def _train(plan: Plan, folder: RunFolder, program: Program, sinks: Sequence[Sink
     begun = (folder.path / "spec.json").exists()
     if not begun:
         folder.create()
-    elif folder.spec_hash != hash_of(plan.spec.to_json()):
+    elif folder.spec_hash != hash_of_spec(plan.spec.to_json()):
         raise ValueError(
             f"{folder.path} was started by another version of shoal with other defaults: start a new folder."
         )

@@ -153,11 +153,10 @@ class RunSink(TrackerSink):
         self._key = notes["key"]
 
     def _curves(self, spec: RunSpec) -> Curves:
-        members = len(spec.settings()) * spec.seeds
         try:
-            return self.folder.read_curves(members)
+            return self.folder.read_curves(spec.members)
         except DamagedError:  # it was read while the run replaced one of its two files
-            return self.folder.read_curves(members)
+            return self.folder.read_curves(spec.members)
 
     def _command(self) -> str:
         words = self.folder.read_json("provenance.json")["argv"]
@@ -246,7 +245,7 @@ def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, di
         raise ValueError(f"{run} is an exported policy: track the run that it comes from.")
     if to is None and not folder.has(FILE):
         raise ValueError(f"{run} was not tracked so far: say where it is sent, as in `shoal track {run} --to mlflow`.")
-    steps = int(folder.read_curves(len(spec.settings()) * spec.seeds)[AXIS][-1])
+    steps = int(folder.read_curves(spec.members)[AXIS][-1])
     is_complete = folder.has("summary.json")
     before = stored(folder)
     for sink in run_sinks(to, folder, spec, resume=True):
@@ -347,17 +346,17 @@ def check_children(spec: RunSpec, kind: str) -> None:
 
 def children_of(spec: RunSpec, kind: str) -> list[Child]:
     """Return what gets a run of its own in a tracker: settings or members, with the values in which they differ."""
-    settings = [short(setting) for setting in spec.settings()]
+    settings = [short(setting) for setting in spec.kept_settings()]
     if kind == "auto":
-        is_few = spec.selector is None and 2 <= len(settings) <= MOST_AUTOMATIC
-        kind = "settings" if is_few else NOTHING
+        kind = "settings" if 2 <= len(settings) <= MOST_AUTOMATIC else NOTHING
     if kind == "settings" and len(settings) > 1:
         return [
             Child(f"setting/{i}", setting_in_words(setting), _rows(i, spec.seeds), _texts(setting))
             for i, setting in enumerate(settings)
         ]
     if kind == "members":
-        members = [{**setting, "seed": seed} for setting in settings for seed in range(spec.seeds)]
+        seeds = range(spec.members // len(settings))
+        members = [{**setting, "seed": seed} for setting in settings for seed in seeds]
         return [Child(f"member/{i}", setting_in_words(x), _rows(i, 1), _texts(x)) for i, x in enumerate(members)]
     return []
 

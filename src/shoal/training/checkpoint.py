@@ -118,6 +118,11 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     return jax.tree.unflatten(structure, [_from_numpy(arrays[name], leaf) for name, leaf in expected.items()])
 
 
+def spec_of(directory: Path) -> str:
+    """Return the hash of the spec of the run that saved a checkpoint. Raises CheckpointError as `read_about`."""
+    return _read_manifest(_complete(directory))["spec"]
+
+
 def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, list]:
     """Return shape and dtype of every leaf of one part by its path, as `restore` reads it, with the same errors."""
     directory = _complete(directory)

@@ -5,6 +5,8 @@ the spec, the provenance, the learning curve, and the weights that acting needs.
 """
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -13,13 +15,16 @@ import numpy as np
 
 from shoal.ops.running import RunningStats
 from shoal.training import checkpoint
-from shoal.training.folder import RunFolder, hash_of
+from shoal.training.folder import RunFolder, hash_of_spec
 from shoal.training.plan import Plan
-from shoal.training.policy import Policies, load_policies
+from shoal.training.policy import Policies, checkpoint_of, load_policies
+from shoal.training.records import member_scores
 from shoal.training.result import Result
 from shoal.training.settings import Setting, get, split
-from shoal.training.sources import keep
-from shoal.training.spec import RunSpec, opaque_fields
+from shoal.training.sources import keep, without_folders
+from shoal.training.spec import RunSpec, opaque_fields, resolved, short
+
+ABSOLUTE_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^/\s:=,]+/)+")  # in a word of a command line: `/home/me/` of a file
 
 
 def export(
@@ -34,19 +39,20 @@ def export(
     """Write one member's policy to the folder `out` and return it.
 
     `member` is a number, or "best": the member whose last evaluation is highest, or with `which="best"` the one whose
-    best evaluation is. With `half`, weights are kept in half precision, which needs half the space: actions may then
-    differ a little, while the scores in the folder are those of full precision. `trust_source` is as in `shoal.load`.
-    Raises FileExistsError if `out` holds a run already, FileNotFoundError for a run that is not finished, and
+    best evaluation is. Of a run that is not finished, the last policy is that of the newest checkpoint. With `half`,
+    weights are kept in half precision, which needs half the space: actions may then differ a little, while the scores
+    in the folder are those of full precision. `trust_source` is as in `shoal.load`. The folder names no folder of this
+    machine: a Python file of your own is in it as a copy, which `trust_source` then allows to run.
+
+    Raises FileExistsError if `out` holds a run already, CheckpointError for a run without a checkpoint, and
     ValueError for one with parts that no file can describe.
     """
     result = Result(run)
     if opaque := opaque_fields(result.spec):
         raise ValueError(f"{run} cannot be exported: no file can hold {', '.join(opaque)}, given in Python.")
-    if not RunFolder(run).has("summary.json"):
-        raise FileNotFoundError(f"{run} is not finished: finish it with `shoal train --resume {run}`, then export it.")
-    chosen = result.number_of(member, which)
-    if not 0 <= chosen < len(result.members):
-        raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {len(result.members) - 1}.")
+    chosen, members = result.number_of(member, which), result.spec.members
+    if not 0 <= chosen < members:
+        raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {members - 1}.")
     plan, policies = load_policies(run, which, trust_source=trust_source)
     folder = RunFolder(out)
     folder.create("--out", "--out")
@@ -60,19 +66,20 @@ def export(
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights
     own = _spec_of(plan, policies, chosen)
-    spec = own.to_json()
-    checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of(spec), about)
-    curves: dict[str, Any] = _curves_of(result, chosen)
+    spec = without_folders(own).to_json()
+    checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of_spec(spec), about)
+    curves = _curves_of(result, chosen)
+    summary = _summary_of(result, curves, policies.names[chosen], chosen)
 
     def write_curves(path: Path) -> None:
         with open(path, "wb") as file:
-            np.savez_compressed(file, **curves)
+            np.savez_compressed(file, **curves)  # type: ignore[arg-type]  # arrays by name
 
     folder.replace("curves.npz", write_curves)
     origin = RunFolder(run).read_json("provenance.json")
-    argv = [*(Path(word).name for word in origin["argv"][:1]), *origin["argv"][1:]]  # without the program's folder
+    argv = [ABSOLUTE_FOLDERS.sub("", word) for word in origin["argv"]]
     folder.write_json("provenance.json", {**origin, "argv": argv, "exported": about})
-    folder.write_json("summary.json", _summary_of(result, chosen))
+    folder.write_json("summary.json", summary)
     keep(folder.path, own)
     folder.write_json("spec.json", spec)  # last, because a folder with this file is complete
     return folder.path
@@ -90,13 +97,13 @@ def _halved(part: Any) -> Any:
 
 
 def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
-    """Return the spec of a run with only this member's setting. Its seed index is in the provenance."""
+    """Return the complete spec of a run with only this member's setting. Its seed index is in the provenance."""
     spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
     if plan.selector is not None:  # it may have changed the hyperparameters
         own = Setting(policies[member].actor, policies[member].env)
         setting = {**setting, **{path: get(own, path) for path in plan.roster.hyperparameters}}
     fields, env_fields = split(setting)
-    return dataclasses.replace(
+    one = dataclasses.replace(
         spec,
         fields={**spec.fields, **fields},
         env_fields={**spec.env_fields, **env_fields},
@@ -106,21 +113,35 @@ def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
         selector=None,
         seeds=1,
     )
+    return resolved(one)
 
 
 def _curves_of(result: Result, member: int) -> dict[str, np.ndarray]:
-    return {name: x if x.ndim == 1 else x[:, member : member + 1] for name, x in result.curves.items()}
+    """Return the curves of one member, up to the newest checkpoint: those of a run that goes on may be longer."""
+    done = slice(None) if result.is_finished else slice(_newest_of(result)["records"])
+    return {name: x[done] if x.ndim == 1 else x[done, member : member + 1] for name, x in result.curves.items()}
 
 
-def _summary_of(result: Result, member: int) -> dict[str, Any]:
-    whole = result.summary
-    one = {**whole["per_member"][member], "member": 0}
+def _newest_of(result: Result) -> dict[str, Any]:
+    return checkpoint.read_about(checkpoint_of(RunFolder(result.folder), "last"))
+
+
+def _summary_of(result: Result, curves: Mapping[str, np.ndarray], name: str, member: int) -> dict[str, Any]:
+    """Return the summary of one member: as in that of the run, or from its `curves` where the run is not finished."""
+    if result.is_finished:
+        found = result.summary["per_member"][member]
+    else:
+        last, alive = float(member_scores(dict(curves))[0]), bool(curves["alive"][-1, 0])
+        best = _newest_of(result)["best_return"][member]
+        found = {"name": name, "last": None if np.isnan(last) else last, "best": best, "alive": alive}
+    one = {**found, "member": 0}
     score = _score(one["last"])
-    settings = whole["settings"]  # only one entry for all members where a selector changed them
-    setting = settings[member * len(settings) // whole["members"]]["setting"]
-    kept = ("agent", "env", "steps_per_member", "episodes_per_evaluation")
+    setting = short(result.settings[member * len(result.settings) // result.spec.members])
     return {
-        **{name: whole[name] for name in kept},
+        "agent": result.spec.agent,
+        "env": result.spec.env_name,
+        "steps_per_member": int(curves["env_steps"][-1]),
+        "episodes_per_evaluation": result.spec.eval_episodes,
         "members": 1,
         "last": score,
         "best": _score(one["best"]),

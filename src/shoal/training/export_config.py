@@ -129,8 +129,8 @@ def _best(result: Result) -> tuple[dict[str, Any], str, str]:
 
 def _of_member(result: Result, member: Any) -> tuple[dict[str, Any], str, str]:
     number = result.number_of(member)
-    if not 0 <= number < len(result.members):
-        raise IndexError(f"member={number} does not exist: {result.folder} has members 0 to {len(result.members) - 1}.")
+    if not 0 <= number < result.spec.members:
+        raise IndexError(f"member={number} does not exist: {result.folder} has members 0 to {result.spec.members - 1}.")
     if _has_lives(result):
         return _of_life(result, number)
     setting = number // result.spec.seeds
@@ -152,7 +152,7 @@ def _of_life(result: Result, member: int | None) -> tuple[dict[str, Any], str, s
         chosen = next(each for each in members if each["member"] == member)
     life = result.lives[chosen["occupant"]]
     values = {path: _number(result.spec, path, each[-1]) for path, each in life.hyperparameters.items()}
-    varying = {path: value for path, value in result.settings[chosen["member"] // result.spec.seeds].items()}
+    varying = result.spec.settings()[chosen["member"] // result.spec.seeds]
     what = f"the hyperparameters that member {chosen['member']} had at the end"
     what = f"{what}, the best of {slots} members" if member is None else what
     copies = len(chosen["lineage"]) - 1
@@ -182,7 +182,7 @@ def _scores(result: Result) -> np.ndarray:
     try:
         return member_scores(result.curves)
     except FileNotFoundError:  # no record yet
-        return np.full(len(result.members), np.nan)
+        return np.full(result.spec.members, np.nan)
 
 
 def _sentence(result: Result, scores: np.ndarray) -> str:

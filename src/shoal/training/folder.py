@@ -186,7 +186,7 @@ class RunFolder:
 
         It does not change when the run is extended to more steps.
         """
-        return hash_of(original_spec(self.read_json("spec.json")))
+        return hash_of_spec(self.read_json("spec.json"))
 
     def provenance_changes(self, here: Mapping[str, Any]) -> list[str]:
         """Return how a provenance differs from that of the run, in the parts that can change a result's bits."""
@@ -278,9 +278,9 @@ def versions() -> dict[str, str]:
     return {name: _version(name) for name in PACKAGES}
 
 
-def hash_of(data: Any) -> str:
-    """Return the SHA-256 of data as JSON. The order of names does not matter."""
-    return hashlib.sha256(json.dumps(json_ready(data), sort_keys=True).encode()).hexdigest()
+def hash_of_spec(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the JSON data of a spec. It stays the same where the run gets more steps."""
+    return hashlib.sha256(json.dumps(json_ready(original_spec(data)), sort_keys=True).encode()).hexdigest()
 
 
 def json_ready(data: Any) -> Any:

@@ -183,7 +183,7 @@ def _roster(plan: Plan, folder: RunFolder) -> Roster:
     selector_state = plan.selector.begin(plan.roster, make_key(0))[0]
     like = RunState.first(plan.roster).replace(selector=selector_state).arrays()
     path = checkpoint_of(folder, "last")
-    return Roster(**checkpoint.restore(path, checkpoint.RUN, like, folder.spec_hash)["roster"])
+    return plan.roster.restored(checkpoint.restore(path, checkpoint.RUN, like, folder.spec_hash)["roster"])
 
 
 def checkpoint_of(folder: RunFolder, which: str) -> Path:

@@ -222,9 +222,13 @@ def _hashed(columns: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _line(row: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return a record as data for JSON: of a column [M] its mean and quantiles over members."""
+    """Return a record as data for JSON: of a column [M] its mean and quantiles over members.
+
+    They are computed in the widest dtype, because a resumed run reads some columns in a wider one than it wrote.
+    """
     line: dict[str, Any] = {}
-    for name, value in row.items():
+    for name, narrow in row.items():
+        value = narrow.astype(WIDEST[narrow.dtype.kind])
         if value.ndim == 0:
             line[name] = value.item()
         elif name == "alive":

@@ -1,6 +1,7 @@
 """The result of a run, read from its folder: scores, curves, members and policies."""
 
 import operator
+import re
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,11 +12,12 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
-from shoal.core.errors import need, refuse_attributes
+from shoal.core.errors import CheckpointError, need, refuse_attributes
+from shoal.training import checkpoint
 from shoal.training.describe import build, from_json
 from shoal.training.folder import RunFolder
-from shoal.training.lives import Life, best_members, lineage, lives_in
-from shoal.training.policy import Policies, Policy, load_policies
+from shoal.training.lives import Life, best_members, hyperparameters_in, lineage, lives_in
+from shoal.training.policy import Policies, Policy, checkpoint_of, load_policies
 from shoal.training.reading import damaged
 from shoal.training.records import member_scores
 from shoal.training.sources import runnable_values
@@ -47,16 +49,28 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """The data of `summary.json`: scores overall, per setting and per member, and the times in seconds."""
         summary = self._files.read_json("summary.json")
-        members = len(self.settings) * self.spec.seeds
-        if (len(summary["settings"]), len(summary["per_member"])) != (len(self.settings), members):
-            reason = f"it does not have the {len(self.settings)} settings and {members} members of spec.json"
+        settings, members = len(self.settings), self.spec.members
+        if (len(summary["settings"]), len(summary["per_member"])) != (settings, members):
+            reason = f"it does not have the {settings} settings and {members} members of spec.json"
             raise damaged(self.folder / "summary.json", reason)
         return summary
 
     @cached_property
     def curves(self) -> dict[str, np.ndarray]:
-        """The learning curves by name: `env_steps` and `wall_seconds` [records], all others [records, M]."""
-        return self._files.read_curves(len(self.settings) * self.spec.seeds)
+        """The learning curves by name: `env_steps` and `wall_seconds` [records], all others [records, M].
+
+        Raises DamagedError for damaged ones, and for a folder whose spec is that of another run than its checkpoint.
+        """
+        self._check_spec()
+        return self._files.read_curves(self.spec.members)
+
+    def _check_spec(self) -> None:
+        try:
+            there = checkpoint.spec_of(checkpoint_of(self._files, "last"))
+        except CheckpointError:  # there is none yet, or it is damaged, which is said where policies are read
+            return
+        if there != self._files.spec_hash:
+            raise damaged(self.folder / "spec.json", "it is of another run than the checkpoint in its folder")
 
     @property
     def found(self) -> dict[str, Any]:
@@ -74,12 +88,20 @@ class Result:
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """The varying values of each setting, in order; `[{}]` where nothing varies."""
-        return self.spec.settings()
+        """The varying values of each setting, in order; `[{}]` where nothing varies, or a selector changes them."""
+        return self.spec.kept_settings()
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        """The varying values and the seed index of every member, in order."""
+        """The varying values and the seed index of every member, in order.
+
+        With a selector: the occupant of every slot in the newest record, and its hyperparameters.
+        """
+        if self.spec.selector is not None:
+            newest = {name: self.curves[name][-1] for name in ("occupant", *hyperparameters_in(self.curves))}
+            return [{name: values[m].item() for name, values in newest.items()} for m in range(self.spec.members)]
+        if exported := re.search(r"(?:^| )(occupant|seed)=(\d+)", self.exported.get("name", "")):
+            return [{exported[1]: int(exported[2])}]
         return [{**setting, "seed": seed} for setting in self.settings for seed in range(self.spec.seeds)]
 
     @cached_property

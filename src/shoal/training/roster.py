@@ -27,6 +27,11 @@ class Roster(NamedTuple):
         """Bool [M]: slots without a member."""
         return self.occupant == NOBODY
 
+    def restored(self, arrays: Mapping[str, Any]) -> "Roster":
+        """Return the roster of a checkpoint's `arrays`; JAX sorts dicts, so the order of paths is taken from here."""
+        found = arrays["hyperparameters"]
+        return Roster(**{**arrays, "hyperparameters": {path: found[path] for path in self.hyperparameters}})
+
     def changed(self, hyperparameters: Mapping[str, Any]) -> "Roster":
         """Return the roster with other values of some hyperparameters, in the dtypes that these have."""
         new = {

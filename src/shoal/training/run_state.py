@@ -67,7 +67,7 @@ class RunState:
     def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
         """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays."""
         return self.replace(
-            roster=Roster(**arrays["roster"]),
+            roster=self.roster.restored(arrays["roster"]),
             selector=arrays["selector"],
             best_return=np.asarray([-np.inf if best is None else best for best in about["best_return"]]),
             updates=about["updates"],

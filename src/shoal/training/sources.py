@@ -14,6 +14,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.training.describe import Described, inside
 from shoal.training.disk import replace
+from shoal.training.folder import ZOO_PREFIX
 from shoal.training.settings import is_of_env
 from shoal.training.spec import RunSpec
 
@@ -56,6 +57,16 @@ def runnable_values(
     parts = [part for path, value in values.items() for _, part in inside(value, path)]
     moved = _moves(files_of(parts), spec, folder, trust_source)
     return {path: _with_moved(value, moved) for path, value in values.items()}
+
+
+def without_folders(spec: RunSpec) -> RunSpec:
+    """Return the spec that may leave this machine: of files it has only the paths of their copies in the folder.
+
+    Of the run that it began with it has the name.
+    """
+    run = str(spec.init.get("run", ""))
+    init = {**spec.init, "run": run if run.startswith(ZOO_PREFIX) else Path(run).name} if spec.init else spec.init
+    return dataclasses.replace(_moved(spec, _copies(spec)), init=init)
 
 
 def refusal_of_preset(file: str, sources: Mapping[str, Any]) -> str:

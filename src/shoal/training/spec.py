@@ -138,6 +138,15 @@ class RunSpec:
         points = [dict(zip(self.points, values, strict=True)) for values in zip(*self.points.values(), strict=True)]
         return [{**combination, **point} for combination in grid for point in points or [{}]]
 
+    def kept_settings(self) -> list[dict[str, Any]]:
+        """Return the settings that members have to the end: `[{}]`, for all, where a selector changes them."""
+        return self.settings() if self.selector is None else [{}]
+
+    @property
+    def members(self) -> int:
+        """The number M of members, or of the slots of a selector: settings times seeds."""
+        return len(self.settings()) * self.seeds
+
     @property
     def varying(self) -> list[str]:
         """The paths of the hyperparameters that differ between settings."""

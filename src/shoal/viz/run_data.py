@@ -60,7 +60,7 @@ class RunData:
         self.folder = locate(folder)
         self._result = Result(self.folder)
         self.spec = self._result.spec
-        self.settings = self.spec.settings()
+        self.settings = self._result.settings
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -88,14 +88,14 @@ class RunData:
     def field(self, name: str) -> str:
         """Return the path of a varying hyperparameter. Raises ValueError, with all of them, for another name."""
         found = name.replace("-", "_")
-        if found not in self.spec.varying:
+        if found not in self.settings[0]:
             if found in hyperparameters_in(self.arrays):
                 raise ValueError(
                     f"{found!r} changes during {self.folder}, so curves cannot be pooled by it: draw it with --metric "
                     f"{found}."
                 )
-            varying = ", ".join(self.spec.varying) or "nothing"
-            hint = did_you_mean(found, self.spec.varying)
+            varying = ", ".join(self.settings[0]) or "nothing"
+            hint = did_you_mean(found, self.settings[0])
             raise ValueError(f"{name!r} does not vary in {self.folder}.{hint} What varies is: {varying}.")
         return found
 
@@ -108,7 +108,7 @@ class RunData:
     def members_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "M"]:
         """Return which members have these values of hyperparameters."""
         chosen = [all(plain(setting[k]) == plain(v) for k, v in values.items()) for setting in self.settings]
-        return np.repeat(np.array(chosen, bool), self.spec.seeds)
+        return np.repeat(np.array(chosen, bool), self.spec.members // len(self.settings))
 
     @property
     def title(self) -> str:
@@ -133,11 +133,10 @@ class RunData:
         """
         if x not in X_AXES:
             raise ValueError(f"x={x!r} is unknown. Choose 'steps' or 'wall'.")
-        seeds = self.spec.seeds
         if by:
             groups = [({by: value}, self.members_with({by: value})) for value in self.values_of(by)]
         else:
-            numbers = np.arange(len(self.settings)).repeat(seeds)
+            numbers = np.arange(len(self.settings)).repeat(self.spec.members // len(self.settings))
             groups = [(setting, numbers == index) for index, setting in enumerate(self.settings)]
         train, evaluation = self.values("train_return"), self.values("eval_return")
         if not np.isfinite(train).any():  # training has no episodes (`bc`), or none has ended yet
