@@ -100,8 +100,8 @@ def space(dqn):
     return read_space(dqn, {"learning_rate": (1e-4, 1e-1, "log"), "epsilon_end": (0.01, 0.2), "batch_size": [16, 32]})
 
 
-def suggested(sampler, space, count, study_name="study"):
-    study = optuna.create_study(sampler=sampler, study_name=study_name, direction="maximize")
+def suggested(study, sampler, space, count=6):
+    study.sampler = sampler
     trials = [study.ask(space.distributions) for _ in range(count)]
     return [tuple(trial.params.values()) for trial in trials]
 
@@ -111,12 +111,24 @@ def test_samplers_suggest_batches_without_warnings_and_never_the_same_again(name
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        first = suggested(make_sampler(name, 0, "w0", 0), space, 6)
-        again = suggested(make_sampler(name, 0, "w0", 6), space, 6)
-        other = suggested(make_sampler(name, 0, "w1", 0), space, 6)
-    assert len(set(first)) == 6
-    if name != "qmc":  # which all workers share
-        assert not {*first} & {*again} and not {*first} & {*other}
+        study = optuna.create_study(direction="maximize")
+        begun = [("w0", 0), ("w0", 6), ("w1", 0)]  # a worker, the same one started again, and another one
+        found = [values for each in begun for values in suggested(study, make_sampler(name, 0, *each), space)]
+    assert len(set(found)) == 18
+
+
+@pytest.mark.parametrize("name", ["random", "tpe"])
+def test_an_extended_study_suggests_what_a_longer_one_does(name, space):
+    def values(*parts):
+        study = optuna.create_study(direction="maximize")
+        for count in parts:
+            study.sampler = make_sampler(name, 0, "w0", len(study.trials))
+            for _ in range(count):
+                trial = study.ask(space.distributions)
+                study.tell(trial, trial.params["learning_rate"])
+        return [trial.params for trial in study.trials]
+
+    assert values(14) == values(3, 3, 8)  # TPE uses scores from trial 10 on
 
 
 def test_every_point_of_a_grid_is_in_the_queue_once(dqn):

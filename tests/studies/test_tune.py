@@ -87,6 +87,14 @@ def test_the_best_trial_is_trained_again_and_written_as_a_preset(whole):
     assert len((whole.folder / "trials.csv").read_text().splitlines()) == 1 + 16
 
 
+def test_a_resumed_study_trains_its_best_trial_again_on_as_many_seeds_as_before(whole):
+    before = whole.summary["best"]
+    with jax.numpy_dtype_promotion("standard"):
+        tune(resume=whole.folder, progress=False, figures=False)
+    assert whole.summary["best"] == before and before["fresh_seeds"] == 3
+    assert not (whole.folder / "fresh-before").exists()
+
+
 @pytest.mark.filterwarnings("ignore:::mlflow", "ignore:::sqlalchemy", "ignore:::pydantic")
 def test_two_workers_share_the_trials_of_a_study_and_a_run_of_a_tracker(root):
     search = {"learning_rate": RATES, "discount": [0.5, 1.0]}

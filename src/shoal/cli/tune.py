@@ -119,7 +119,6 @@ def tune_parser() -> Parser:
     run.add_argument(
         "--fresh-seeds",
         type=whole_number,
-        default=16,
         metavar="N",
         help="seeds on which the best trial is trained again at the end (default 16; 0: it is not)",
     )

@@ -4,11 +4,12 @@ import itertools
 import math
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.pruners import (
     BasePruner,
     HyperbandPruner,
@@ -26,7 +27,7 @@ from optuna.samplers import (
     RandomSampler,
     TPESampler,
 )
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.errors import need, unknown_name
 from shoal.studies.search import Space
@@ -96,23 +97,58 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
     return sampler, pruner
 
 
-def make_sampler(name: str, seed: int, worker: str, begun: int) -> BaseSampler:
-    """Return a sampler. Its random numbers follow from the seed, the worker, and the trials that the study has had.
+class ByNumber(BaseSampler):
+    """For each trial a sampler of its own, whose random numbers follow from the seed and the number of the trial.
 
-    So neither two workers nor a worker that is started again suggest the same trials twice. A Sobol sequence is
-    shared by all workers: it depends on the seed only. A grid needs no sampler: `enqueue_grid` has made all its trials.
+    So a study that was stopped, or extended, has the same random numbers as one that was not, and no two workers have
+    the same. `make` returns the sampler for a seed.
+    """
+
+    def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
+        self._make, self._seed = make, seed
+        self._number, self._sampler = -1, make(seed)
+
+    def _of(self, trial: FrozenTrial) -> BaseSampler:
+        if trial.number != self._number:
+            own = int(np.random.SeedSequence([self._seed, trial.number]).generate_state(1)[0])
+            self._number, self._sampler = trial.number, self._make(own)
+        return self._sampler
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return what the trial's sampler does."""
+        return self._of(trial).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return what the trial's sampler does."""
+        return self._of(trial).sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Return what the trial's sampler does."""
+        return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
+
+
+def make_sampler(name: str, seed: int, worker: str, begun: int) -> BaseSampler:
+    """Return a sampler. The random numbers of "random" and "tpe" follow from the seed and the number of a trial.
+
+    Those of others follow from the seed, the worker, and the trials that the study has had. So neither two workers nor
+    a worker that is started again suggest the same trials twice. A Sobol sequence is shared by all workers: it depends
+    on the seed only. A grid needs no sampler: `enqueue_grid` has made all its trials.
     """
     own = int(np.random.SeedSequence([seed, zlib.crc32(worker.encode()), begun]).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:
             case "random" | "grid":
-                return RandomSampler(seed=own)
+                return ByNumber(RandomSampler, seed)
             case "qmc":
                 rest = RandomSampler(seed=own)
                 return QMCSampler(scramble=True, seed=seed, independent_sampler=rest, warn_independent_sampling=False)
             case "tpe":
-                return TPESampler(seed=own)
+                return ByNumber(lambda of_trial: TPESampler(seed=of_trial), seed)
             case "gp":
                 return GPSampler(seed=own)
             case "cmaes":

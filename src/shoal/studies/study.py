@@ -20,7 +20,7 @@ import optuna
 from shoal.core.errors import DamagedError
 from shoal.core.secrets import without_password
 from shoal.studies.objectives import SINGLE
-from shoal.studies.results import best_trials, pareto_front, trial_counts
+from shoal.studies.results import FRESH_SEEDS, best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
 from shoal.studies.storage import Direction, open_study
 from shoal.training.disk import replace
@@ -45,6 +45,7 @@ class StudySpec:
     score: str  # of a trial over its members, as `Slots.score`
     objectives: tuple[str, ...] = SINGLE  # as `shoal.studies.objectives` has them; all are maximized
     storage: str = ""  # without a password; empty: the log in the folder of the study
+    fresh_seeds: int = FRESH_SEEDS  # on which the best trial is trained again at the end; 0: it is not
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as data for JSON."""

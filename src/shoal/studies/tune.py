@@ -1,5 +1,6 @@
 """`shoal.tune`: search for hyperparameters with Optuna."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from shoal.studies.asked import new_study, study_to_resume
 from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
 from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
-from shoal.studies.results import FRESH_SEEDS
 from shoal.studies.samplers import check_queue
 from shoal.studies.search import read_space
 from shoal.studies.study import StudyResult
@@ -67,7 +67,7 @@ def tune(
     devices: int = 0,
     memory_limit_gb: float = 0,
     grace: float = 120.0,
-    fresh_seeds: int = FRESH_SEEDS,
+    fresh_seeds: int | None = None,
     figures: bool = True,
     track: Track = None,
 ) -> StudyResult:
@@ -95,8 +95,9 @@ def tune(
     This trial is trained again on `fresh_seeds` (16) seeds that no trial had (0: it is not), because the best of many
     scores is too high by chance; `summary.json` has both scores.
 
-    `resume="runs/x"` goes on with a study, in the same process name `worker` or as another worker; only `trials` may
-    then be given, to extend it. Ctrl-C, SIGTERM and SIGHUP finish the chunk, save it and raise `Stopped`.
+    `resume="runs/x"` goes on with a study, in the same process name `worker` or as another worker. Of what describes
+    it, only `trials`, to extend it, and `fresh_seeds` may then be given. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
+    save it and raise `Stopped`.
 
     With `workers` above 1 as many processes on this machine share the trials. They run `shoal tune --resume`; a worker
     that dies is reported, and the others take over its trials, `grace` seconds after its last heartbeat.
@@ -147,6 +148,8 @@ def tune(
     else:
         folder, spec = new_study(asked, values, trials, preset, Path(root), yes, check)
         queue = enqueue
+    if fresh_seeds is not None:
+        spec = dataclasses.replace(spec, fresh_seeds=fresh_seeds)
     space = read_space(apply(template(spec.run, *values), built({})), spec.search)
     check_queue(space, queue)
     if cache:
@@ -169,8 +172,6 @@ def tune(
             "--no-report",  # this process prints the results
             "--grace",
             f"{grace:g}",
-            "--fresh-seeds",
-            str(fresh_seeds),
             *["--no-figures"] * (not figures),
             *["--trust-source"] * trust_source,
             *["--track", NOTHING] * (tracking is None),
@@ -182,5 +183,5 @@ def tune(
     with closing(trackers, all_sinks, lambda: own.study):
         own.run(queue)
         if own.is_complete:
-            own.conclude(*values, fresh_seeds=fresh_seeds, figures=figures)
+            own.conclude(*values, figures=figures)
     return StudyResult(folder.path)

@@ -170,11 +170,12 @@ class Worker:
         """Whether all trials of the study have ended. Only after `run`."""
         return self.store.is_over()
 
-    def conclude(self, agent: Agent | None, env: Env | None, *, fresh_seeds: int, figures: bool) -> None:
+    def conclude(self, agent: Agent | None, env: Env | None, *, figures: bool) -> None:
         """Write the results into the folder, unless another worker does so now (`shoal.studies.results`).
 
         Raises Stopped after a request to stop.
         """
+        fresh_seeds = self.spec.fresh_seeds
         with ExitStack() as stack:
             try:
                 stack.enter_context(claimed(self.folder.path))
