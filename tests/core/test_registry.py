@@ -1,6 +1,7 @@
 """Names: they are found by lookup, by module path and by file; errors suggest the nearest names."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,25 @@ def test_names_that_differ_only_in_a_final_number_are_grouped():
         "Plain-v0": ["Plain-v0"],
         "x/y": ["x/y"],
     }
+
+
+def test_a_file_without_a_class_name_offers_environments_not_states(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = """
+@struct
+class NavState(State):
+    place: int
+
+
+@struct
+class LongState(NavState):
+    more: int
+
+
+@struct
+class Nav(Env):
+    wind: float = 0.0
+"""
+    Path("nav.py").write_text(text)
+    with pytest.raises(ValueError, match=r"name the class in it, nav\.py:Nav\.$"):
+        ENVS["nav.py"]

@@ -198,6 +198,17 @@ def test_a_missing_package_is_named():
         shoal.make("gymnasium/ALE/Pong-v5")
 
 
+def test_a_package_that_an_environment_imports_is_named(monkeypatch):
+    def lacks(*_, **__):
+        raise ModuleNotFoundError("No module named 'imageio'", name="imageio")
+
+    monkeypatch.setattr(gymnasium, "make", lacks)
+    with pytest.raises(
+        ImportError, match="gymnasium/Reacher-v5 needs another package: imageio, .* pip install imageio"
+    ):
+        shoal.make("gymnasium/Reacher-v5")
+
+
 def test_unknown_names_are_answered_with_the_nearest_ids():
     with pytest.raises(UnknownNameError, match=r"Gymnasium cannot make CartPol-v1.*Did you mean gymnasium/CartPole-v1"):
         shoal.make("gymnasium/CartPol-v1")

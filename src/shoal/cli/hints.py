@@ -10,35 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.core.aliases import alias_of
+from shoal.core.aliases import OTHER_COMMANDS, OTHER_FLAGS, alias_of
 from shoal.core.errors import did_you_mean
 
-# Commands of other tools -> those of shoal.
-OTHER_COMMANDS = {
-    "benchmark": "bench",
-    "complete": "completion",
-    "diff": "compare",
-    "enjoy": "play",
-    "evaluate": "eval",
-    "figure": "plot",
-    "fit": "train",
-    "gif": "render",
-    "info": "doctor",
-    "learn": "train",
-    "list": "envs",
-    "html": "report",
-    "models": "zoo",
-    "resume": "train --resume RUN",
-    "run": "train",
-    "show": "play",
-    "sweep": "train",
-    "test": "eval",
-    "tune": "train",
-    "validate": "check",
-    "video": "render",
-    "view": "play",
-    "watch": "play",
-}
 OPEN_RUNS = ("shoal eval", "shoal render", "shoal play", "shoal record", "shoal export")
 # Positional arguments, as a message names them.
 PARTS = {
@@ -49,22 +23,6 @@ PARTS = {
     "RUN...": "a run folder",
     "B": "a second run folder",
     "bash|zsh": "the name of a shell",
-}
-# Flags of other tools that have no counterpart here -> what to do instead.
-BY_POSITION = (
-    "the agent and the environment have no flag: write them after the command, as in `shoal train ppo Acrobot-v1`"
-)
-ON_GPU = "JAX uses a GPU if it finds one; `shoal doctor` lists the devices"
-IN_FOLDER = "a run always writes its weights and metrics into its folder, which --root and --name choose"
-AS_VIDEO = "`shoal render RUN` makes GIFs of a finished run, `shoal play RUN` shows it in the terminal"
-OTHER_FLAGS = {
-    **dict.fromkeys(("agent", "algo", "algorithm", "env", "env-id", "env-name", "task"), BY_POSITION),
-    **dict.fromkeys(("gpu", "cuda", "cpu", "device"), ON_GPU),
-    **dict.fromkeys(("save", "save-model", "save-path", "checkpoint-dir", "track", "wandb", "tensorboard"), IN_FOLDER),
-    **dict.fromkeys(("render", "render-mode", "capture-video", "video"), AS_VIDEO),
-    "callback": "sinks and selectors, which observe and change a run, are given in Python (docs/sinks.md)",
-    "deterministic": "actions are greedy unless you add --sample",
-    "quiet": "--no-progress prints only warnings until the end",
 }
 
 

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from shoal.cli import hints
+from shoal.core.aliases import OTHER_FLAGS
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
 BRACKETS = re.compile(r"\[.*\]|\(.*\)")
@@ -251,7 +252,7 @@ class Parser(argparse.ArgumentParser):
             return ValueError(
                 f"{option} is for a selector: name one first, as in --selector pbt (`shoal selectors` lists them)."
             )
-        if named.get(kind) == "" and option.lstrip("-") not in hints.OTHER_FLAGS:
+        if named.get(kind) == "" and option.lstrip("-") not in OTHER_FLAGS:
             what = "an environment" if kind == "env" else "an agent"
             return ValueError(f"{option} is not an option of {self.prog}; name {what} first if it is a field of one.")
         known = {each: None for each in self._option_string_actions if each.startswith("--")}

@@ -1,10 +1,12 @@
-"""What other libraries call things, so that "Did you mean ...?" finds shoal's name for them.
+"""The words of other libraries, and what shoal has for each. There is no other such table.
 
-From Stable-Baselines3, CleanRL, PureJaxRL, rejax, gymnax and Gymnasium.
+They are from Stable-Baselines3, CleanRL, PureJaxRL, rejax, gymnax, Gymnasium, and the experiment trackers.
 """
 
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
+from typing import NamedTuple
 
 # Another library's name -> shoal's, the likeliest first. Which of them exists depends on the agent.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -14,6 +16,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "device": ("devices",),
     "env_id": ("env",),
     "env_name": ("env",),
+    "exp_name": ("name",),
+    "run_name": ("name",),
     "env_params": ("env_fields",),
     "eval_freq": ("evaluations",),
     "log_dir": ("folder", "root"),
@@ -25,7 +29,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "num_updates": ("steps",),
     "output_dir": ("folder", "root"),
     "save_dir": ("folder", "root"),
-    "tensorboard_log": ("folder",),
     "timesteps": ("steps",),
     "total_steps": ("steps",),
     "total_timesteps": ("steps",),
@@ -144,12 +147,19 @@ OTHER_METHODS = {
 CALLBACK = (
     "sinks=[...] observes a run (docs/sinks.md), and selector=... stops it or changes its members (docs/selectors.md)"
 )
+STOPPING = "write a selector that ends the run, as docs/selectors.md shows"
+TRACK = 'track="mlflow", "tensorboard" or "wandb" sends a run to a tracker (docs/tracking.md)'
 WRAP = "wrap the environment before it is given to train, as in shoal.FrameStack(env, 4)"
 CHECKPOINT = "a run writes checkpoints into its folder after each record, and records=N sets the number of records"
 OTHER_ARGUMENTS = {
     "callback": CALLBACK,
     "callbacks": CALLBACK,
     "checkpoint_freq": CHECKPOINT,
+    **dict.fromkeys(("early_stop", "early_stopping", "patience"), STOPPING),
+    **dict.fromkeys(("logger", "mlflow", "tensorboard", "tensorboard_log", "wandb"), TRACK),
+    **dict.fromkeys(
+        ("project", "project_name", "wandb_project"), 'write track=shoal.Tracking("wandb", experiment="NAME")'
+    ),
     "eval_env": "write shoal.evaluate(result.policy(), env) after training, for an environment that differs",
     "log_interval": "records=N sets the number of records, which are the points of the learning curves",
     "save_freq": CHECKPOINT,
@@ -164,7 +174,6 @@ NORMALIZE = (
     "line --normalize-observation true"
 )
 IN_ONE_PROGRAM = "num_envs of the agent is the number of parallel environments, as in PPO(num_envs=8)"
-STOPPING = "write a selector that ends the run, as docs/selectors.md shows"
 RETURNS = "a run records the returns of all episodes by itself, in result.curves"
 VIDEO = "write shoal.render(result.folder), or on the command line `shoal render RUN`"
 OTHER_NAMES = {
@@ -200,18 +209,123 @@ GYMNAX_ATTRIBUTES = {
     "num_actions": "write env.action_space.n",
 }
 
-# Suites that shoal does not have, by a pattern of their environments' names.
-OTHER_SUITES = {
-    "Atari": r"^(ALE\b|Atari)|NoFrameskip|Deterministic-v\d|"
-    r"^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)(-v\d)?$",
-    "MuJoCo": r"^(HalfCheetah|Hopper|Walker2d|Ant|Humanoid\w*|Swimmer|Reacher|Pusher|Inverted\w*)(-v\d)?$",
-    "Box2D": r"^(LunarLander|BipedalWalker|CarRacing)",
-    "Craftax": r"^Craftax",
-    "Procgen": r"^procgen",
+# Commands of other tools -> those of shoal.
+OTHER_COMMANDS = {
+    "benchmark": "bench",
+    "complete": "completion",
+    "diff": "compare",
+    "enjoy": "play",
+    "evaluate": "eval",
+    "figure": "plot",
+    "fit": "train",
+    "gif": "render",
+    "info": "doctor",
+    "learn": "train",
+    "list": "envs",
+    "html": "report",
+    "models": "zoo",
+    "resume": "train --resume RUN",
+    "run": "train",
+    "show": "play",
+    "sweep": "train",
+    "test": "eval",
+    "validate": "check",
+    "video": "render",
+    "view": "play",
+    "watch": "play",
+}
+
+# Flags of other tools that have no counterpart here -> what to do instead.
+BY_POSITION = (
+    "the agent and the environment have no flag: write them after the command, as in `shoal train ppo Acrobot-v1`"
+)
+ON_GPU = "JAX uses a GPU if it finds one; `shoal doctor` lists the devices"
+TRACKED = "`--track mlflow`, `--track tensorboard` or `--track wandb` also sends a run to a tracker"
+IN_FOLDER = "a run always writes its weights and metrics into its folder, which --root and --name choose"
+AS_VIDEO = "`shoal render RUN` makes GIFs of a finished run, `shoal play RUN` shows it in the terminal"
+OTHER_FLAGS = {
+    **dict.fromkeys(("agent", "algo", "algorithm", "env", "env-id", "env-name", "task"), BY_POSITION),
+    **dict.fromkeys(("gpu", "cuda", "cpu", "device", "torch-deterministic"), ON_GPU),
+    **dict.fromkeys(("save", "save-model", "save-path", "checkpoint-dir"), IN_FOLDER),
+    **dict.fromkeys(("track", "wandb", "mlflow", "tensorboard", "tensorboard-log"), TRACKED),
+    **dict.fromkeys(
+        ("wandb-project", "wandb-project-name", "project"), "--experiment NAME is the project of a tracker"
+    ),
+    **dict.fromkeys(("early-stop", "early-stopping", "patience"), STOPPING),
+    **dict.fromkeys(("render", "render-mode", "capture-video", "video"), AS_VIDEO),
+    "callback": "sinks and selectors, which observe and change a run, are given in Python (docs/sinks.md)",
+    "deterministic": "actions are greedy unless you add --sample",
+    "quiet": "--no-progress prints only warnings until the end",
+}
+
+# Agents of other libraries -> what to train instead.
+LIKE_DQN = "dqn has the parts of rainbow as fields: double, dueling, prioritized, noisy, n_step and head"
+MASKED = "ppo uses the action mask of an environment by itself"
+OTHER_AGENTS = {
+    "ars": "es is an evolution strategy too",
+    "cmaes": 'es has the strategies of evosax: es with strategy="Sep_CMA_ES"',
+    "crossq": "sac is the nearest that shoal has",
+    "ddqn": "write dqn with double=True",
+    "dueling": "write dqn with dueling=True",
+    "impala": "ppo and a2c are the nearest that shoal has",
+    "iqn": 'write dqn with head="quantile"',
+    "maskableppo": MASKED,
+    "per": "write dqn with prioritized=True",
+    "ppolstm": 'write ppo with memory="lstm"',
+    "ppornn": 'write ppo with memory="gru"',
+    "qrdqn": 'write dqn with head="quantile"',
+    "rainbow": LIKE_DQN,
+    "recurrentppo": 'write ppo with memory="lstm"',
+    "redq": "sac is the nearest that shoal has",
+    "reinforce": "a2c is the nearest that shoal has",
+    "tqc": "sac is the nearest that shoal has",
+    "trpo": "ppo is the nearest that shoal has",
+    "vpg": "a2c is the nearest that shoal has",
 }
 
 
-INSTEAD = {"Atari": "MinAtar's five games are small versions of Atari games: `shoal envs minatar`."}
+class Suite(NamedTuple):
+    """Environments of another library, in which shoal trains under another name."""
+
+    pattern: str  # of their names there
+    name: str  # that shoal has for them; `re.Match.expand` fills in the groups of the pattern
+    example: str
+    package: str  # that they need
+    install: str
+    about: str = ""
+
+
+# Suites by their title.
+OTHER_SUITES = {
+    "Atari": Suite(
+        r"^(?:ALE/|Atari/)(\w+?)(?:-v\d)?$|^(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)-v\d$|"
+        r"^(Pong|Breakout|SpaceInvaders|Seaquest|Qbert|Asterix|Freeway)(?:-v\d)?$|^(?:ALE|Atari)$",
+        r"gymnasium/ALE/\1\2\3-v5",
+        "gymnasium/ALE/Pong-v5",
+        "ale_py",
+        "ale-py",
+        " MinAtar's five games are small versions of Atari games: `shoal envs minatar`.",
+    ),
+    "MuJoCo": Suite(
+        r"^(HalfCheetah|Hopper|Walker2d|Ant|Humanoid(?:Standup)?|Swimmer|Reacher|Pusher|Inverted(?:Double)?Pendulum)"
+        r"(?:-v\d)?$|^MuJoCo$",
+        r"gymnasium/\1-v5",
+        "gymnasium/HalfCheetah-v5",
+        "mujoco",
+        "'gymnasium[mujoco]' imageio",
+    ),
+    "Box2D": Suite(
+        r"^(LunarLander(?:Continuous)?|BipedalWalker(?:Hardcore)?|CarRacing)(?:-v\d)?$|^Box2D$",
+        r"gymnasium/\1-v3",
+        "gymnasium/LunarLander-v3",
+        "Box2D",
+        "'gymnasium[box2d]'",
+    ),
+    "Craftax": Suite(
+        r"^(Craftax-[\w-]+)$|^Craftax$", r"craftax/\1", "craftax/Craftax-Symbolic-v1", "craftax", "'shoal[craftax]'"
+    ),
+    "NAVIX": Suite(r"^(Navix-[\w-]+)$|^Navix$", r"navix/\1", "navix/Navix-Empty-5x5-v0", "navix", "'shoal[navix]'"),
+}
 
 
 def meaning_of(name: str, meant: str) -> str:
@@ -219,9 +333,17 @@ def meaning_of(name: str, meant: str) -> str:
     return MEANINGS.get((_plain(name), _plain(meant)), "")
 
 
-def library_of(name: str) -> str | None:
-    """The suite of environments, one that shoal does not have, to which this name belongs; None for any other name."""
-    return next((suite for suite, pattern in OTHER_SUITES.items() if re.search(pattern, name, re.IGNORECASE)), None)
+def instead_of(kind: str, name: str) -> str:
+    """What to write instead of another library's agent or environment, as sentences; empty for any other name."""
+    if kind == "agent":
+        remedy = OTHER_AGENTS.get(_plain(name).replace("_", ""), "")
+        return f"Shoal has no agent of this name: {remedy}." if remedy else ""
+    for title, suite in OTHER_SUITES.items() if kind == "env" else ():
+        if found := re.search(suite.pattern, name, re.IGNORECASE):
+            write = found.expand(suite.name) if found.lastindex else suite.example
+            install = "" if find_spec(suite.package) else f" It needs another package: pip install {suite.install}."
+            return f"It belongs to {title}: write {write}.{install}{suite.about}"
+    return ""
 
 
 def alias_of(name: str, known: Iterable[str]) -> str | None:

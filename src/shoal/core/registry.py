@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.core.aliases import INSTEAD, library_of
+from shoal.core.aliases import instead_of
 from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_fields, unknown_name
 from shoal.core.struct import Struct
@@ -137,9 +137,7 @@ class Registry(Mapping[str, Entry]):
                 )
             if found := _defined_beside(name):
                 raise unknown_name(self.kind, name, (), f"Write {found}: the class is defined in that file.")
-            every = f"`shoal {self.kind}s` lists every name."
-            if found := library_of(name):
-                every = f"It belongs to {found}, which shoal does not have. {INSTEAD.get(found, every)}"
+            every = instead_of(self.kind, name) or f"`shoal {self.kind}s` lists every name."
             raise unknown_name(self.kind, name, (*self._entries, *self._aliases), every, self._aliases)
         return self._entries[registered]
 
@@ -222,8 +220,13 @@ def _classes_hint(path: Path) -> str:
 
 
 def _decorated_classes(tree: ast.Module) -> list[str]:
-    """Return the names of the classes of a file that have a decorator, as @struct."""
-    return [part.name for part in tree.body if isinstance(part, ast.ClassDef) and part.decorator_list]
+    """Return the names of the classes of a file that have a decorator, as @struct; not of those of states."""
+    classes = [part for part in tree.body if isinstance(part, ast.ClassDef) and part.decorator_list]
+    states = {"State"}  # and the classes of the file that derive from one of them
+    for part in classes:
+        if states & {getattr(base, "id", getattr(base, "attr", "")) for base in part.bases}:
+            states.add(part.name)
+    return [part.name for part in classes if part.name not in states]
 
 
 def _defined_beside(name: str) -> str:

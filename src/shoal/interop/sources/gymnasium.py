@@ -142,25 +142,36 @@ def facts_of(name: str, options: tuple) -> Facts:
 def _made(name: str, options: tuple, max_steps: Any) -> Any:
     gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
     limit = {} if max_steps is None else {"max_episode_steps": int(np.asarray(max_steps))}
-    is_atari = name.startswith("ALE/")
     module, _, id_there = name.rpartition(":")
     if (file := Path(f"{module}.py")).is_file():
         import_file(file)
         name = id_there
     try:
-        return gymnasium.make(f"ale_py:{name}" if is_atari else name, **dict(options), **limit)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise ImportError(f"gymnasium/{name} needs another package: {error}") from error
-    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv, ModuleNotFoundError) as error:
-        near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
-        hint = f" Did you mean gymnasium/{' or gymnasium/'.join(near)}?" if near else ""
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        where = (
-            "Atari games need the package ale_py: pip install ale-py."
-            if is_atari
-            else "An id that another package registers, or a file of yours here, needs its name: gymnasium/MODULE:ID."
-        )
-        raise UnknownNameError(f"Gymnasium cannot make {name}: {reason}.{hint} {where}") from error
+        return gymnasium.make(f"ale_py:{name}" if name.startswith("ALE/") else name, **dict(options), **limit)
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        if id_there in gymnasium.registry or isinstance(error, gymnasium.error.DependencyNotInstalled):
+            raise ImportError(f"gymnasium/{name} needs another package: {_missing(error)}") from error
+        raise _unknown(name, error) from error
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+        raise _unknown(name, error) from error
+
+
+def _missing(error: Exception) -> str:
+    package = getattr(error, "name", None)
+    return f"{package}, which is not installed: pip install {package}." if package else str(error)
+
+
+def _unknown(name: str, error: Exception) -> UnknownNameError:
+    gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
+    near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
+    hint = f" Did you mean gymnasium/{' or gymnasium/'.join(near)}?" if near else ""
+    reason = str(error).strip().partition("\n")[0].rstrip(".")
+    where = (
+        "Atari games need the package ale_py: pip install ale-py."
+        if name.startswith("ALE/")
+        else "An id that another package registers, or a file of yours here, needs its name: gymnasium/MODULE:ID."
+    )
+    return UnknownNameError(f"Gymnasium cannot make {name}: {reason}.{hint} {where}")
 
 
 def _mask(info: Any) -> Any:
