@@ -1,6 +1,7 @@
 """Progress as lines of a log file."""
 
 import io
+import time
 
 import pytest
 
@@ -24,6 +25,21 @@ def test_log_lines_name_the_run_and_its_returns():
         "the first record comes after 64 steps of each member",
         " 50%            64 steps  return 21.5 (20 to 23)  12.3k steps/s  1:01 left",
     ]
+
+
+def test_a_long_compilation_is_not_silent(monkeypatch):
+    monkeypatch.setattr("shoal.tracking.progress.WAIT", 0.01)
+    stream = io.StringIO()
+    sink = PlainLines(stream)
+    sink.receive(OPENED)
+    deadline = time.monotonic() + 10
+    while stream.getvalue().count("compiling: ") < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sink.receive(Compiled(1.0))
+    lines = stream.getvalue().splitlines()
+    assert lines[1:3] == ["compiling: 0 s so far"] * 2
+    time.sleep(0.05)
+    assert len(stream.getvalue().splitlines()) <= len(lines) + 1  # it has ended
 
 
 def test_a_run_without_a_fixed_end_shows_neither_percentage_nor_time_left():

@@ -23,7 +23,9 @@ from shoal.core.struct import Number, static, struct
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.training import checkpoint
 from shoal.training.host_evaluation import evaluate_on_host
+from shoal.training.plan import make_plan
 from shoal.training.playing import evaluate
+from shoal.training.spec import spec_for
 from tiny import SILENT
 
 
@@ -177,6 +179,15 @@ def test_a_run_says_that_its_environments_could_not_be_restored(tmp_path, capsys
     shoal.train(agent_of("ppo"), WalkOnHost(forgets=True), resume=whole, **{**SILENT, "progress": True})
     said = " ".join(capsys.readouterr().err.split())
     assert "3 of 3 environments did not come to their saved states by repeating their actions" in said
+
+
+def test_a_run_says_before_that_python_steps_its_evaluations():
+    def notes(env, **options):
+        spec = spec_for(agent_of("ppo"), env, steps=480, records=4, **options)
+        return make_plan(spec, agent_of("ppo"), env).notes
+
+    assert "Python steps the evaluations too, 4 x 100 episodes" in notes(WalkOnHost())
+    assert "Python steps" not in notes(WalkOnHost(), evaluations=0) + notes(Walk())
 
 
 def test_a_member_does_not_depend_on_the_others(tmp_path):

@@ -19,6 +19,10 @@ from shoal import PPO
 from shoal.core.errors import CheckpointError
 from shoal.core.struct import Number, struct
 from shoal.training import checkpoint
+from shoal.training.folder import RunFolder
+from shoal.training.loop import Run
+from shoal.training.plan import make_plan
+from shoal.training.spec import RunSpec
 from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS, SILENT
 
@@ -215,3 +219,12 @@ def test_ctrl_c_does_not_wait_for_the_compiler(tmp_path, monkeypatch):
     finally:
         released.set()
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_request_to_stop_says_how_long_the_chunk_will_take(tmp_path):
+    run = Run(make_plan(RunSpec("ppo", "CartPole-v1", fields=FIELDS, **OPTIONS)), RunFolder(tmp_path / "run"))
+    assert run._until_saved() == ""  # nothing has begun
+    run._chunk = time.perf_counter() - 3, 10
+    assert run._until_saved() == " (3 s so far)"  # the first chunk
+    run.state = run.state.replace(updates=2, train_seconds=40.0)  # 20 s each
+    assert run._until_saved() == ", in about 3:17"

@@ -30,7 +30,7 @@ def test_a_signal_requests_a_stop_and_a_second_sigterm_changes_nothing(number):
         assert request.is_set() and request.signal == number
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGHUP)
-    assert request.signal == number and said == [ANSWER]
+    assert request.signal == number and said == [ANSWER.format("")]
     assert signal.getsignal(number) is handler
 
 

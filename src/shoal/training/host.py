@@ -45,7 +45,8 @@ def prepare(*, cache: bool = True, threads: int = 0, small_loop: int = SMALL_LOO
         os.environ["NPROC"] = str(threads)
     os.environ.setdefault("NPROC", str(usable_cores()))
     os.environ["XLA_FLAGS"] = with_small_loops(os.environ.get("XLA_FLAGS", ""), small_loop)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # hide XLA's messages about cached CPU programs
+    # Hide XLA's messages about cached CPU programs, and its alarm in a compilation of 2 minutes. Its errors are raised.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir()))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

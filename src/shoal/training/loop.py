@@ -21,6 +21,7 @@ from shoal.core.keys import Key, make_key, stream
 from shoal.rollouts.evaluate import Evaluation
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
+from shoal.tracking.text import duration
 from shoal.training import checkpoint
 from shoal.training.changes import changes_in_words
 from shoal.training.claim import claimed
@@ -76,6 +77,7 @@ class Run:
         self._warned_of_reuse = self._warned_of_nan = False
         self._save_share, self._is_saved = save_share, True
         self._saved_at, self._save_seconds = -math.inf, 0.0  # of the newest checkpoint of this process
+        self._chunk = (0.0, 0)  # when the present chunk began, and its updates
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Run:
         self.open(resume=resume)
         again = f"shoal train --resume {self.folder.path}"
         complete = f"stopped after training was complete. To draw the figures: {again}"
-        with stop_requests(self.sinks.say) as stop:
+        with stop_requests(self.sinks.say, self._until_saved) as stop:
             while self.step():
                 stop.signal = stop.signal or self.population.stop_signal
                 if stop.is_set() and not self.is_over:
@@ -166,6 +168,7 @@ class Run:
         record, first = len(self.records), self.state.updates
         last = self.plan.boundary(record)
         started = time.perf_counter()
+        self._chunk = started, last - first
         metrics, alive = self.population.advance(first, last - first)
         seconds = time.perf_counter() - started
         self.state = self.state.replace(updates=last, train_seconds=self.state.train_seconds + seconds)
@@ -397,6 +400,15 @@ class Run:
         target = self.folder.checkpoints / f"step-{self.state.updates:012d}"
         checkpoint.save(target, parts, self.folder.spec_hash, about)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
+
+    def _until_saved(self) -> str:
+        """Say how long the present chunk will still take, as far as earlier ones tell."""
+        began, updates = self._chunk
+        elapsed = time.perf_counter() - began
+        if not self.state.updates:
+            return f" ({duration(elapsed)} so far)" if updates else ""
+        left = self.state.train_seconds / self.state.updates * updates - elapsed
+        return f", in about {duration(left)}" if left >= 1 else ""
 
     def _seconds_left(self) -> float | None:
         if (expected := self.plan.expected_updates) is None:

@@ -158,6 +158,9 @@ class Plan:
         asked, planned = self.spec.evaluations, len(self.eval_records)
         plural = "s" * (planned > 1)
         evaluated = f", {planned} evaluation{plural} (not {asked}: one per record)" if asked > planned else ""
+        if planned and needs_host(self.env):
+            episodes = f"{planned} x {self.spec.eval_episodes} episodes"
+            evaluated += f"; Python steps the evaluations too, {episodes}: fewer (--eval-episodes) are faster"
         return f"{rounded} on {self.placement.describe()}{waves}{evaluated}{self.warning}"
 
     def names(self, roster: Roster) -> list[str]:

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 REQUESTS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-ANSWER = "stopping when this chunk is saved; Ctrl-C again stops at once"
+ANSWER = "stopping when this chunk is saved{}; Ctrl-C again stops at once"
 
 
 class Stopped(Exception):
@@ -31,13 +31,13 @@ class StopRequest:
 
 
 @contextmanager
-def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
+def stop_requests(say: Callable[[str], None], when: Callable[[], str] = str) -> Iterator[StopRequest]:
     """Record SIGINT, SIGTERM and SIGHUP in a `StopRequest` instead of ending the process at once.
 
     Later signals change nothing, except another Ctrl-C, which calls the handler from before: Python raises
     KeyboardInterrupt, the `shoal` command ends at once. A compiled call in progress is not interrupted; a script that
     ends waits for it. A SIGHUP that is ignored (`nohup`) stays ignored. Outside the main thread no signal is recorded,
-    because Python does not allow it. `say` sends a message to the user.
+    because Python does not allow it. `say` sends a message to the user, in which `when` tells how long it will take.
     """
     request = StopRequest()
 
@@ -47,7 +47,9 @@ def stop_requests(say: Callable[[str], None]) -> Iterator[StopRequest]:
                 _as_before(before[signum], signum, frame)
             return
         request.signal = signum
-        threading.Thread(target=say, args=(ANSWER,)).start()  # a signal may have come in the middle of a print
+        threading.Thread(
+            target=say, args=(ANSWER.format(when()),)
+        ).start()  # a signal may have come in the middle of a print
 
     before = _handle(on_signal)
     try:
