@@ -47,6 +47,16 @@ def test_every_name_has_an_id():
     assert {gymnasium_id(name) for name in ENVS} <= {name for name in gymnasium.registry if name.startswith("shoal/")}
 
 
+def test_wrappers_of_gymnasium_find_the_time_limit():
+    env = gymnasium.make("shoal/CartPole-v1", max_steps=7)
+    assert env.spec.max_episode_steps == 7 and ShoalEnv("CartPole-v1").spec is None
+    obs, _ = gymnasium.wrappers.TimeAwareObservation(env).reset(seed=0)
+    assert obs.shape == (5,)
+    assert gymnasium.make("shoal/CartPole-v1", max_episode_steps=3).spec.max_episode_steps == 3
+    assert gymnasium.make_vec("shoal/CartPole-v1", num_envs=2).spec.max_episode_steps == 500
+    assert pickle.loads(pickle.dumps(env.unwrapped)).spec.max_episode_steps == 7
+
+
 def test_an_episode_is_that_of_the_environment_itself():
     env, wrapped = shoal.make("MiniGrid-Dynamic-Obstacles-6x6-v0"), ShoalEnv("MiniGrid-Dynamic-Obstacles-6x6-v0")
     key, k_init = jax.random.split(make_key(7))

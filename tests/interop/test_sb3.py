@@ -23,6 +23,7 @@ def test_ends_are_reported_as_stable_baselines_expects():
         assert not done.any() and infos == [{}, {}, {}]
     obs, rewards, done, infos = env.step(np.array([0, 1, 0]))
     assert done.all() and rewards.dtype == np.float32 and np.abs(obs).max() <= 0.05
+    assert [(info["episode"]["r"], info["episode"]["l"]) for info in infos] == [(4.0, 4)] * 3
     assert all(info["TimeLimit.truncated"] and np.abs(info["terminal_observation"]).max() > 0.05 for info in infos)
     env.seed(0)
     np.testing.assert_array_equal(env.reset(), first)
@@ -40,6 +41,24 @@ def test_what_a_step_reports_is_in_the_info_of_each_environment():
     *_, infos = env.step(np.array([0, 1, 2]))
     masks = np.array([info["action_mask"] for info in infos])
     assert masks.shape == (3, 6) and len({tuple(mask) for mask in masks.tolist()}) > 1
+
+
+def test_returns_are_logged_and_masks_are_found():
+    env = SB3VecEnv("Taxi-v4", 3)
+    assert env.has_attr("action_masks") and not SB3VecEnv("CartPole-v1", 1).has_attr("action_masks")
+    env.seed(0)
+    env.reset()
+    *_, infos = env.step(np.array([0, 1, 2]))
+    masks = np.stack(env.env_method("action_masks"))
+    np.testing.assert_array_equal(masks, [info["action_mask"] for info in infos])
+    assert masks.dtype == bool
+    model = sb3.PPO("MlpPolicy", SB3VecEnv("CartPole-v1", 2), n_steps=64, device="cpu").learn(128)
+    assert len(model.ep_info_buffer) > 2 and model.ep_info_buffer[0]["l"] >= 8
+
+
+def test_maskable_ppo_learns_with_the_masks():
+    contrib = pytest.importorskip("sb3_contrib", reason="sb3_contrib is not installed")
+    contrib.MaskablePPO("MlpPolicy", SB3VecEnv("Taxi-v4", 2), n_steps=16, device="cpu").learn(32)
 
 
 def test_the_final_observation_of_a_dict_is_a_dict():

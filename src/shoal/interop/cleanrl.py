@@ -3,12 +3,12 @@
 The scripts are written for the infos of Gymnasium 0.29. Nothing of CleanRL is imported.
 """
 
-import time
 from typing import Any
 
 import numpy as np
 
 from shoal.core.env import Env
+from shoal.interop.episodes import Episodes
 from shoal.interop.gymnasium_vector import ShoalVectorEnv
 
 
@@ -27,27 +27,22 @@ class CleanRLVectorEnv(ShoalVectorEnv):
         Raises ValueError for less than one environment, an unknown name and an unknown mode.
         """
         super().__init__(env, num_envs, "SameStep", render_mode, **fields)
-        self._returns, self._lengths = np.zeros(num_envs), np.zeros(num_envs, int)
-        self._began = time.perf_counter()
+        self._episodes = Episodes(num_envs)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: (observations [E], info). See `ShoalVectorEnv.reset`."""
         result = super().reset(seed=seed, options=options)
-        begun = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        self._returns[begun], self._lengths[begun] = 0, 0
+        self._episodes.begin((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         return result
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take a step of all environments: (observations, rewards, terminated, truncated) [E], and infos."""
         obs, rewards, terminated, truncated, infos = super().step(actions)
-        self._returns += rewards
-        self._lengths += 1
         done = terminated | truncated
+        ended = self._episodes.step(rewards, done)
         if done.any():
             episodes = np.full(self.num_envs, None, object)
-            seconds = round(time.perf_counter() - self._began, 6)
-            for e in np.flatnonzero(done):
-                episode = {"r": float(self._returns[e]), "l": int(self._lengths[e]), "t": seconds}
+            for e, episode in ended.items():
                 episodes[e] = {"episode": episode}
             infos = {name: value for name, value in infos.items() if name.lstrip("_") != "final_obs"} | {
                 "final_observation": infos["final_obs"],
@@ -55,5 +50,4 @@ class CleanRLVectorEnv(ShoalVectorEnv):
                 "final_info": episodes,
                 "_final_info": done.copy(),
             }
-            self._returns[done], self._lengths[done] = 0, 0
         return obs, rewards, terminated, truncated, infos

@@ -18,7 +18,7 @@ from shoal.core.keys import check_seed, make_key
 from shoal.core.spaces import Box
 from shoal.interop.flat import FlatEnv, Leaves, Structure, check_process, key_of, key_words
 from shoal.interop.packed import Packing
-from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan
+from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan, with_limit
 
 FPS = 15
 MODES = ("human", "rgb_array")
@@ -47,10 +47,20 @@ class ShoalEnv(gymnasium.Env):
         self.env, self.render_mode = env_of(env, fields), render_mode
         self.observation_space = space_of(self.env.observation_space)
         self.action_space = space_of(self.env.action_space)
+        self._spec: Any = None
         self._words: Any = None  # of `Moment`, on the device
         self._prepare()
         self._is_over = self._said_nan = False
         self._window: Any = None
+
+    @property
+    def spec(self) -> Any:
+        """Gymnasium's spec of this environment, with its time limit; None unless `gymnasium.make` made it."""
+        return with_limit(self._spec, self.env)
+
+    @spec.setter
+    def spec(self, spec: Any) -> None:  # type: ignore[override]  # an attribute in Gymnasium
+        self._spec = spec
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode: (observation, info). `options` has no effect.

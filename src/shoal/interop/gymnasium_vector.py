@@ -17,7 +17,7 @@ from shoal.core.env import Env, State
 from shoal.core.keys import check_seed, make_key, make_keys
 from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
-from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan
+from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan, with_limit
 
 BANK_BYTES = 64 * 2**20  # memory of a bank of first states, at most
 LARGEST_BANK = 16  # first states for each environment
@@ -57,11 +57,21 @@ class ShoalVectorEnv(VectorEnv):
         self.single_action_space = space_of(self.env.action_space)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._spec: Any = None
         self._words: Any = None  # of the random keys [E]
         self._state: Leaves | None = None  # [E]
         self._ended = np.zeros(num_envs, bool)
         self._said_nan = False
         self._prepare()
+
+    @property
+    def spec(self) -> Any:
+        """Gymnasium's spec of this environment, with its time limit; None unless `gymnasium.make` made it."""
+        return with_limit(self._spec, self.env)
+
+    @spec.setter
+    def spec(self, spec: Any) -> None:  # type: ignore[override]  # an attribute in Gymnasium
+        self._spec = spec
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: (observations [E], info). A seed s gives environment e the seed s + e; a list has them all.

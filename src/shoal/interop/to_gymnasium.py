@@ -1,5 +1,6 @@
 """Shoal's spaces, observations and actions as those of Gymnasium."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from shoal.core.env import NAN_STATE, Env, check_fields
+from shoal.core.env import NAN_STATE, Env, check_fields, episode_limit
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 
@@ -33,6 +34,13 @@ def warn_of_nan(rewards: Any, is_said: bool) -> bool:
     if not is_said and (is_said := bool(np.isnan(rewards).any())):
         gymnasium.logger.warn(f"a reward is NaN: {NAN_STATE}.")
     return is_said
+
+
+def with_limit(spec: Any, env: Env) -> Any:
+    """Return a spec of Gymnasium with a time limit, which its wrappers read: by default that of the environment."""
+    if spec is None or spec.max_episode_steps is not None:
+        return spec
+    return dataclasses.replace(spec, max_episode_steps=episode_limit(env))
 
 
 def space_of(space: Space) -> spaces.Space:
