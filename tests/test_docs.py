@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -282,3 +283,11 @@ def test_a_page_is_split_into_its_executable_blocks(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# T\n```python\nx = 1\n```\n```sh\nrm -rf /\n```\ntext\n```console\nshoal envs\n```\n")
     assert blocks(page) == [Block("python", "x = 1\n", 2), Block("console", "shoal envs\n", 9)]
+
+
+def test_the_site_publishes_no_scripts_and_its_signatures_are_formatted():
+    assert [*DOCS.glob("*.py")] and re.search(
+        r'^exclude_docs: "\*\.py"$', (ROOT / "mkdocs.yml").read_text(), re.MULTILINE
+    )
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+    assert "ruff" in extra  # without it mkdocstrings leaves a signature on one line

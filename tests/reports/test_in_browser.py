@@ -54,6 +54,14 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_table_is_cut_on_a_desktop_screen(kind, pages, chromium):
+    chromium.open(pages[kind], WIDTHS[0])
+    chromium.run('document.querySelectorAll("details").forEach((each) => { each.open = true; })')
+    cut = '[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1)'
+    assert chromium.run(f"{cut}.map((e) => e.textContent.slice(0, 60))") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_page_fits_and_loads_nothing(kind, width, pages, chromium):
     chromium.open(pages[kind], width)

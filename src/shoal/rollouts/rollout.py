@@ -216,6 +216,8 @@ class Rollout(Struct):
     ) -> tuple[EnvStates, Trajectory, Any]:
         """Step all environments T times with a policy: (environment states after it, trajectory, carry after it).
 
+            policy(obs [E], action mask [E, A] or None, noise [E], carry [E]) -> (action [E], outputs [E], carry [E])
+
         `noise` [T, ...] is the noise of the policy, of which it gets one row per step: sample it before, outside the
         loop. `carry` [E] is the policy's recurrent carry before the first step. Where an episode ends, it is replaced
         by `first_carry` [E], unless that is None. `key` is consumed: it gives the step noise and the reset bank. `scan`
