@@ -158,11 +158,11 @@ def test_importance_weights_follow_the_sampling_probabilities():
     def drawn(age):
         state = agent.init(make_key(0), env).replace(age=age)
         priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
-        return agent._sample_indices(state, priorities, make_key(1), jnp.int32(0), jnp.int32(3))
+        return agent._sample_indices(state, priorities, make_key(1), jnp.int32(6), jnp.int32(6))  # of rows 0 to 5
 
     for age, beta in ((0, 0.4), (25, 1.0)):
         index, weight = map(np.asarray, drawn(jnp.int32(age)))
-        expected = np.array([(3 * given[int(i)] / 8) ** -beta for i in index])
+        expected = np.array([(6 * given[int(i)] / 8) ** -beta for i in index])
         np.testing.assert_allclose(weight[:32], expected[:32] / expected[:32].max() / 32, rtol=1e-5)
         assert not weight[32:].any() and {int(i) for i in index} == set(given)
 
@@ -372,26 +372,35 @@ def test_all_dqn_extensions_train_together_for_many_steps(options):
         np.testing.assert_allclose(agent.value(state, jnp.asarray([t / 5])), 10.0, atol=1.0)
 
 
-def test_exactly_the_valid_samples_have_a_positive_priority():
-    agent, env = bound(prioritized=True, n_step=3, num_envs=2, num_steps=5, buffer_size=60, max_buffer_size=80)
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_samples_come_from_the_newest_rows_that_buffer_size_allows(prioritized):
+    sizes = {"buffer_size": 60, "max_buffer_size": 80, "batch_size": 400, "max_batch_size": 400}
+    agent, env = bound(prioritized=prioritized, n_step=3, num_envs=2, num_steps=5, **sizes)
     state = begin(agent, env)
 
     @jax.jit
-    def store(state, clock):  # the first half of an update
-        behavior, noise = agent.behavior(state), agent.policy_noise(state, make_key(1))
-        env_states, trajectory, _ = agent.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
+    def store_and_sample(state, clock, buffer_size):  # an update without gradient steps
+        now = agent.replace(buffer_size=buffer_size)
+        behavior, noise = now.behavior(state), now.policy_noise(state, make_key(1))
+        env_states, trajectory, _ = now.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
-            env_states=env_states, replay=replay, priorities=agent._add_priorities(state, replay, clock)
+            env_states=env_states, replay=replay, priorities=now._add_priorities(state, replay, clock)
         )
-        return state.replace(age=state.age + 1), replay.newest(clock)
+        newest, usable = replay.newest(clock), replay.usable(state.age, now.n_step, now.buffer_size)
+        index, _ = now._sample_indices(state, state.priorities, make_key(3), newest, usable)
+        if state.priorities is not None:
+            errors = 1.0 + jnp.arange(len(index), dtype=jnp.float32) % 3
+            learned = state.priorities.learn(index, errors, 0.6, jnp.ones(len(index), bool))
+            state = state.replace(priorities=learned)
+        return state.replace(age=state.age + 1), newest, index
 
-    for clock in range(12):
-        state, newest = store(state, jnp.int32(clock))
-        leaf = np.asarray(state.priorities.leaf).ravel()[: state.replay.rows * 2].reshape(-1, 2)
-        stored = min((clock + 1) * 5, 30)
-        behind = (int(newest) - np.arange(state.replay.rows)) % state.replay.rows
-        np.testing.assert_array_equal(leaf[:, 0] > 0, (behind >= 3) & (behind < stored))
+    for clock in range(24):  # the buffer shrinks, and later grows again
+        buffer_size = 60.0 if clock < 10 or clock > 16 else 20.0
+        state, newest, index = store_and_sample(state, jnp.int32(clock), jnp.float32(buffer_size))
+        behind = (int(newest) - np.asarray(index) // 2) % state.replay.rows
+        stored = min((clock + 1) * 5, int(buffer_size) // 2)
+        assert set(behind.tolist()) == set(range(3, stored))
 
 
 @pytest.mark.parametrize(

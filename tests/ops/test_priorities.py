@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.core.keys import make_key
-from shoal.ops.priorities import Priorities
+from shoal.ops.priorities import Priorities, Window
 
 
 def given(values):
@@ -31,6 +31,19 @@ def test_samples_are_proportional_to_priorities_and_zeros_are_never_sampled(size
     is_drawn = values > 0
     # Stratified draws are nearer to their shares than independent ones: the test only bounds the distance.
     assert stats.chisquare(counts[is_drawn], share[is_drawn] * 100_000).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("first", "length"), [(0, 100), (3, 2), (97, 5), (30, 70), (50, 99), (99, 1)])
+def test_samples_outside_of_a_window_of_the_ring_are_never_taken(first, length):
+    values = np.random.default_rng(0).exponential(size=100)
+    window = Window(jnp.int32(first), jnp.int32(length), 100)
+    index, probability = jax.jit(lambda p: p.sample(make_key(0), 20_000, None, window))(given(values))
+    inside = (np.arange(100) - first) % 100 < length
+    share = np.where(inside, values, 0) / values[inside].sum()
+    counts = np.bincount(np.asarray(index), minlength=100)
+    np.testing.assert_allclose(counts / 20_000, share, atol=1e-3)  # stratified
+    assert not counts[~inside].any()
+    np.testing.assert_allclose(probability, share[np.asarray(index)], rtol=1e-4)
 
 
 @pytest.mark.parametrize("used", [1, 4, 8])

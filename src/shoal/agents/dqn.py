@@ -28,7 +28,7 @@ from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
 from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack, polyak_update
-from shoal.ops.priorities import Priorities
+from shoal.ops.priorities import Priorities, Window
 from shoal.ops.replay import Replay, Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, passed, progress
@@ -249,21 +249,13 @@ class DQN(ReplayAgent):
     # The parts of an update, in order.
 
     def _add_priorities(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
-        # New samples get the largest priority once their successors are stored. Samples that `buffer_size` excludes get
-        # priority 0.
+        # Samples get the largest priority once their successors are stored.
         if state.priorities is None:
             return None
-        stored = replay.stored(state.age, self.buffer_size)
-        newest, envs = replay.newest(clock), jnp.arange(self.num_envs, dtype=jnp.int32)[None]
-        behind = jnp.arange(self.num_steps + self.n_step, dtype=jnp.int32)[:, None]  # rows before the newest one
-        is_usable = (behind >= self.n_step) & (behind < stored)
-        excluded = stored + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]
-        priorities = state.priorities
-        for rows, usable in ((excluded, jnp.zeros_like(excluded, bool)), (behind, is_usable)):
-            index = replay.index(newest, rows, envs)
-            value = jnp.broadcast_to(jnp.where(usable, priorities.largest, 0), index.shape)
-            priorities = priorities.set(index.ravel(), value.ravel())
-        return priorities
+        envs = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
+        behind = self.n_step + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]  # rows before the newest one
+        index = replay.index(replay.newest(clock), behind, envs).ravel()
+        return state.priorities.set(index, jnp.broadcast_to(state.priorities.largest, index.shape))
 
     def _train(
         self, state: DQNState, due: Int[Array, ""], clock: Int[Array, ""], key: Key
@@ -307,7 +299,10 @@ class DQN(ReplayAgent):
         sample_weight = sample_weights(self.batch_size, size)
         if priorities is None:
             return state.replay.uniform(key, size, newest, usable, self.n_step), sample_weight
-        index, probability = priorities.sample(key, size, self.batch_size)
+        replay = state.replay
+        oldest = replay.index(newest, self.n_step + usable - 1, jnp.int32(0))
+        within = Window(oldest, usable * self.num_envs, replay.rows * self.num_envs)
+        index, probability = priorities.sample(key, size, self.batch_size, within)
         exponent = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
         importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -exponent
         return index, sample_weight * importance / jnp.max(jnp.where(sample_weight > 0, importance, 0))
