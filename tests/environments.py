@@ -12,7 +12,7 @@ from shoal.core.env import MAX_TIME, Env, State
 from shoal.core.registry import ENVS
 from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, static, struct, to_arrays
-from shoal.envs.probes import Horizon
+from shoal.envs.probes import ContinuousMatching, Horizon
 
 # The hooks of an environment, each compiled once for all values that have the same static fields. Called one by one
 # they would compile each of their operations alone.
@@ -82,6 +82,27 @@ class DialedHorizon(Horizon):
     def transition(self, state, action, noise):
         del action
         return super().transition(state, jnp.int32(0), noise)
+
+
+@struct
+class Scaled(ContinuousMatching):
+    """Probe-ContinuousMatching-v0 with an action of several numbers, each in a box of its own: center +- half-width.
+
+    The reward is the mean of the probe's rewards for the numbers on a scale from -1 to 1.
+    """
+
+    center: tuple[float, ...] = static((0.0,))
+    half: tuple[float, ...] = static((1.0,))
+
+    @property
+    def action_space(self):
+        center, half = np.asarray(self.center), np.asarray(self.half)
+        return Box(tuple((center - half).tolist()), tuple((center + half).tolist()), center.shape)
+
+    def transition(self, state, action, noise):
+        unit = (action - jnp.asarray(self.center, jnp.float32)) / jnp.asarray(self.half, jnp.float32)
+        outcomes = [ContinuousMatching.transition(self, state, unit[i : i + 1], noise) for i in range(len(self.half))]
+        return outcomes[0][0], jnp.mean(jnp.stack([reward for _, reward, _, _ in outcomes])), *outcomes[0][2:]
 
 
 @struct

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from shoal.core.wrappers import FrameStack as FrameStack
     from shoal.core.wrappers import Puppet as Puppet
     from shoal.core.wrappers import Randomize as Randomize
+    from shoal.core.wrappers import RescaleAction as RescaleAction
     from shoal.core.wrappers import ScaleReward as ScaleReward
     from shoal.core.wrappers import StickyActions as StickyActions
     from shoal.core.wrappers import TimeLimit as TimeLimit
@@ -177,6 +178,7 @@ _HOME = {
         "FrameStack",
         "Puppet",
         "Randomize",
+        "RescaleAction",
         "ScaleReward",
         "StickyActions",
         "TimeLimit",

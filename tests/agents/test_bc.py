@@ -83,7 +83,8 @@ def test_the_distance_metric_is_the_mean_absolute_action_error():
     shown = agent.demonstrations
     both = jax.jit(lambda w: (agent._loss(w, shown)[1], agent._policy(w, shown.obs, None).mode()))
     parts, middle = both(weights)
-    np.testing.assert_allclose(parts["distance"], np.abs(middle - agent.demonstrations.action).mean(), rtol=1e-5)
+    unit = agent.demonstrations.action / 2  # its bounds are -2 and 2
+    np.testing.assert_allclose(parts["distance"], np.abs(middle - unit).mean(), rtol=1e-5)
     assert "agreement" not in parts
 
 

@@ -12,14 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from environments import Several
-from learners import VARIANTS, all_agents, bound, playable, settings_of, unbound
+from environments import Scaled, Several
+from learners import NO_FIELDS, VARIANTS, all_agents, bound, playable, settings_of, unbound
+from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import to_arrays
+from shoal.core.struct import static, struct, to_arrays
+from shoal.envs.probes import ContinuousMatching
 from shoal.nn.torsos import CNN
 from shoal.rollouts.checks import check_agent
+from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import evaluate
 
 DISCOUNT = 0.9
@@ -144,6 +147,105 @@ def groups_to_run(name, is_extended):
 def test_an_agent_keeps_the_contract(name):
     env = make(playable(name))
     check_agent(unbound(name, env), env)
+
+
+# Boxes of several numbers, by their centers and half-widths.
+SMALL_AND_LARGE = Scaled(center=(0.0, 0.0, 5.0, -7.0), half=(1e-3, 1e3, 0.25, 1e30))
+FROM_MINUS_1_TO_1 = Scaled(center=(0.0,) * 4, half=(1.0,) * 4)
+
+
+def after_three_updates(name, env):
+    """(greedy actions for heads and tails on a scale from -1 to 1, losses), or None for an agent without a Box."""
+    fields = {}
+    if name == "bc":
+        obs = jnp.asarray([[1.0], [-1.0]] * 16)
+        unit = 0.5 * obs * jnp.ones((1, 4))
+        fields["demonstrations"] = Demonstrations(
+            obs, jnp.asarray(env.center)[None] + jnp.asarray(env.half)[None] * unit
+        )
+    agent = AGENTS[name].build(**{**{k: v for k, v in settings_of(name).items() if k not in NO_FIELDS}, **fields})
+    try:
+        agent, env = to_arrays(agent.bind(env)), to_arrays(env)
+    except Unsuited:
+        return None
+
+    @jax.jit
+    def run(agent, env):
+        state = agent.init(make_key(0), env)
+        losses = []
+        for clock in range(3):
+            state, metrics = agent.update(state, env, jnp.int32(clock))
+            losses.append((metrics.losses, metrics.episodes.return_sum))
+        actions = [
+            agent.act(agent.policy_state(state), jnp.asarray([obs]), agent.initial_carry(), make_key(1), greedy)[0]
+            for obs in (1.0, -1.0)
+            for greedy in (True, False)
+        ]
+        return jnp.stack(actions), losses
+
+    actions, losses = run(agent, env)
+    return (np.asarray(actions) - env.center) / env.half, losses
+
+
+@pytest.mark.parametrize("name", all_agents())
+def test_what_is_learned_does_not_depend_on_the_units_of_actions(name):
+    expected = after_three_updates(name, FROM_MINUS_1_TO_1)
+    if expected is None:
+        pytest.skip("it has no actions in a Box")
+    (actions, losses), (expected, expected_losses) = after_three_updates(name, SMALL_AND_LARGE), expected
+    assert np.mean((np.abs(expected) > 1e-3) & (np.abs(expected) < 1)) > 0.2  # neither untrained nor on the bounds
+    np.testing.assert_allclose(actions, expected, atol=2e-4)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), losses, expected_losses)
+
+
+@struct
+class Odd(ContinuousMatching):
+    """A probe with a configurable action box, whose actions have no effect."""
+
+    space: Box = static(Box(-1.0, 1.0, (1,)))
+
+    @property
+    def action_space(self):
+        return self.space
+
+    def transition(self, state, action, noise):
+        return ContinuousMatching.transition(self, state, jnp.zeros(1), noise)
+
+
+ODD_BOXES = {
+    "half open, huge, of one point": Box((0.0, -np.inf, -np.inf, -3e38, 4.0), (np.inf, 2.0, np.inf, 3e38, 4.0), (5,)),
+    "bounded, huge and narrow": Box((-3e38, 5.0, -1e-30), (3e38, 5.001, 1e-30), (3,)),
+    "float16": Box((-1.0, 5.0), (3.0, 5.25), (2,), np.float16),
+    "float64": Box((-1e300, 5.0), (3.0, 5.001), (2,), np.float64),
+}
+
+
+@pytest.mark.parametrize("box", ["half open, huge, of one point", "bounded, huge and narrow", "float16"])
+@pytest.mark.parametrize("name", all_agents())
+def test_actions_lie_in_any_box(name, box):
+    env = to_arrays(Odd(space=ODD_BOXES[box]))
+    settings = {k: v for k, v in settings_of(name).items() if k not in NO_FIELDS}
+    if name == "bc":
+        obs = jnp.asarray([[1.0], [-1.0]] * 16)
+        settings["demonstrations"] = Demonstrations(
+            obs, jax.vmap(env.action_space.sample)(jax.random.split(make_key(0), 32))
+        )
+    try:
+        agent = to_arrays(AGENTS[name].build(**settings).bind(env))
+    except Unsuited as reason:
+        assert "Box" in str(reason) or "bounds" in str(reason)
+        return
+
+    @jax.jit
+    def run(agent, env):
+        state, metrics = agent.update(agent.init(make_key(0), env), env, jnp.int32(0))
+        policy, obs = agent.policy_state(state), jnp.asarray([1.0])
+        actions = [agent.act(policy, obs, agent.initial_carry(), make_key(1), greedy)[0] for greedy in (True, False)]
+        return actions, metrics.losses
+
+    actions, losses = run(agent, env)
+    assert all(env.action_space.contains(action) for action in actions)
+    assert all(np.isfinite(x) for x in jax.tree.leaves(losses))
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))

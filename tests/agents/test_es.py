@@ -309,7 +309,7 @@ def test_a_recurrent_policy_keeps_its_carry_within_an_episode():
 def test_actions_lie_within_their_bounds(squash):
     agent, env = bound("Pendulum-v1", squash=squash)
     heads = jnp.asarray([[-50.0], [0.0], [0.5], [50.0]])
-    inner = 2 * np.tanh(0.5) if squash == "tanh" else 0.5
+    inner = 2 * np.tanh(0.5) if squash == "tanh" else 2 * 0.5
     np.testing.assert_allclose(agent._action(heads, None, None), [[-2], [0], [inner], [2]], rtol=1e-6)
 
 

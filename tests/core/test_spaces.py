@@ -18,6 +18,9 @@ from shoal.core.spaces import (
     alike,
     explain,
     flat_size,
+    from_unit,
+    is_bounded,
+    to_unit,
     without_real_bounds,
     zeros,
 )
@@ -276,3 +279,34 @@ def test_a_box_of_ten_thousand_million_numbers_is_refused_before_any_is_made():
             Box(*bounds)
     with pytest.raises(ValueError, match="at least 0"):
         Box(0, 1, (-1,))
+
+
+SKEWED = Box((-1.0, 10.0), (3.0, 10.5), (2,))
+
+
+def test_the_units_of_a_box_are_minus_1_and_1_at_its_bounds():
+    unit = jnp.asarray([[-1.0, 1.0], [0.0, 0.5]])
+    element = from_unit(SKEWED, unit)
+    np.testing.assert_allclose(element, [[-1, 10.5], [1, 10.375]], rtol=1e-6)
+    np.testing.assert_allclose(to_unit(SKEWED, element), unit, atol=1e-5)
+    np.testing.assert_array_equal(from_unit(SKEWED, 2 * unit[:1]), [[-1, 10.5]])  # never outside
+
+
+def test_a_number_without_two_finite_bounds_keeps_its_units():
+    half_open = Box((-INF, 5.0, -INF, -1e-3), (INF, INF, 2.0, 1e-3), (4,))
+    np.testing.assert_array_equal(is_bounded(half_open), [False, False, False, True])
+    np.testing.assert_allclose(from_unit(half_open, jnp.full(4, -3.0)), [-3, 5, -3, -1e-3])
+    np.testing.assert_allclose(from_unit(half_open, jnp.full(4, 7.0)), [7, 7, 2, 1e-3])
+    np.testing.assert_allclose(to_unit(half_open, jnp.asarray([7.0, 7, 2, 1e-3])), [7, 7, 2, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3e38, 3e38), (3e38, 3.3e38), (-1e-30, 1e-30), (4.0, 4.0), (5.0, 5.001)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_elements_for_any_numbers_lie_in_their_box(low, high, dtype):
+    limit = float(np.finfo(dtype).max)
+    space = Box(np.clip(low, -limit, limit).item(), np.clip(high, -limit, limit).item(), (1,), dtype)
+    is_point = space.bounds()[0] == space.bounds()[1]  # also where this dtype rounds them to one number
+    for unit in (-1e30, -1.0, -0.3, 0.0, 1.0, 1e30):
+        element = from_unit(space, jnp.full(1, unit, jnp.float32))
+        assert space.contains(element)
+        np.testing.assert_allclose(to_unit(space, element), 0 if is_point else np.clip(unit, -1, 1), atol=2e-3)

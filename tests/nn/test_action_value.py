@@ -28,12 +28,12 @@ def dense(layer, x):
     return x @ layer["kernel"] + layer["bias"]
 
 
-def test_critics_of_numbers_read_the_action_on_a_scale_of_its_box():
+def test_critics_of_numbers_read_the_action_in_the_units_of_its_box():
     critics, weights, obs, action = drawn(VECTOR, Box(0.0, 10.0, (2,)), MLP((8,), "relu"))
     weights = jax.jit(critics.init)(make_key(0), obs, action)
     q_values = jax.jit(critics.__call__)(weights, obs, action)
     assert q_values.shape == (2, 5) and not np.allclose(q_values[0], q_values[1])  # each its own draw
-    joined = np.concatenate([np.asarray(obs), np.asarray(action) / 5 - 1], axis=1)
+    joined = np.concatenate([np.asarray(obs), np.asarray(action)], axis=1)
     for k in range(2):
         w = one(weights, k)
         hidden = np.maximum(dense(w["torso"]["params"]["Dense_0"], joined), 0)

@@ -103,3 +103,65 @@ def test_a_checkpoint_of_the_same_shapes_and_another_spec_is_refused(result, tmp
             use(copy)
     (copy / "spec.json").write_text(json.dumps(dict(reversed(json.loads(spec).items()))))
     assert shoal.load(copy, 0).name == "learning_rate=0.001 seed=0"
+
+
+def rewritten(folder, change):
+    """Write the newest checkpoint of a run again as an older version did: without the revision of the agent.
+
+    `change(name, array)` gives the array in its place, or None for none.
+    """
+    path = checkpoint.newest(folder / "checkpoints")
+    manifest = json.loads((path / "manifest.json").read_text())
+    for part, entry in manifest["parts"].items():
+        with np.load(path / f"{part}.npz") as file:
+            arrays = {name: change(name, file[name]) for name in file.files}
+        np.savez(path / f"{part}.npz", **{name: array for name, array in arrays.items() if array is not None})
+        entry["leaves"] = {name: leaf for name, leaf in entry["leaves"].items() if arrays[name] is not None}
+        entry["bytes"] = (path / f"{part}.npz").stat().st_size
+        entry["sha256"] = checkpoint.hash_of_file(path / f"{part}.npz")
+    del manifest["about"]["agent_revision"]
+    manifest["sha256"] = checkpoint.hash_of_manifest(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def in_raw_units(name, array):
+    """The weights of a Gaussian for actions of at most 2, as the first revision of ppo had learned them."""
+    if name.endswith("weights/log_std"):
+        return array + np.float32(np.log(2))
+    return 2 * array if "weights/policy/" in name else array
+
+
+def trained(env, folder):
+    return shoal.train("ppo", env, fields=FIELDS, preset=None, folder=folder, **OPTIONS, **SILENT)
+
+
+def test_policies_of_an_older_revision_act_as_they_did(tmp_path):
+    run = trained("Pendulum-v1", tmp_path / "run")
+    policy, obs = shoal.load(run.folder, member=0), np.asarray([0.5, 0.5, 1.0])
+    rewritten(run.folder, in_raw_units)
+    old = shoal.load(run.folder, member=0)
+    np.testing.assert_allclose(old(obs), policy(obs), rtol=1e-5)
+    np.testing.assert_allclose(old.sample(obs, 3), policy.sample(obs, 3), rtol=1e-5)
+    with pytest.raises(CheckpointError, match="trained by an older revision of ppo.*cannot go on.*--init RUN"):
+        shoal.train(resume=run.folder, steps=512, **SILENT)
+    begun = shoal.train(
+        "ppo", "Pendulum-v1", fields=FIELDS, preset=None, init=run.folder, folder=tmp_path / "on", **OPTIONS, **SILENT
+    )
+    assert begun.folder.is_dir()
+
+
+def test_a_run_in_a_box_whose_units_did_not_change_goes_on(tmp_path):
+    run = trained("MountainCarContinuous-v0", tmp_path / "run")
+    rewritten(run.folder, lambda name, array: array)
+    assert shoal.train(resume=run.folder, steps=512, **SILENT).summary["steps_per_member"] == 512
+
+
+def test_weights_of_a_later_revision_are_refused(tmp_path):
+    run = trained("Pendulum-v1", tmp_path / "run")
+    path = checkpoint.newest(run.folder / "checkpoints") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["about"]["agent_revision"] = 9
+    manifest["sha256"] = checkpoint.hash_of_manifest(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="weights are of revision 9 of PPO, and here it has revision 2"):
+        shoal.load(run.folder, member=0)

@@ -17,10 +17,19 @@ from shoal.agents.normalization import first_stats, normalization_field, normali
 from shoal.core.agent import Agent, Guarded, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, Discrete, Space, explain
+from shoal.core.spaces import Box, Discrete, Space, explain, to_unit
 from shoal.core.struct import Number, Struct, filled_by_bind, from_file, hyper, static, struct
 from shoal.nn.actor_critic import ActorCritic
-from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
+from shoal.nn.distributions import (
+    Distribution,
+    as_action,
+    check_real,
+    head_size,
+    in_units,
+    restricted,
+    revision_of_units,
+    sample_noise,
+)
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import Optimizer, adam, descend, first_moments, mean_of_steps, pack
 from shoal.ops.running import RunningStats
@@ -110,6 +119,17 @@ class BC(Agent):
         """Samples in one update: `num_batches` x `batch_size`."""
         return self.batch_size * self.num_batches
 
+    @property
+    def revision(self) -> int:
+        """2 in a Box, where the Gaussian of revision 1 had the units of the environment; otherwise 1."""
+        return revision_of_units(self.action_space)
+
+    def upgraded(self, policy: BCPolicy, revision: int) -> BCPolicy:
+        """A policy of revision 1 as one of revision 2, whose head is in the units of the Box."""
+        if revision != 1:
+            return super().upgraded(policy, revision)
+        return policy.replace(weights=in_units(self.action_space, policy.weights))
+
     def init(self, key: Key, env: Env) -> BCState:
         """Initial weights, and the statistics of the demonstrations, which stay constant. `key` is consumed."""
         key, k_weights, k_env = jax.random.split(key, 3)
@@ -149,21 +169,21 @@ class BC(Agent):
         """(action, carry): the mode of the policy when greedy, a sample otherwise. `key` is consumed."""
         policy = self._policy(state.weights, normalized(state.obs_stats, obs), mask)
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
-        space = self.action_space
-        return (jnp.clip(action, *space.bounds()) if isinstance(space, Box) else action.astype(space.dtype)), carry
+        return as_action(self.action_space, action), carry
 
     def policy_state(self, state: BCState) -> BCPolicy:
         """Weights and observation statistics."""
         return BCPolicy(state.weights, state.obs_stats)
 
     def _loss(self, weights: Weights, rows: Demonstrations) -> tuple[Float[Array, ""], dict[str, Array]]:
-        policy = self._policy(weights, rows.obs, rows.mask)
-        loss = -jnp.mean(policy.log_prob(rows.action))
+        policy, space = self._policy(weights, rows.obs, rows.mask), self.action_space
+        action = to_unit(space, rows.action) if isinstance(space, Box) else rows.action
+        loss = -jnp.mean(policy.log_prob(action))
         mode = policy.mode()
-        if isinstance(self.action_space, Box):
-            accuracy = {"distance": jnp.mean(jnp.abs(mode - rows.action))}
+        if isinstance(space, Box):
+            accuracy = {"distance": jnp.mean(jnp.abs(mode - action))}
         else:
-            match = mode == rows.action
+            match = mode == action
             accuracy = {"agreement": jnp.mean(jnp.all(match.reshape(match.shape[0], -1), axis=-1).astype(jnp.float32))}
         return loss, {"loss": loss, "entropy": jnp.mean(policy.entropy()), **accuracy}
 

@@ -19,10 +19,17 @@ from shoal.core.agent import Agent, Metrics, check_choices, check_counts, refuse
 from shoal.core.env import Env, Key, State, episode_limit
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, zeros
+from shoal.core.spaces import Box, from_unit, is_bounded, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.controllers import Controller
-from shoal.nn.distributions import distribution, head_size, restricted, sample_noise
+from shoal.nn.distributions import (
+    distribution,
+    head_size,
+    in_units,
+    restricted,
+    revision_of_units,
+    sample_noise,
+)
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
@@ -166,6 +173,17 @@ class ES(Agent):
         """The weights of all candidates together."""
         return self.population_size * self._count_weights()
 
+    @property
+    def revision(self) -> int:
+        """2 in a Box with `squash="clip"`, where revision 1 had the units of the environment; otherwise 1."""
+        return revision_of_units(self.action_space) if self.squash == "clip" else 1
+
+    def upgraded(self, policy: ESPolicy, revision: int) -> ESPolicy:
+        """A policy of revision 1 as one of revision 2, whose head is in the units of the Box."""
+        if revision != 1:
+            return super().upgraded(policy, revision)
+        return policy.replace(weights=in_units(self.action_space, policy.weights))
+
     def init(self, key: Key, env: Env) -> ESState:
         """A search distribution around initial weights. `key` is consumed."""
         del env
@@ -302,9 +320,14 @@ class ES(Agent):
     def _action(self, head: Float[Array, "*axes A"], noise: Any, mask: Any) -> Array:
         space = self.action_space
         if isinstance(space, Box):
-            return _within(space, head, self.squash)
+            return from_unit(space, self._squashed(head))
         policy = restricted(distribution(space, head), mask)
         return (policy.mode() if noise is None else policy.sample(noise)).astype(space.dtype)
+
+    def _squashed(self, head: Float[Array, "*axes A"]) -> Float[Array, "*axes A"]:
+        # With "tanh", numbers with two finite bounds are squashed into them; `from_unit` clips the others.
+        is_squashed = np.broadcast_to(is_bounded(self.action_space) & (self.squash == "tanh"), head.shape)
+        return jnp.where(is_squashed, jnp.tanh(head), head)
 
     def _sigma(self, age: Int[Array, ""]) -> Float[Array, ""]:
         smallest = jnp.maximum(self.sigma_limit, SMALLEST_SIGMA * self.sigma)
@@ -381,19 +404,6 @@ def _observation_stats(played: RunningEpisodes, stats: RunningStats) -> RunningS
     n = jnp.maximum(count, 1)
     mean = jax.tree.map(lambda old, x: old + x / n, stats.mean, first)
     return RunningStats(count, mean, jax.tree.map(lambda x, square: jnp.maximum(square - x**2 / n, 0), first, second))
-
-
-def _within(space: Box, x: Float[Array, "*axes A"], squash: str) -> Array:
-    """Actions within the bounds of a box: components with two finite bounds squashed by tanh, the others clipped.
-
-    With `squash="clip"` all components are clipped.
-    """
-    low, high = (side.reshape((1,) * (x.ndim - 1) + side.shape) for side in space.bounds())
-    if squash == "clip":
-        return jnp.clip(x, low, high).astype(space.dtype)
-    bounded = np.isfinite(low) & np.isfinite(high)
-    center, half = np.where(bounded, (low + high) / 2, 0), np.where(bounded, (high - low) / 2, 1)
-    return jnp.clip(jnp.where(bounded, center + half * jnp.tanh(x), x), low, high).astype(space.dtype)
 
 
 def _column(flag: Bool[Array, "N"], x: Array) -> Bool[Array, "N *ones"]:

@@ -28,7 +28,16 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
-from shoal.nn.distributions import Distribution, check_real, head_size, restricted, sample_noise
+from shoal.nn.distributions import (
+    Distribution,
+    as_action,
+    check_real,
+    head_size,
+    in_units,
+    restricted,
+    revision_of_units,
+    sample_noise,
+)
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import mean_over, own_key, own_part, standardized
@@ -109,10 +118,13 @@ class Batch(Struct):
 class PPO(RolloutAgent):
     """Proximal policy optimization for discrete, multi-discrete and continuous actions, optionally recurrent.
 
-    Continuous actions are Gaussian with a learned, state-independent standard deviation. They are clipped to the action
-    space before they go to the environment. `surrogate` and `value_loss` take a name, a function (see
-    `ops/surrogates.py`) or a struct with weights (see `agents/learned_losses.py`). `network` takes any object with
-    `init(key, features)` and `apply(weights, features)`, such as a flax module.
+    Continuous actions are Gaussian with a learned, state-independent standard deviation, in the units of their Box: -1
+    and 1 are its bounds, to which actions are clipped before they go to the environment. A number without two finite
+    bounds keeps its own units. `log_std_init`, entropies and `approx_kl` are those of the Gaussian in these units.
+
+    `surrogate` and `value_loss` take a name, a function (see `ops/surrogates.py`) or a struct with weights (see
+    `agents/learned_losses.py`). `network` takes any object with `init(key, features)` and `apply(weights, features)`,
+    such as a flax module.
 
     `memory` adds a network with `memory_size` units after the torso, so that actions can depend on earlier
     observations of the episode (see `nn/memory/`). Each minibatch then consists of whole environments:
@@ -208,6 +220,17 @@ class PPO(RolloutAgent):
         check_kernels(bound, env)
         return bound
 
+    @property
+    def revision(self) -> int:
+        """2 in a Box, where the Gaussian of revision 1 had the units of the environment; otherwise 1."""
+        return revision_of_units(self.action_space)
+
+    def upgraded(self, policy: "PPOPolicy", revision: int) -> "PPOPolicy":
+        """A policy of revision 1 as one of revision 2: the head of the Gaussian in the units of the Box."""
+        if revision != 1:
+            return super().upgraded(policy, revision)
+        return policy.replace(weights=in_units(self.action_space, policy.weights))
+
     def split(self, devices: int) -> "PPO":
         """The agent as each of `devices` devices runs it, with its share of the environments.
 
@@ -260,12 +283,12 @@ class PPO(RolloutAgent):
         return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def behavior(self, state: PPOState) -> Any:
-        """The policy of a rollout. It also records the action before clipping and its distribution."""
+        """The policy of a rollout. It also records its sample, before `as_action` clips it, and the distribution."""
 
         def behave(obs, mask, noise, carry):
             policy, carry = self._policy(state, obs, mask, carry)
             action = policy.sample(noise)
-            return self._within_space(action), (action, policy), carry
+            return as_action(self.action_space, action), (action, policy), carry
 
         return behave
 
@@ -311,7 +334,7 @@ class PPO(RolloutAgent):
         """(action, carry): the mode of the policy when greedy, a sample otherwise. `key` is consumed."""
         policy, carry = self._policy(state, obs, mask, carry)
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
-        return self._within_space(action), carry
+        return as_action(self.action_space, action), carry
 
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
         """The critic's value of observations with any leading axes.
@@ -497,14 +520,6 @@ class PPO(RolloutAgent):
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
         policy, carry = self._nets.act(state.weights, normalized(state.obs_stats, obs), carry)
         return restricted(policy, mask), carry
-
-    def _within_space(self, action: Array) -> Array:
-        # The action as the environment takes it: clipped to the bounds of a box, or cast to the dtype of the space.
-        space = self.action_space
-        if not isinstance(space, Box):
-            return action.astype(space.dtype)
-        low, high = (jnp.broadcast_to(side, action.shape) for side in space.bounds())
-        return jnp.clip(action, low, high)
 
     def _check_sizes(self) -> None:
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")

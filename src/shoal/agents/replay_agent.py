@@ -20,8 +20,9 @@ from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import Guarded, Metrics
 from shoal.core.env import Env
 from shoal.core.keys import Key
+from shoal.core.spaces import zeros
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
-from shoal.nn.distributions import sample_noise, uniform_action
+from shoal.nn.distributions import as_action, sample_noise, uniform_action
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, steps_taken, whole
@@ -186,9 +187,9 @@ class ReplayActorCritic(ReplayAgent):
 
     @abc.abstractmethod
     def explore(self, learner: Any, observed: Observed, noise: Array) -> Array:
-        """Exploratory actions [E] of the policy. `noise` comes from `nn.distributions.sample_noise`.
+        """Exploratory actions [E] of the policy; in a Box, in its units (`core.spaces.from_unit`).
 
-        The observations are normalized already.
+        `noise` comes from `nn.distributions.sample_noise`. The observations are normalized already.
         """
 
     @abc.abstractmethod
@@ -205,7 +206,7 @@ class ReplayActorCritic(ReplayAgent):
         key, k_learner, k_envs = jax.random.split(key, 3)
         env_states = self.rollout.init(env, k_envs)
         observed = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
-        action = jnp.zeros(self.action_space.shape, self.action_space.dtype)
+        action = zeros(self.action_space)
         replay, stats = self.empty_replay(observed, action), first_stats(self)
         learner = self.init_learner(k_learner, normalized(stats, observed.obs), action)
         return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats)
@@ -222,8 +223,8 @@ class ReplayActorCritic(ReplayAgent):
         def behave(obs, mask, noise, carry):
             noise, is_uniform = noise
             explored = self.explore(state.learner, Observed(normalized(state.obs_stats, obs), mask), noise)
-            action = jnp.where(is_uniform, uniform_action(self.action_space, noise, mask), explored)
-            return action.astype(self.action_space.dtype), None, carry
+            chosen = jnp.where(is_uniform, uniform_action(self.action_space, noise, mask), explored)
+            return as_action(self.action_space, chosen), None, carry
 
         return behave
 

@@ -20,10 +20,10 @@ from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
-from shoal.core.spaces import Box, Discrete
+from shoal.core.spaces import Box, Discrete, to_unit
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import Categorical, SquashedGaussian, check_bounded, masked, sample_noise
+from shoal.nn.distributions import Categorical, SquashedGaussian, as_action, check_bounded, masked, sample_noise
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend_tree, first_moments, polyak_update
@@ -133,7 +133,7 @@ class SAC(ReplayActorCritic):
         weights = self.policy_state(state)
         policy = self._policy(weights.actor, Observed(normalized(weights.obs_stats, obs), mask))
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
-        return action.astype(self.action_space.dtype), carry
+        return as_action(self.action_space, action), carry
 
     def value(self, state: ReplayState | SACPolicy, obs: Any) -> Float[Array, "*axes"]:
         """The soft value (expected return plus entropy) of observations, as if all actions were allowed.
@@ -182,9 +182,11 @@ class SAC(ReplayActorCritic):
         noise = sample_noise(self.action_space, key, sample_weight.shape)
         next_value, entropy = self._soft_value(learner.actor, learner.target, alpha, batch.next_observed, noise)
         target = batch.reward + batch.bootstrap * next_value
+        space = self.action_space
+        action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
 
         def loss(critics):
-            return critic_loss(self._critics(critics, batch.observed.obs, batch.action), target, sample_weight)
+            return critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
 
         gradient, losses = jax.grad(loss, has_aux=True)(learner.critics)
         critics, moments, is_stopped = descend_tree(
@@ -287,7 +289,7 @@ class SAC(ReplayActorCritic):
             return Categorical(masked(out, observed.mask))
         mean, spread = jnp.split(out, 2, axis=-1)
         low, high = LOG_STD
-        return SquashedGaussian(mean, low + (high - low) * (jnp.tanh(spread) + 1) / 2, self.action_space)
+        return SquashedGaussian(mean, low + (high - low) * (jnp.tanh(spread) + 1) / 2)
 
     def _alpha(self, weights: Learner | SACPolicy) -> Float[Array, ""]:
         return jnp.where(self.temperature == FIXED, self.alpha, jnp.exp(weights.log_alpha))

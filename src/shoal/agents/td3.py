@@ -19,9 +19,10 @@ from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, 
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
+from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
-from shoal.nn.distributions import check_bounded, from_unit, sample_noise, to_unit
+from shoal.nn.distributions import as_action, check_bounded, sample_noise
 from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import adam, descend_tree, first_moments, polyak_update
@@ -119,9 +120,8 @@ class TD3(ReplayActorCritic):
         del mask
         weights = self.policy_state(state)
         obs = normalized(weights.obs_stats, obs)
-        if greedy:
-            return self._greedy_action(weights.actor, obs), carry
-        return self._noisy_action(weights.actor, obs, sample_noise(self.action_space, key, ())), carry
+        noise = 0.0 if greedy else sample_noise(self.action_space, key, ())
+        return as_action(self.action_space, self._noisy_action(weights.actor, obs, noise)), carry
 
     def value(self, state: ReplayState | TD3Policy, obs: Any) -> Float[Array, "*axes"]:
         """The smallest of the critics' Q-values of the policy's action."""
@@ -159,8 +159,10 @@ class TD3(ReplayActorCritic):
         noise = sample_noise(self.action_space, key, sample_weight.shape)
         target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch.next_observed, noise)
 
+        action = to_unit(self.action_space, batch.action)
+
         def loss(critics):
-            return critic_loss(self._critics(critics, batch.observed.obs, batch.action), target, sample_weight)
+            return critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
 
         old = learner.weights
         gradient, losses = jax.grad(loss, has_aux=True)(old.critics)
@@ -178,7 +180,7 @@ class TD3(ReplayActorCritic):
     def _next_value(self, target: Networks, observed: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
         """The smallest of the target critics' Q-values, for the target policy's action with clipped noise."""
         clipped_noise = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
-        action = self._add_noise(self._greedy_action(target.actor, observed.obs), clipped_noise)
+        action = _add_noise(self._greedy_action(target.actor, observed.obs), clipped_noise)
         return jnp.min(self._critics(target.critics, observed.obs, action), axis=0)
 
     def _learn_policy(self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"]) -> Learner:
@@ -233,12 +235,14 @@ class TD3(ReplayActorCritic):
             critic_moments=first_moments(adam(), critics),
         )
 
+    # Actions are in the units of the box here (`core.spaces.from_unit`).
+
     def _greedy_action(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:
-        return from_unit(self.action_space, jnp.tanh(self._actor(actor, obs)))
+        return jnp.tanh(self._actor(actor, obs))
 
-    def _noisy_action(self, actor: Weights, obs: Any, noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-        return self._add_noise(self._greedy_action(actor, obs), self.exploration_noise * noise)
+    def _noisy_action(self, actor: Weights, obs: Any, noise: Any) -> Float[Array, "*axes n"]:
+        return _add_noise(self._greedy_action(actor, obs), self.exploration_noise * noise)
 
-    def _add_noise(self, action: Float[Array, "*axes n"], noise: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-        # `noise` is in units of half the width of the box. `from_unit` clips to its bounds.
-        return from_unit(self.action_space, to_unit(self.action_space, action) + noise)
+
+def _add_noise(action: Float[Array, "*axes n"], noise: Any) -> Float[Array, "*axes n"]:
+    return jnp.clip(action + noise, -1, 1)

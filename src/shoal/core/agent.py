@@ -148,6 +148,24 @@ class Agent(Actor):
         return state.replace(**learned)
 
     @property
+    def revision(self) -> int:
+        """The revision of the meaning of this agent's weights, which every checkpoint holds. Default: 1.
+
+        An agent that acts otherwise with the weights that it had learned before has a higher one.
+        """
+        return 1
+
+    def upgraded(self, policy: Any, revision: int) -> Any:
+        """Return a policy [M, ...] that another revision of this agent learned, so that it acts as it did then.
+
+        Raises ValueError if that is not possible, which is the default.
+        """
+        raise ValueError(
+            f"these weights are of revision {revision} of {type(self).__name__}, and here it has revision "
+            f"{self.revision}, which would act otherwise with them: train it again."
+        )
+
+    @property
     @abc.abstractmethod
     def steps_per_update(self) -> int:
         """The number of environment steps that one `update` takes. Static."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from shoal.core.keys import Key
 
@@ -320,6 +320,40 @@ def as_element(space: "Space", x: Any) -> Any:
         return x
     array = given.astype(dtype)
     return jnp.asarray(array) if given.dtype.kind == "f" or np.array_equal(array, given) else x
+
+
+def from_unit(space: Box, unit: Float[Array, "*shape"]) -> Array:
+    """Return the elements of a box for numbers in its units, clipped to its bounds.
+
+        element = center + half-width * unit
+
+    -1 and 1 are the bounds. A number without two finite bounds keeps its own units: center 0, half-width 1.
+    `unit` may have leading axes. Components with `low == high` have half-width 0.
+    """
+    low, high, center, half = (jnp.broadcast_to(x, unit.shape) for x in units_of(space))
+    return jnp.clip(center + half * unit.astype(center.dtype), low, high).astype(_canonical(space.dtype))
+
+
+def to_unit(space: Box, element: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return elements of a box in its units, float32: the inverse of `from_unit`; 0 where the half-width is 0."""
+    _, _, center, half = (jnp.broadcast_to(x, element.shape) for x in units_of(space))
+    return ((element.astype(center.dtype) - center) / jnp.where(half == 0, 1, half)).astype(jnp.float32)
+
+
+def units_of(space: Box) -> list[np.ndarray]:
+    """Return (low, high, center, half-width) of every number of a box, in 64 bits for a box of float64, else 32."""
+    wide = np.dtype(np.float64 if _canonical(space.dtype) == np.float64 else np.float32)
+    low, high = (side.astype(np.float64) for side in space.bounds())
+    bounded = is_bounded(space)
+    floor, ceiling = np.where(bounded, low, -1), np.where(bounded, high, 1)
+    # Halved first, because the sum or the difference of two bounds can overflow.
+    return [x.astype(wide) for x in (low, high, floor / 2 + ceiling / 2, ceiling / 2 - floor / 2)]
+
+
+def is_bounded(space: Box) -> Bool[np.ndarray, "*shape"]:
+    """Return which numbers of a box have two finite bounds."""
+    low, high = space.bounds()
+    return np.isfinite(low) & np.isfinite(high)
 
 
 def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:

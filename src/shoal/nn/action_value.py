@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
-from shoal.nn.distributions import to_unit
 from shoal.nn.torso_choice import form_read, hidden_units, torso_input
 from shoal.nn.torsos import MLP
 
@@ -19,9 +18,10 @@ Weights = Any
 class Critics(NamedTuple):
     """K = `count` critics Q(s, a), initialized and applied together: each layer is one batched product.
 
-    For actions in a Box, the action (rescaled to [-1, 1]) is concatenated to the features of the observation. If the
-    torso reads images, it is concatenated to the torso's output instead, and one more hidden layer of relu units
-    follows. For discrete actions, a critic reads the observation and computes the Q-values of all actions at once.
+    For actions in a Box, the action, in the units of the box (`core.spaces.to_unit`), is concatenated to the features
+    of the observation. If the torso reads images, it is concatenated to the torso's output instead, and one more hidden
+    layer of relu units follows. For discrete actions, a critic reads the observation and computes the Q-values of all
+    actions at once.
     """
 
     torso: Any
@@ -69,7 +69,7 @@ class Critics(NamedTuple):
         return self._join(features, action) if self._joins_early else features
 
     def _join(self, features: Array, action: Any) -> Array:
-        return jnp.concatenate([features, to_unit(self.action_space, action)], axis=-1)  # type: ignore[arg-type]  # a Box
+        return jnp.concatenate([features, action.astype(features.dtype)], axis=-1)
 
     @property
     def _joins_early(self) -> bool:

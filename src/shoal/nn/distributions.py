@@ -1,5 +1,9 @@
 """Action distributions with any leading axes. `sample` takes noise instead of a key.
 
+In a Box all of them are in its units, from -1 to 1 between its bounds (`core.spaces.from_unit`): means, standard
+deviations, log-densities, entropies and divergences. What is learned therefore does not depend on the units in which
+an environment measures its actions. `as_action` makes of a sample the action that the environment takes.
+
 A rollout samples the noise of all its steps at once with `sample_noise`, before the loop; `sample(noise)` inside the
 loop is then only arithmetic.
 """
@@ -14,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.errors import Unsuited
 from shoal.core.keys import Key
-from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, from_unit, units_of
 from shoal.core.struct import Struct, static, struct
 
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
@@ -79,7 +83,7 @@ class MultiCategorical(Struct):
 
 @struct
 class DiagGaussian(Struct):
-    """A normal distribution with independent components. It is unbounded: the agent clips actions to their space."""
+    """A normal distribution with independent components, in the units of a box. `as_action` clips to its bounds."""
 
     mean: Float[Array, "... n"]
     log_std: Float[Array, "... n"]
@@ -104,29 +108,27 @@ class DiagGaussian(Struct):
 
 @struct
 class SquashedGaussian(Struct):
-    """A normal distribution squashed by tanh into the bounds of a box, component by component.
+    """A normal distribution squashed by tanh into the bounds of a box, which are -1 and 1 in its units.
 
-        a = center + half * tanh(u),  u ~ N(mean, std)
+        a = tanh(u),  u ~ N(mean, std)
         log p = log N(u) - sum log(1 - tanh(u)^2)
 
-    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C. Densities are those of tanh(u), the action rescaled
-    to [-1, 1], so that they do not depend on the units of the box.
+    Source: Haarnoja et al. 2018, "Soft actor-critic", appendix C.
     """
 
     mean: Float[Array, "... n"]
     log_std: Float[Array, "... n"]
-    space: Box = static()
 
     def sample(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """A sample, given standard normal noise."""
-        return from_unit(self.space, jnp.tanh(self._unbounded(noise)))
+        return jnp.tanh(self._unbounded(noise))
 
     def mode(self) -> Float[Array, "... n"]:
         """The squashed mean. It is the median of each component, not the maximum of the density."""
-        return from_unit(self.space, jnp.tanh(self.mean))
+        return jnp.tanh(self.mean)
 
     def sample_with_log_prob(self, noise: Float[Array, "... n"]) -> tuple[Float[Array, "... n"], Float[Array, "..."]]:
-        """(a sample, its log-density on the scale [-1, 1], summed over components).
+        """(a sample, its log-density, summed over components).
 
         The density is computed from u, because tanh(u) rounds to 1 for large u and cannot be inverted. The code uses
         log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), whose right side stays finite where the left is log 0.
@@ -134,7 +136,7 @@ class SquashedGaussian(Struct):
         u = self._unbounded(noise)
         log_slope = 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
         log_prob = jnp.sum(-0.5 * noise**2 - self.log_std - LOG_SQRT_2_PI - log_slope, axis=-1)
-        return from_unit(self.space, jnp.tanh(u)), log_prob
+        return jnp.tanh(u), log_prob
 
     def _unbounded(self, noise: Float[Array, "... n"]) -> Float[Array, "... n"]:
         return self.mean + jnp.exp(self.log_std) * noise
@@ -181,9 +183,9 @@ def sample_noise(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
 
 
 def uniform_action(space: Box | Discrete, noise: Array, mask: Any = None) -> Array:
-    """A uniformly random action of a bounded space, computed from noise of `sample_noise`."""
+    """A uniformly random action of a bounded space (in its units), computed from noise of `sample_noise`."""
     if isinstance(space, Box):
-        return from_unit(space, jax.lax.erf(noise * math.sqrt(0.5)))
+        return jax.lax.erf(noise * math.sqrt(0.5))
     return Categorical(masked(jnp.zeros_like(noise), mask)).sample(noise)
 
 
@@ -206,16 +208,24 @@ def check_real(space: Space) -> None:
         raise Unsuited(f"its actions are real numbers, so it needs a Box of floats, not {space}.")
 
 
-def from_unit(space: Box, unit: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-    """Rescale numbers in [-1, 1] to actions of a bounded box, and clip them to its bounds."""
-    low, high, center, half = (jnp.broadcast_to(x, unit.shape) for x in (*space.bounds(), _center(space), _half(space)))
-    return jnp.clip(center + half * unit, low, high)  # against rounding errors, too
+def as_action(space: Space, sample: Array) -> Array:
+    """The action that an environment takes, for a sample or the mode of a distribution over its actions."""
+    return from_unit(space, sample) if isinstance(space, Box) else sample.astype(space.dtype)  # type: ignore[union-attr]  # `head_size` refuses others
 
 
-def to_unit(space: Box, action: Float[Array, "*axes n"]) -> Float[Array, "*axes n"]:
-    """Rescale actions of a bounded box to [-1, 1]."""
-    center, half = (jnp.broadcast_to(x, action.shape) for x in (_center(space), _half(space)))
-    return (action - center) / half
+def revision_of_units(space: Space) -> int:
+    """The revision of an agent whose policy head is in the units of a box: 2. In revision 1 it had raw units."""
+    return 2 if isinstance(space, Box) else 1
+
+
+def in_units(space: Box, weights: dict[str, Any]) -> dict[str, Any]:
+    """Weights [M, ...] with a policy head (and `log_std`) of revision 1, as weights of revision 2 that act the same."""
+    _, _, center, half = units_of(space)
+    half = np.where(half == 0, np.float32(1), half)
+    head = weights["policy"]
+    head = {**head, "kernel": head["kernel"] / half, "bias": (head["bias"] - center) / half}
+    spread = {"log_std": weights["log_std"] - np.log(half)} if "log_std" in weights else {}
+    return {**weights, "policy": head, **spread}
 
 
 def distribution(space: Space, head: Array, log_std: Any = None) -> Distribution:
@@ -225,13 +235,3 @@ def distribution(space: Space, head: Array, log_std: Any = None) -> Distribution
     if isinstance(space, MultiDiscrete):
         return MultiCategorical(head, space.nvec)
     return DiagGaussian(head, jnp.broadcast_to(log_std, head.shape))
-
-
-def _center(space: Box) -> np.ndarray:
-    low, high = space.bounds()
-    return low / 2 + high / 2
-
-
-def _half(space: Box) -> np.ndarray:
-    low, high = space.bounds()
-    return high / 2 - low / 2

@@ -62,6 +62,7 @@ def export(
         "name": policies.names[chosen],
         "weights": which,
         "half": half,
+        "agent_revision": plan.agent.revision,
     }
     weights = jax.tree.map(lambda x: np.asarray(x[chosen])[None], policies.weights)
     weights = jax.tree.map(_halved, weights, is_leaf=_is_statistic) if half else weights

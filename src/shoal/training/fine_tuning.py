@@ -12,7 +12,7 @@ from shoal.core.keys import make_key
 from shoal.training import checkpoint
 from shoal.training.folder import ZOO_PREFIX, RunFolder
 from shoal.training.plan import Plan
-from shoal.training.policy import checkpoint_of
+from shoal.training.policy import checkpoint_of, restored_policies
 from shoal.training.program import Member, begin
 from shoal.training.result import Result
 
@@ -64,7 +64,7 @@ def first_policies(plan: Plan) -> Any:
     if init["member"] != "all" and not -count <= init["member"] < count:
         raise ValueError(f"{init['run']} has members 0 to {count - 1}, so none can begin with {init['member']}.")
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), one)
-    weights = checkpoint.restore(path, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
+    weights = restored_policies(plan.agent, path, like, folder.spec_hash, half=is_exported)
     if init["member"] == "all":
         return weights
     one_policy = jax.tree.map(lambda x: x[init["member"]], weights)

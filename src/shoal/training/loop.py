@@ -6,7 +6,7 @@ that was stopped can be resumed from its newest checkpoint, and then ends with t
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
 from shoal.training.plan import Plan, outline_of
+from shoal.training.policy import upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
@@ -279,7 +280,11 @@ class Run:
         self.state = self.state.replace(best_return=best)
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
-        about = {"returns": json_ready(best), "updates": self.state.updates}
+        about = {
+            "returns": json_ready(best),
+            "updates": self.state.updates,
+            "agent_revision": self.plan.agent.revision,
+        }
         checkpoint.save(self.folder.best, {checkpoint.POLICIES: self.best_policy}, self.folder.spec_hash, about)
 
     def _slots(self) -> dict[str, np.ndarray]:
@@ -381,6 +386,7 @@ class Run:
         about = {
             "updates": self.state.updates,
             "env_revision": self.plan.env.revision,
+            "agent_revision": self.plan.agent.revision,
             "records": len(self.records),
             "curves": self.records.fingerprint(),
             "compile_seconds": self.state.compile_seconds,
@@ -475,6 +481,7 @@ class Run:
         about, spec = checkpoint.read_about(path), self.folder.spec_hash
         self._begin_state()
         members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
+        check_revision(self.plan, self.population.policies_of(members), about)
         arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
@@ -514,6 +521,17 @@ class Run:
     def _recorded_seconds(self) -> float:
         seconds = self.records.columns.get("wall_seconds", [0.0])
         return float(seconds[-1]) if seconds else 0.0
+
+
+def check_revision(plan: Plan, policies: Any, about: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if the weights of a checkpoint mean something else to this revision of the agent."""
+    now = upgraded(plan.agent, policies, about)
+    if now is not policies and not all(map(np.array_equal, jax.tree.leaves(now), jax.tree.leaves(policies))):
+        raise CheckpointError(
+            f"this run was trained by an older revision of {plan.spec.agent}, to which its weights mean something "
+            f"else, so it cannot go on. Its policies can be evaluated, and a new run can begin with them: --init RUN, "
+            f"or init= in Python."
+        )
 
 
 def population_of(plan: Plan, key: Key, group: Group) -> Any:

@@ -1,7 +1,7 @@
 """Trained policies: one (`Policy`) or those of a population (`Policies`), and how they are loaded."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,23 @@ def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
     agents, envs = plan.batched(roster)
     members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
     like = jax.eval_shape(_policy_states, agents, members.state)
-    weights = checkpoint.restore(path, checkpoint.POLICIES, like, folder.spec_hash, half=is_exported)
+    weights = restored_policies(plan.agent, path, like, folder.spec_hash, half=is_exported)
     return Policies(agents, weights, envs, plan.names(roster))
+
+
+def restored_policies(agent: Agent, path: Path, like: Any, spec: str, *, half: bool = False) -> Any:
+    """Return the policies [M, ...] of a checkpoint as `agent` acts with them; the rest is as in `checkpoint.restore`.
+
+    Raises its errors, and ValueError for weights of another revision of the agent that cannot be upgraded.
+    """
+    weights = checkpoint.restore(path, checkpoint.POLICIES, like, spec, half=half)
+    return upgraded(agent, weights, checkpoint.read_about(path))
+
+
+def upgraded(agent: Agent, policies: Any, about: Mapping[str, Any]) -> Any:
+    """Return policies [M, ...] of a checkpoint as this revision of the agent acts with them."""
+    revision = about.get("agent_revision", 1)  # older checkpoints lack it
+    return policies if revision == agent.revision else agent.upgraded(policies, revision)
 
 
 def _roster(plan: Plan, folder: RunFolder) -> Roster:

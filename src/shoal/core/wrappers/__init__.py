@@ -5,6 +5,7 @@ from shoal.core.wrappers.flatten_observation import FlattenObservation
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.puppet import Puppet
 from shoal.core.wrappers.randomize import Randomize
+from shoal.core.wrappers.rescale_action import RescaleAction
 from shoal.core.wrappers.sticky_actions import StickyActions
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_observation import TransformObservation
@@ -18,6 +19,7 @@ __all__ = [
     "FrameStack",
     "Puppet",
     "Randomize",
+    "RescaleAction",
     "ScaleReward",
     "StickyActions",
     "TimeLimit",
