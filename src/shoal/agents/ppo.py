@@ -68,6 +68,7 @@ from shoal.rollouts.rollout import (
 )
 
 Weights = Any
+SHARE = "share of the minibatches"  # up to the one that exceeds `target_kl`, among the losses of a gradient step
 
 
 @struct
@@ -131,8 +132,8 @@ class PPO(RolloutAgent):
     `num_minibatches` must divide `num_envs`, and gradients flow back through the `num_steps` steps of one rollout.
 
     `target_kl` ends the gradient steps of an update early, as in Stable-Baselines3: the first minibatch whose
-    `approx_kl` exceeds 1.5 `target_kl`, and all minibatches after it, change nothing. With None (the default) all
-    minibatches are learned from.
+    `approx_kl` exceeds 1.5 `target_kl`, and all minibatches after it, change nothing. Losses are means over the
+    minibatches up to and including this one. With None (the default) all minibatches are learned from.
 
     `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2 (meta-learning).
     """
@@ -303,7 +304,7 @@ class PPO(RolloutAgent):
         del clock
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
         batch, critic_carry = self._batch(state, trajectory, reward)
-        weights, optimizer, is_stopped, losses = self._gradient_steps(state, batch, key)
+        weights, optimizer, is_stopped, losses, weight = self._gradient_steps(state, batch, key)
         state = state.replace(
             age=state.age + 1,
             weights=weights,
@@ -314,7 +315,7 @@ class PPO(RolloutAgent):
             carry=Carry(carry, critic_carry),
             is_stopped=is_stopped,
         )
-        return state, Metrics(trajectory.episodes(), losses)
+        return state, Metrics(trajectory.episodes(), losses, weight)
 
     def new_episodes(self, state: PPOState, env: Env, key: Key) -> PPOState:
         """The state at the start of new episodes: environment states, recurrent carries, discounted returns."""
@@ -420,8 +421,9 @@ class PPO(RolloutAgent):
 
     def _gradient_steps(
         self, state: PPOState, batch: Batch, key: Key
-    ) -> tuple[Weights, Any, Bool[Array, ""] | None, dict[str, Array]]:
-        # (weights, optimizer, whether the member is stopped, losses) after all minibatches.
+    ) -> tuple[Weights, Any, Bool[Array, ""] | None, dict[str, Array], Number]:
+        # (weights, optimizer, whether the member is stopped) after all minibatches; mean losses of those up to the one
+        # that exceeds `target_kl`, and which share of all these are.
         samples = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
         packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
@@ -441,13 +443,17 @@ class PPO(RolloutAgent):
                 is_stopped=is_stopped,
             )
             if self.target_kl is not None:
+                losses = jax.tree.map(lambda x: jnp.where(is_over, 0, x), {**losses, SHARE: jnp.float32(1)})
                 is_over |= losses["approx_kl"] > 1.5 * self.target_kl
                 new = jax.tree.map(lambda new, old: jnp.where(is_over, old, new), new, [packed, optimizer])
             return (*new, is_stopped, is_over), losses
 
         start = (packed, state.optimizer, state.is_stopped, None if self.target_kl is None else jnp.bool_(False))
         (packed, optimizer, is_stopped, _), losses = mean_of_steps(step, start, self._minibatch_indices(key))
-        return unpack(packed), optimizer, is_stopped, losses
+        share = losses.pop(SHARE, 1.0)
+        if self.target_kl is not None:
+            losses = jax.tree.map(lambda x: x / share, losses)
+        return unpack(packed), optimizer, is_stopped, losses, share
 
     def _gradient_of_loss(self, unpack: Any) -> Any:
         # The function (packed weights, samples, carry) -> (gradient, losses), as one kernel where one is used.

@@ -121,3 +121,17 @@ def test_an_agent_of_shoal_is_a_victim_bound_or_not(victim):
 def test_what_is_no_victim_is_refused(victim, make, error, said):
     with pytest.raises(error, match=said):
         make(*victim)
+
+
+def test_messages_reach_a_victim_that_normalizes_and_never_got_one(victim):
+    agent, untrained = victim
+    seen = np.random.default_rng(0).normal(size=(20, 6)) * [1, 2, 3, 4, 0, 0]  # messages of 0
+    trained = untrained.replace(obs_stats=untrained.obs_stats.update(jnp.asarray(seen, jnp.float32)))
+    weights = Puppet(CartPole(), agent, trained).weights
+    # A uniform number in [-pi, pi] has the standard deviation pi / sqrt(3).
+    np.testing.assert_allclose(weights.obs_stats.std()[4:], np.pi / np.sqrt(3), rtol=1e-5)
+    seen = weights.obs_stats.normalize(jnp.asarray([0, 0, 0, 0, 1e-3, 1.0]))[4:]
+    np.testing.assert_allclose(seen, np.sqrt(3) / np.pi * np.asarray([1e-3, 1.0]), rtol=1e-5)
+    np.testing.assert_array_equal(weights.obs_stats.deviation[:4], trained.obs_stats.deviation[:4])
+    of_members = Puppet(CartPole(), agent, jax.tree.map(lambda x: jnp.stack([x, x]), trained)).weights
+    np.testing.assert_array_equal(of_members.obs_stats.deviation, [weights.obs_stats.deviation] * 2)

@@ -46,6 +46,9 @@ class Puppet(StatefulWrapper):
         victim = shoal.load("runs/victim")
         env = shoal.Puppet(shoal.make("CartPoleGoal-v0"), victim.actor, victim.weights)
 
+    A victim that normalizes observations and got only messages of 0 in its training has no statistics of messages: they
+    would reach it as signs. It then gets the statistics of uniform messages. It acts as before on messages of 0.
+
     Raises ValueError if the victim has other observations or actions. Difference from the source: there an action is
     any number, which tanh maps to the message.
     """
@@ -66,6 +69,7 @@ class Puppet(StatefulWrapper):
         if isinstance(self.actor, Agent) and not _is_bound(self.actor):
             object.__setattr__(self, "actor", self.actor.bind(victim_env))
         _check_victim(self.actor, victim_env)
+        object.__setattr__(self, "weights", _with_messages(self.weights, self.size, self.scale))
 
     @property
     def action_space(self) -> Box:
@@ -119,6 +123,20 @@ class _Seen(Wrapper):
 
     def observe(self, state: State) -> Any:
         return _part_of(self.env.observe(state))
+
+
+def _with_messages(weights: Any, size: int, scale: float) -> Any:
+    """Return the victim's weights; where its statistics saw one message only, with the variance of uniform ones."""
+
+    def of_member(stats: Any) -> Any:
+        seen = jnp.asarray(stats.deviation)
+        messages = jnp.where(seen[-size:] == 0, jnp.asarray(stats.count) * scale**2 / 3, seen[-size:])
+        return stats.replace(deviation=seen.at[-size:].set(messages))
+
+    if getattr(weights, "obs_stats", None) is None:
+        return weights
+    of_all = jax.vmap(of_member) if jnp.ndim(weights.obs_stats.count) else of_member
+    return weights.replace(obs_stats=of_all(weights.obs_stats))
 
 
 def _part_of(obs: Any) -> Any:
