@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from environments import Scaled, Several
 from learners import NO_FIELDS, VARIANTS, all_agents, bound, playable, settings_of, unbound
@@ -18,12 +19,14 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import static, struct, to_arrays
+from shoal.core.struct import hyper_fields, static, struct, to_arrays
 from shoal.envs.probes import ContinuousMatching
 from shoal.nn.torsos import CNN
 from shoal.rollouts.checks import check_agent
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import evaluate
+from shoal.training.points import is_initial
+from shoal.training.settings import Setting
 
 DISCOUNT = 0.9
 UPDATES = 200
@@ -246,6 +249,59 @@ def test_actions_lie_in_any_box(name, box):
     actions, losses = run(agent, env)
     assert all(env.action_space.contains(action) for action in actions)
     assert all(np.isfinite(x) for x in jax.tree.leaves(losses))
+
+
+def unread_by_update(agent, env):
+    """The hyperparameters of a bound agent that the program of its update does not read."""
+    names = [name for name in hyper_fields(agent) if getattr(agent, name) is not None]
+
+    def update(values, state, env, clock):
+        return agent.replace(**dict(zip(names, values, strict=True))).update(state, env, clock)
+
+    values = [jnp.asarray(getattr(agent, name)) for name in names]
+    state = jax.eval_shape(agent.init, make_key(0), env)
+    program = jax.make_jaxpr(update)(values, state, env, jnp.int32(0)).jaxpr
+    is_read = dce_jaxpr(program, [True] * len(program.outvars))[1]
+    return {name for name, read in zip(names, is_read, strict=False) if not read}
+
+
+def is_accepted(agent, env, name):
+    """Whether an agent that is not bound may have another value in a field."""
+    valid = hyper_fields(agent)[name].metadata["valid"]
+    try:
+        agent.replace(**{name: valid.low if getattr(agent, name) != valid.low else valid.high}).bind(env)
+    except ValueError:
+        return False
+    return True
+
+
+ES_STRATEGIES = ("SNES", "PGPE", "Sep_CMA_ES", "PSO", "DifferentialEvolution", "LGA", "MR15_GA", "SimpleGA")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [(name, {}) for name in sorted(AGENTS)]
+    + [
+        pytest.param("es", {"strategy": x}, marks=[] if x in ("SNES", "PSO") else pytest.mark.slow)
+        for x in ES_STRATEGIES
+    ]
+    + [("sac", {"temperature": "tuned"})],
+)
+def test_hyperparameters_that_only_init_reads_are_declared(name, fields):
+    for env in (make(playable(name)), make("Probe-ContinuousMatching-v0")):
+        agent = unbound(name, env)
+        if agent is None or bound(name, env) is None:
+            continue
+        if fields.get("strategy"):
+            agent = agent.replace(learning_rate_decay=1.0, sigma_decay=1.0, learning_rate=0.0)
+        agent = agent.replace(**fields)
+        declared = {path for path in hyper_fields(agent) if is_initial(Setting(agent, env), path)}
+        unread = unread_by_update(to_arrays(agent.bind(env)), to_arrays(env))
+        # With a tuned temperature `alpha` has no effect on an update, which its program does not show.
+        tuned = {"alpha"} if fields.get("temperature") else set()
+        assert {path for path in declared if is_accepted(agent, env, path)} == tuned | {
+            path for path in unread if is_accepted(agent, env, path)
+        }
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))

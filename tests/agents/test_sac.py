@@ -251,6 +251,18 @@ def test_results_do_not_depend_on_the_units_of_actions():
     assert all(np.array_equal(x, y) for x, y in zip(*learners, strict=True))
 
 
+def test_a_tuned_temperature_reads_alpha_only_at_the_start():
+    agent, env = bound("Probe-ContinuousMatching-v0", **FIELDS)
+    state = begin(agent, env)
+    for temperature, is_read in (("tuned", False), ("fixed", True)):
+        one, other = (
+            train(to_arrays(agent.replace(temperature=temperature, alpha=alpha)), env, state, 4).learner.actor
+            for alpha in (0.1, 0.9)
+        )
+        is_equal = all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+        assert is_equal != is_read
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("half", [0.01, 0.1, 2.0, 50.0])
 def test_the_target_entropy_can_be_reached_in_a_box_of_any_size(half):

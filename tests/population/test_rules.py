@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from shoal import FRESH, REST, Standing
+from shoal import ES, FRESH, PPO, REST, SAC, Standing
 from shoal.core.keys import make_key
+from shoal.core.registry import make
+from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
 from shoal.population.pbt import PBT, perturbed
 from shoal.population.random import RandomSearch
 from shoal.population.varying import ranked
 from shoal.training.points import Span
 from shoal.training.roster import first_roster
+from shoal.training.selector import Given
 
 NAN = float("nan")
 RATE = {"learning_rate": (1e-4, 1e-1, "log")}
@@ -224,3 +227,54 @@ def test_first_values_are_samples_except_where_the_run_gives_them():
     _, changes = selector.begin(roster, KEY)
     assert list(changes) == ["a"]
     assert changes["a"].min() >= 10 and changes["a"].max() <= 20 and len(set(changes["a"].tolist())) > 40
+
+
+INITIAL = [
+    (PPO(), "log_std_init"),
+    (SAC(), "alpha"),
+    (ES(strategy="SNES"), "sigma"),
+]
+
+
+@pytest.mark.parametrize(("agent", "path"), INITIAL, ids=[path for _, path in INITIAL])
+def test_pbt_varies_nothing_that_only_a_new_member_reads(agent, path):
+    env = make("Pendulum-v1")
+    vary = PBT().bind(agent, env, Given()).vary
+    assert vary and path not in vary
+    assert path in RandomSearch().bind(agent, env, Given()).vary  # its members are new
+    with pytest.raises(ValueError, match=f"{path} is read only when a member begins"):
+        PBT(vary=[path]).bind(agent, env, Given())
+    swept = Given(first={path: [0.5, 0.6], "learning_rate": [1e-3, 1e-2]})
+    assert path not in PBT().bind(agent, env, swept).vary
+
+
+def test_pbt_varies_what_a_member_reads_with_these_settings():
+    for agent, path in ((SAC(temperature="fixed"), "alpha"), (ES(strategy="Open_ES"), "sigma")):
+        assert path in PBT().bind(agent, make("Pendulum-v1"), Given()).vary
+
+
+def test_segments_of_an_evolution_vary_nothing_that_only_a_new_member_reads():
+    env = make("Pendulum-v1")
+    assert Evolve(vary=(("log_std_init",),)).bind(PPO(), env, Given()).vary
+    with pytest.raises(ValueError, match="log_std_init is read only when a member begins"):
+        Evolve(vary=(("log_std_init",),), segments=2, strategy="PersistentES").bind(PPO(), env, Given())
+
+
+def test_a_selector_of_an_older_run_is_bound_again():
+    old = PBT(vary={"log_std_init": (-3.0, 1.0)}, first_given=())
+    assert "log_std_init" in old.bind(PPO(), make("Pendulum-v1"), Given()).vary
+
+
+def test_copies_have_the_hyperparameters_of_their_original_that_do_not_vary():
+    members = standing([1, 5, 3, 2])
+    roster = members.roster._replace(
+        hyperparameters={
+            **members.roster.hyperparameters,
+            "log_std_init": np.asarray([0.0, -1.0, -2.0, -3.0]),
+            "env.gravity": np.asarray([9.0, 8.0, 7.0, 6.0]),
+        }
+    )
+    _, turnover = PBT(vary=RATE).select(None, members._replace(roster=roster), KEY)
+    assert turnover.source.tolist() == [1, 1, 2, 3]
+    assert turnover.hyperparameters["log_std_init"].tolist() == [-1, -1, -2, -3]
+    assert "env.gravity" not in turnover.hyperparameters

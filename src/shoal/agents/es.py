@@ -99,7 +99,13 @@ class ES(Agent):
 
     learning_rate: Number = hyper(0.0, search=(1e-3, 0.3, "log"), valid=(0, 100), help="0: the default of the strategy")
     learning_rate_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor per generation")
-    sigma: Number = hyper(0.1, search=(0.01, 1.0, "log"), valid=(1e-9, 1e3), help="initial step size")
+    sigma: Number = hyper(
+        0.1,
+        search=(0.01, 1.0, "log"),
+        valid=(1e-9, 1e3),
+        initial=lambda agent: agent.evolution.sigma_is_initial,
+        help="initial step size",
+    )
     sigma_decay: Number = hyper(1.0, search=(0.98, 1.0), valid=(0, 1), help="factor per generation")
     sigma_limit: Number = hyper(
         0.0, search=(0.0, 0.05), valid=(0, 1e3), help="smallest step size; at least a thousandth of the initial one"

@@ -158,7 +158,9 @@ class PPO(RolloutAgent):
     noise_correlation: Number = hyper(
         0.0, valid=(0, 0.9999), help="correlation of a Gaussian policy's noise between one step and the next"
     )
-    log_std_init: Number = hyper(0.0, search=(-3.0, 1.0), valid=(-20, 5), help="initial log std of a Gaussian policy")
+    log_std_init: Number = hyper(
+        0.0, search=(-3.0, 1.0), valid=(-20, 5), initial=True, help="initial log std of a Gaussian policy"
+    )
 
     num_envs: int = static(4)
     num_steps: int = static(128, help="steps of each environment in one update")

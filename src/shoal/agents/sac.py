@@ -91,7 +91,11 @@ class SAC(ReplayActorCritic):
     )
     temperature: Choice = hyper(0, names=TEMPERATURES)
     alpha: Number = hyper(
-        1.0, search=(0.01, 1.0, "log"), valid=(1e-9, 1e6), help="the temperature: initial (tuned) or constant (fixed)"
+        1.0,
+        search=(0.01, 1.0, "log"),
+        valid=(1e-9, 1e6),
+        initial=lambda agent: not np.any(np.asarray(agent.temperature) == FIXED),
+        help="the temperature: initial (tuned) or constant (fixed)",
     )
     entropy_ratio: Number = hyper(
         1.0, valid=(-0.69, 1e3), help="in a Box: target entropy is -ratio per action component; uniform: ratio -log 2"

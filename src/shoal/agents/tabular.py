@@ -132,7 +132,9 @@ class QTable(Agent):
     epsilon_start: Number = hyper(1.0, valid=(0, 1))
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="fraction of the horizon until epsilon_end")
-    initial_value: Number = hyper(0.0, valid=(-1e9, 1e9), help="of every entry; a high value makes the agent explore")
+    initial_value: Number = hyper(
+        0.0, valid=(-1e9, 1e9), initial=True, help="of every entry; a high value makes the agent explore"
+    )
     horizon: Number = hyper(0.0, valid=(0, 1e18), spans_run=True, help="steps of the schedules; 0: as long as the run")
 
     rule: str = static("q", choices=RULES)

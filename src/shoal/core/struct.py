@@ -73,6 +73,7 @@ def hyper(
     names: tuple[str, ...] = (),
     cap: str = "",
     spans_run: bool = False,
+    initial: bool | Callable[[Any], bool] = False,
     help: str = "",  # noqa: A002
 ) -> Any:
     """Declare a traced hyperparameter.
@@ -82,6 +83,8 @@ def hyper(
     `names`: the hyperparameter is a choice among these names; a user writes a name, the field holds its index.
     `cap`: the name of the static field that bounds this number in one program (see `fill_caps`).
     `spans_run`: the number counts environment steps, and 0 means all steps of the run, which the plan fills in.
+    `initial`: only `init` reads the number, so that another one changes nothing in a member that has begun; or a
+    function that says so for a bound agent.
 
     Raises ValueError, where the field is declared, for a range that is empty or has an unknown scale.
     """
@@ -93,6 +96,7 @@ def hyper(
         "names": names,
         "cap": cap,
         "spans_run": spans_run,
+        "initial": initial,
         "help": help,
     }
     return dataclasses.field(default=default, metadata=metadata)

@@ -159,6 +159,11 @@ class Evolution(Struct):
         return not self.is_scheduled and hasattr(self._parameters(1.0), "std_init")
 
     @property
+    def sigma_is_initial(self) -> bool:
+        """Whether only `init` reads the step size."""
+        return not self.is_scheduled and self.adapts_sigma != self.has_population
+
+    @property
     def is_antithetic(self) -> bool:
         """Whether candidate p + P / 2 is candidate p mirrored at the mean."""
         return self.name in ALWAYS_MIRRORED or getattr(self.strategy, "use_antithetic_sampling", False)

@@ -24,6 +24,7 @@ from shoal.ops.evolution import Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
 from shoal.training.generations import fitness_of, is_last_segment
+from shoal.training.points import check_read
 from shoal.training.roster import Roster
 from shoal.training.selector import FRESH, Given, Outline, Selector, Standing, Turnover
 from shoal.training.settings import Setting, get
@@ -92,7 +93,10 @@ class Evolve(Selector):
                 f"candidates must differ only in what evolves, but {', '.join(given.first)} differs between members: "
                 f"give one value, or let it evolve."
             )
-        return self.replace(vary=tuple(_with_range(setting, *item) for item in self.vary))
+        vary = tuple(_with_range(setting, *item) for item in self.vary)
+        if self.segments > 1:  # members go on with other candidates
+            check_read(setting, (path for path, *_ in vary))
+        return self.replace(vary=vary)
 
     def check(self, outline: Outline) -> None:
         """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""

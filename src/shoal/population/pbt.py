@@ -7,8 +7,9 @@ replaced by one that is not better; on a linear scale a perturbation adds or sub
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from shoal.core.env import Key
@@ -17,6 +18,7 @@ from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
 from shoal.training.points import Span
 from shoal.training.selector import Outline, Standing, Turnover
+from shoal.training.settings import is_of_env
 
 
 @selector("pbt")
@@ -35,9 +37,15 @@ class PBT(Varying):
     In a list of values, the next higher or lower value is taken. With `resample` it is sampled anew. It always stays in
     its range.
 
-    A copy has the weights, optimizer state and normalization statistics of its original, and a random key of its own.
+    By default all hyperparameters of the agent vary that declare a range, that the user did not set, and that a member
+    reads after it has begun: the initial standard deviation of PPO does not vary.
+
+    A copy has the weights, optimizer state, normalization statistics and other hyperparameters of its original, and a
+    random key of its own.
     It begins new episodes; with a replay buffer it continues the episodes of the original.
     """
+
+    changes_members: ClassVar[bool] = True
 
     every: int = static(1, help="records between two replacements of members")
     exploit: str = static("truncation", choices=("truncation", "tournament"), help="which members are replaced")
@@ -77,6 +85,9 @@ class PBT(Varying):
             for path, span in self._spans(standing.roster.hyperparameters).items()
             for values in [np.asarray(standing.roster.hyperparameters[path])]
         }
+        for path, values in standing.roster.hyperparameters.items():
+            if path not in changes and not is_of_env(path):
+                changes[path] = jax.tree.map(lambda x: np.asarray(x)[source], values)
         best = int(ranked(standing)[0])
         note = f"pbt: {is_copy.sum()} of {len(source)} members replaced; the best score is {standing.score[best]:.4g}"
         notes = (note,) if is_copy.any() else ()

@@ -6,7 +6,7 @@ Selectors run on the host, so their random numbers come from NumPy, seeded with 
 import dataclasses
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
 from shoal.core.errors import did_you_mean
 from shoal.core.struct import static, struct
-from shoal.training.points import Span, is_used, read_span
+from shoal.training.points import Span, check_read, is_initial, is_used, read_span
 from shoal.training.roster import Roster
 from shoal.training.selector import Given, Outline, Range, Selector, Standing
 from shoal.training.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
@@ -41,6 +41,8 @@ class Varying(Selector):
             "all of the agent that declare a range and that you did not set",
         },
     )
+    changes_members: ClassVar[bool] = False  # whether members that have begun get other hyperparameters
+
     first_given: tuple | None = static(None, help="paths of `vary` whose first values the user gave; set by `bind`")
 
     def __post_init__(self) -> None:
@@ -56,6 +58,8 @@ class Varying(Selector):
                 path: _range_of_first(setting, path, given) for path in given.first if path in hyperparameters(setting)
             }
             asked = {**_declared(setting, given), **swept}
+            if self.changes_members:
+                asked = {path: span for path, span in asked.items() if not is_initial(setting, path)}
             if not asked:
                 raise ValueError(
                     "nothing is left to vary: every hyperparameter with a search range was given a value. Leave one "
@@ -64,6 +68,8 @@ class Varying(Selector):
         if not asked:
             raise ValueError('vary is empty: name at least one hyperparameter, as in vary=["learning_rate"].')
         spans = {path: read_range(setting, path, span) for path, span in asked.items()}
+        if self.changes_members and self.first_given is None:  # not where the selector comes from a file
+            check_read(setting, asked)
         for path, span in spans.items():
             _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
         first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]

@@ -5,7 +5,7 @@
 
 import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -163,6 +163,23 @@ def _range(path: str, low: float, high: float, scale: Any = "linear") -> Range:
             f"{', both above 0' * log}."
         )
     return Range(low, high, log)
+
+
+def is_initial(setting: Setting, path: str) -> bool:
+    """Return whether only a member that begins reads a hyperparameter (see `hyper(initial=...)`)."""
+    found = hyperparameters(setting).get(path)
+    initial: Any = found is not None and found.field.metadata.get("initial", False)
+    return bool(initial(setting.agent.bind(setting.env)) if callable(initial) else initial)
+
+
+def check_read(setting: Setting, paths: Iterable[str]) -> None:
+    """Raise ValueError for a hyperparameter that has no effect where it is set after a member has begun."""
+    for path in paths:
+        if is_initial(setting, path):
+            raise ValueError(
+                f"{path} is read only when a member begins, so setting it later does nothing: leave it out here, or "
+                f"sweep it."
+            )
 
 
 def is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
