@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from environments import Poisoned, advance, init, noise, observe
-from shoal import ES, PPO, QTable
+from learners import playable, unbound
+from shoal import ES, PPO, SAC, QTable
 from shoal.core.checks import check_env
 from shoal.core.keys import make_key
-from shoal.core.registry import make
-from shoal.core.struct import to_arrays
+from shoal.core.registry import AGENTS, make
+from shoal.core.struct import hyper_fields, to_arrays
 from shoal.population.learner_env import LearnerEnv, without_keys
 from shoal.studies.runs import train
 
@@ -110,6 +111,37 @@ def test_an_update_that_is_not_finite_is_undone_and_ends_training():
 def test_a_wrong_field_is_refused(fields, error, message):
     with pytest.raises(error, match=message):
         ENV.replace(**fields)
+
+
+CAPPED = [name for name in sorted(AGENTS) if any(f.metadata["cap"] for f in hyper_fields(AGENTS[name].cls).values())]
+
+
+@pytest.mark.parametrize("name", CAPPED)
+def test_sizes_hold_for_the_largest_action(name):
+    env = make(playable(name))
+    agent = unbound(name, env, batch_size=4, buffer_size=40)
+    with_ranges = LearnerEnv(agent, env, hyperparameters=(("batch_size", 2, 16), ("buffer_size", 40, 160)))
+    inner, largest = with_ranges.agent, with_ranges.values(np.ones(2))
+    assert (inner.max_batch_size, inner.max_buffer_size) == (16, 160) == tuple(largest.values())
+    assert (inner.batch_size, inner.buffer_size) == (4, 40)
+    state = jax.eval_shape(inner.init, make_key(0), env)
+    assert state.replay.rows * inner.num_envs >= 160
+    declared = LearnerEnv(agent, env, hyperparameters=("batch_size",)).agent
+    assert declared.max_batch_size == hyper_fields(agent)["batch_size"].metadata["search"].high
+    with pytest.raises(
+        ValueError, match="actions set batch_size up to 512, and the agent was bound with max_batch_size=16"
+    ):
+        with_ranges.replace(hyperparameters=("batch_size",))
+    with pytest.raises(ValueError, match="batch_size=512 is more than max_batch_size=8. Raise max_batch_size"):
+        LearnerEnv(agent.replace(max_batch_size=8), env, hyperparameters=("batch_size",))
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"), [(PPO(num_envs=1, num_steps=8), "log_std_init"), (SAC(buffer_size=40), "alpha")]
+)
+def test_what_only_a_new_agent_reads_is_refused(agent, name):
+    with pytest.raises(ValueError, match=f"{name} is read only when a member begins"):
+        LearnerEnv(agent, make("Pendulum-v1"), hyperparameters=(name,))
 
 
 def test_es_trains_the_schedule_of_a_learner(tmp_path):

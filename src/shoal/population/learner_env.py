@@ -15,8 +15,9 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box
-from shoal.core.struct import Range, Struct, fill_caps, static, static_fields, struct, to_arrays
-from shoal.training.plan import with_horizon
+from shoal.core.struct import Range, Struct, hyper_fields, static, static_fields, struct, to_arrays
+from shoal.training.plan import of_all_sizes, with_horizon
+from shoal.training.points import check_read
 from shoal.training.program import all_finite, where_alive
 from shoal.training.settings import Hyperparameter, Setting, apply, get, hyperparameters
 
@@ -79,8 +80,10 @@ class LearnerEnv(Env):
 
     If an inner update is not finite, it is undone, and the inner agent is not trained any more in this episode.
     The state holds the whole inner agent state, with its environments and replay buffer: choose small ones.
-    Raises TypeError for a name that does not exist, and ValueError for a hyperparameter that cannot vary in one
-    program or a range that the agent does not allow. An agent that is not bound is bound to `env`.
+    Sizes, such as that of the replay buffer, are those of the upper ends of the ranges: choose small ones here, too.
+    Raises TypeError for a name that does not exist, and ValueError for a hyperparameter that cannot vary in one program
+    or that only a new agent reads, and for a range that the agent does not allow. An agent that is not bound is bound
+    to `env`.
     """
 
     agent: Any
@@ -102,13 +105,15 @@ class LearnerEnv(Env):
             raise ValueError(f"updates={self.updates} and steps={self.steps} must both be at least 1.")
         if not self.hyperparameters:
             raise ValueError("LearnerEnv needs a hyperparameter that actions set, such as ('learning_rate',).")
-        self._ranges()  # raises for a wrong one
+        ranges = self._ranges()  # raises for a wrong one
         if not _is_bound(self.agent):
-            bound = fill_caps([self.agent])[0].bind(self.env)
+            bound = _bound(Setting(self.agent, self.env), ranges)
             length = self.steps * self.updates * bound.steps_per_update
             object.__setattr__(self, "agent", with_horizon(bound, length))
             object.__setattr__(self, "losses", _loss_names(self.agent, self.env))
         _check_fits(self.agent, self.env)
+        _check_caps(self.agent, ranges)
+        check_read(Setting(self.agent, self.env), ranges)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # as long as the inner training run
@@ -257,6 +262,24 @@ def _between(at: Range, share: Float[Array, ""]) -> Float[Array, ""]:
 
 def _is_bound(agent: Agent) -> bool:
     return all(getattr(agent, n) is not None for n, field in static_fields(agent).items() if "bind" in field.metadata)
+
+
+def _bound(inner: Setting, ranges: dict[str, Range]) -> Agent:
+    """The agent bound to its environment, with sizes, such as `max_batch_size`, for the whole range of every action."""
+    ends = [apply(inner, {name: at[end] for name, at in ranges.items()}) for end in (0, 1)]
+    agent, env = of_all_sizes([inner, *ends], [*ranges])
+    return apply(Setting(agent.bind(env), inner.env), {name: get(inner, name) for name in ranges}).agent
+
+
+def _check_caps(agent: Any, ranges: dict[str, Range]) -> None:
+    """Raise ValueError for a range that ends above the cap of an agent that was bound before."""
+    for name, at in ranges.items():
+        field = hyper_fields(agent).get(name)
+        if field and (cap := field.metadata["cap"]) and at.high > (limit := getattr(agent, cap)):
+            raise ValueError(
+                f"actions set {name} up to {at.high:g}, and the agent was bound with {cap}={limit}, above which it has "
+                f"no effect: give an agent that is not bound, or a range ({name!r}, low, {limit})."
+            )
 
 
 def _check_fits(agent: Any, env: Env) -> None:

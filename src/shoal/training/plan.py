@@ -212,7 +212,7 @@ def make_plan(
     extreme_pairs = [apply(pairs[0], setting) for setting in extremes]
     envs = [pair.env for pair in [*pairs, *extreme_pairs]]
     _check_spaces(envs, [*settings, *extremes])
-    bound = _bound([*pairs, *extreme_pairs], varying, spec)
+    bound = _bind(*of_all_sizes([*pairs, *extreme_pairs], varying), spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
     statics = {name: getattr(bound, name) for name in static_fields(bound)}
     pairs = [Setting(with_horizon(a.replace(**statics), updates * bound.steps_per_update), e) for a, e in pairs]
@@ -334,17 +334,17 @@ def _with_files(setting: Setting) -> Setting:
     return apply(setting, loaded)
 
 
-def _bound(pairs: list[Setting], varying: Sequence[str], spec: RunSpec) -> Agent:
-    """Return the agent of the first setting, bound with the varying hyperparameters of all settings [S, ...].
+def of_all_sizes(pairs: list[Setting], varying: Sequence[str]) -> Setting:
+    """Return the first setting with the varying hyperparameters of all settings [S, ...], and with all time limits.
 
-    Sizes that depend on a hyperparameter then hold for every setting.
+    The sizes of its agent, when bound, hold for every setting. Raises ValueError for a number above its cap.
     """
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
     fields = user_fields(agents[0])
     # Sizes do not depend on what is in a `part`, such as the weights of a loss.
     paths = [p for p in varying if not is_of_env(p) and not fields[p.partition(".")[0]].metadata.get("part")]
     columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
-    return _bind(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs), spec)
+    return Setting(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
 
 
 def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
