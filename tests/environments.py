@@ -228,6 +228,30 @@ class Poisoned(Env):
 
 
 @struct
+class Drip(Env):
+    """A reward of 0.1 in every step, and one episode of many steps."""
+
+    max_steps: Number | None = 10**6
+
+    @property
+    def observation_space(self):
+        return Box(0.0, 1.0, (1,))
+
+    @property
+    def action_space(self):
+        return Discrete(2)
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def observe(self, state):
+        return jnp.zeros((1,), jnp.float32)
+
+    def transition(self, state, action, noise):
+        return state, jnp.float32(0.1), jnp.bool_(False), {}
+
+
+@struct
 class OwnLimitState(State):
     """The time limit of this episode."""
 

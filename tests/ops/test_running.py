@@ -80,3 +80,26 @@ def test_statistics_of_parts_merge_into_those_of_the_whole():
     np.testing.assert_allclose(whole.std(), data.std(0), rtol=1e-5)
     assert whole.count == 300
     np.testing.assert_array_equal(nothing.merge(nothing).mean, [0, 0])
+
+
+def test_statistics_of_many_batches_stay_exact():
+    # A million batches of -0.1 and 0.1: the variance is 0.01. Without their rounding, the sums give 0.0098.
+    pair = RunningStats.zero(jnp.float32(0)).update(jnp.asarray([-0.1, 0.1]))
+
+    @jax.jit
+    def run(pair):
+        def more(i, stats):
+            return stats.merge(RunningStats(pair.count, pair.mean + 1e-3 * (i % 2), pair.deviation))
+
+        return jax.lax.fori_loop(0, 1_000_000, more, RunningStats.zero(jnp.float32(0)))
+
+    stats = run(pair)
+    np.testing.assert_allclose(stats.deviation / stats.count, 0.01 + 0.25e-6, rtol=1e-5)
+    np.testing.assert_allclose(stats.mean, 5e-4, rtol=1e-4)
+
+
+def test_samples_are_counted_beyond_the_integers_of_float32():
+    stats = RunningStats.zero(jnp.float32(0)).replace(count=jnp.float32(2**25))
+    one = RunningStats(jnp.float32(1), jnp.float32(0), jnp.float32(0))
+    stats = jax.jit(lambda stats: jax.lax.fori_loop(0, 1_000, lambda i, s: s.merge(one), stats))(stats)
+    np.testing.assert_allclose(stats.count, 2**25 + 1_000, atol=4)

@@ -4,9 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from environments import Drip
 from shoal.agents.ppo import PPO
+from shoal.core.agent import Actor
 from shoal.core.keys import make_key
 from shoal.core.registry import make
+from shoal.core.struct import struct, to_arrays
 from shoal.rollouts.evaluate import evaluate, record_episode
 
 
@@ -52,3 +55,18 @@ def test_greedy_evaluation_takes_the_likeliest_action():
     result = jax.jit(lambda key: evaluate(agent, state, env, key, episodes=64, horizon=3))(make_key(0))
     expected = {1.0 if right[0] else -1.0, 1.0 if right[1] else -1.0}
     assert set(result.episode_return.tolist()) == expected
+
+
+@struct
+class Still(Actor):
+    """Always takes action 0."""
+
+    def act(self, state, obs, carry, key, greedy, mask=None):
+        return jnp.int32(0), carry
+
+
+def test_the_return_of_a_long_episode_is_exact():
+    env = to_arrays(Drip(max_steps=300_000))
+    result = jax.jit(lambda k: evaluate(Still(), None, env, k, episodes=1, horizon=10**6))(make_key(0))
+    assert result.finished.all() and result.episode_length == 300_000
+    np.testing.assert_allclose(result.episode_return, 300_000 * float(np.float32(0.1)), atol=0.002)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from environments import OwnLimit, names_of_each_class, smallest
+from environments import Drip, OwnLimit, names_of_each_class, smallest
 from shoal.agents.ppo import PPO
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import Number, struct
+from shoal.core.struct import Number, struct, to_arrays
+from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.rollout import Rollout, final_slots, successor_value
 
 
@@ -261,3 +262,44 @@ def test_agents_that_differ_only_in_hyperparameters_share_a_program():
     one, other = (PPO(learning_rate=rate).bind(env) for rate in (1e-3, 1e-2))  # which hold a rollout each
     assert jax.tree.structure(one) == jax.tree.structure(other)
     assert jax.tree.structure(one) != jax.tree.structure(PPO(num_steps=64).bind(env))
+
+
+def test_the_return_of_an_episode_over_many_rollouts_is_exact():
+    env, rollout = (
+        to_arrays(Drip(max_steps=1_000_000)),
+        Rollout(num_envs=2, num_steps=1_000, bank_size=1, final_slots=1),
+    )
+
+    def still(obs, mask, noise, carry):
+        return jnp.zeros(2, jnp.int32), None, carry
+
+    @jax.jit
+    def play(env):
+        def one(i, loop):
+            env_states, stats = loop
+            env_states, trajectory, _ = rollout.collect(env, env_states, still, jnp.zeros((1_000, 2)), make_key(0))
+            return env_states, stats.merge(trajectory.episodes())
+
+        return jax.lax.fori_loop(0, 1_000, one, (rollout.init(env, make_key(1)), EpisodeStats.zero()))
+
+    env_states, stats = play(env)
+    np.testing.assert_allclose(stats.return_min, 1e6 * float(np.float32(0.1)), atol=0.004)
+    assert stats.count == 2 and not env_states.rounding.any()  # a new episode begins without
+
+
+def test_only_long_episodes_carry_the_rounding_of_their_return():
+    for max_steps, is_short in ((1_000, True), (1_001, False), (None, False), (np.asarray([5, 2_000]), False)):
+        rollout = Rollout.for_env(Drip(max_steps=max_steps), 2, 8)
+        assert rollout.short_episodes == is_short
+        assert (rollout.init(Drip(), make_key(0)).rounding is None) == is_short
+
+
+def test_returns_of_very_many_episodes_add_up_exactly():
+    @jax.jit
+    def merged():
+        one = EpisodeStats.of(jnp.ones(1, bool), jnp.full(1, 0.1, jnp.float32), jnp.ones(1, jnp.int32))
+        return jax.lax.fori_loop(0, 1_000_000, lambda i, stats: stats.merge(one), EpisodeStats.zero())
+
+    stats = merged()
+    np.testing.assert_allclose(stats.return_mean, 0.1, rtol=1e-6)
+    np.testing.assert_allclose(stats.return_square_sum, 1e4, rtol=1e-6)

@@ -156,6 +156,19 @@ def test_a_run_in_a_box_whose_units_did_not_change_goes_on(tmp_path):
     assert shoal.train(resume=run.folder, steps=512, **SILENT).summary["steps_per_member"] == 512
 
 
+def test_a_checkpoint_without_the_rounding_of_sums_is_read(tmp_path):
+    fields = {**FIELDS, "normalize_observation": True}
+    options = {"fields": fields, "preset": None, **OPTIONS, **SILENT}
+    run = shoal.train("ppo", "CartPole-v1", folder=tmp_path / "run", **options)
+    before = shoal.load(run.folder, member=0)
+    rewritten(run.folder, lambda name, array: None if "rounding" in name.split("/") else array)
+    after = shoal.load(run.folder, member=0)
+    np.testing.assert_array_equal(after.weights.obs_stats.mean, before.weights.obs_stats.mean)
+    assert not np.any(after.weights.obs_stats.rounding[0])
+    shoal.train("ppo", "CartPole-v1", folder=tmp_path / "begun", init=run.folder, **options)
+    assert shoal.train(resume=run.folder, steps=512, **SILENT).summary["steps_per_member"] == 512
+
+
 def test_weights_of_a_later_revision_are_refused(tmp_path):
     run = trained("Pendulum-v1", tmp_path / "run")
     path = checkpoint.newest(run.folder / "checkpoints") / "manifest.json"

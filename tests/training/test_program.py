@@ -115,3 +115,18 @@ def test_agents_with_equal_static_fields_share_a_program():
     assert jax.tree.structure(shoal.PPO(**{**FIELDS, "num_steps": 8}).bind(shoal.make("CartPole-v1"))) != (
         jax.tree.structure(bound[0])
     )
+
+
+@struct
+class Constant(Steep):
+    """Its loss is 0.1 in every update."""
+
+    def update(self, state, env, clock):
+        return state.replace(age=state.age + 1), Metrics(EpisodeStats.zero(), {"loss": jnp.float32(0.1)})
+
+
+def test_the_mean_loss_of_many_updates_is_exact():
+    env = make("Probe-MatchingAction-v0")
+    member = begin(Constant(), env, jnp.int32(0), make_key(0))
+    _, metrics = jax.jit(lambda member: train_chunk(member, Constant(), env, jnp.int32(0), jnp.int32(10**6)))(member)
+    np.testing.assert_allclose(metrics.losses["loss"], 0.1, rtol=1e-6)

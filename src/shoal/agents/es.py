@@ -32,6 +32,7 @@ from shoal.nn.distributions import (
 )
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
+from shoal.ops import sums
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
@@ -67,6 +68,7 @@ class RunningEpisodes(Struct):
     state: State
     carry: Any  # recurrent carry
     episode_return: Float[Array, "N"]
+    rounding: Float[Array, "N"] | None  # of this sum (`ops.sums`)
     length: Int[Array, "N"]
     ended: Bool[Array, "N"]
     shift_sum: Any  # sum of (observation - previous mean), [N, ...]; None without normalization
@@ -274,7 +276,8 @@ class ES(Agent):
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), self.initial_carry())
         no_shift = stats and jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), stats.mean)
         no_length, no_return = jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.float32)
-        return RunningEpisodes(state, carry, no_return, no_length, jnp.zeros(n, bool), no_shift, no_shift)
+        rounding = None if sums.are_few(self.longest_episode) else no_return
+        return RunningEpisodes(state, carry, no_return, rounding, no_length, jnp.zeros(n, bool), no_shift, no_shift)
 
     # Random numbers have the axes [G, K]: all candidates of a group use the same ones; each of K episodes uses others.
 
@@ -384,10 +387,12 @@ def _after_step(
     stats: RunningStats | None,
 ) -> RunningEpisodes:
     is_running = ~played.ended
+    total, rounding = sums.add(played.episode_return, played.rounding, reward)
     played = played.replace(
         state=state,
         carry=carry,
-        episode_return=played.episode_return + jnp.where(is_running, reward, 0),
+        episode_return=jnp.where(is_running, total, played.episode_return),
+        rounding=rounding,
         length=played.length + is_running.astype(jnp.int32),
         ended=played.ended | done,
     )

@@ -67,6 +67,7 @@ class Metrics(Struct):
     episodes: Any  # sums over the episodes that ended (`rollouts.episodes.EpisodeStats`)
     losses: dict[str, Float[Array, ""]]  # averages over the update
     weight: Any = 1.0  # weight of `losses` in an average over updates: the number of gradient steps, where it varies
+    rounding: Any = None  # of the sums of losses and weights over many updates (`ops.sums`); None for one update
 
 
 Bound = TypeVar("Bound")

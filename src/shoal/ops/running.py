@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from shoal.core.struct import Struct, struct
+from shoal.ops import sums
 from shoal.ops.devices import DATA, mean_over
 
 FLOOR = 1e-8  # added to the variance before the square root, as in Gymnasium and Stable-Baselines3
@@ -14,17 +15,21 @@ FLOOR = 1e-8  # added to the variance before the square root, as in Gymnasium an
 
 @struct
 class RunningStats(Struct):
-    """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, `std()` 1."""
+    """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, `std()` 1.
+
+    `rounding` is that of the three (`ops.sums`), which are sums over a whole run; None for the data of one update.
+    """
 
     count: Float[Array, ""] | float  # a float where a run's file gave it
     mean: Any
     deviation: Any  # sum of squared deviations from the mean
+    rounding: Any = None
 
     @classmethod
     def zero(cls, example: Any) -> "RunningStats":
         """Statistics of no data; `example` gives the shapes."""
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
-        return cls(jnp.float32(0), zeros, zeros)
+        return cls(jnp.float32(0), zeros, zeros, (jnp.float32(0), zeros, zeros))
 
     def update(self, batch: Any, axes: int = 1, devices: int = 1) -> "RunningStats":
         """The statistics after a batch whose first `axes` axes count samples, and after those of the other devices.
@@ -57,17 +62,17 @@ class RunningStats(Struct):
 
     def merge(self, other: "RunningStats") -> "RunningStats":
         """The statistics of the data of both. Source: Chan, Golub and LeVeque 1983, eq. 2.1."""
-        n = other.count
-        total = self.count + n
-        fraction = n / jnp.maximum(total, 1)
+        fraction = other.count / jnp.maximum(self.count + other.count, 1)
         shift = jax.tree.map(lambda a, b: b - a, self.mean, other.mean)
-        return RunningStats(
-            count=total,
-            mean=jax.tree.map(lambda m, d: m + d * fraction, self.mean, shift),
-            deviation=jax.tree.map(
-                lambda a, b, d: a + b + d**2 * (self.count * fraction), self.deviation, other.deviation, shift
-            ),
+        before = (self.count, self.mean, self.deviation)
+        more = (
+            other.count,
+            jax.tree.map(lambda d: d * fraction, shift),
+            jax.tree.map(lambda b, d: b + d**2 * (self.count * fraction), other.deviation, shift),
         )
+        rounding = jax.tree.map(jnp.zeros_like, before) if self.rounding is None else self.rounding
+        after, rounding = sums.add_trees(before, rounding, more)
+        return RunningStats(*after, rounding)
 
     def std(self) -> Any:
         """The standard deviation, sqrt(variance + 1e-8), which is never 0; 1 before any data."""

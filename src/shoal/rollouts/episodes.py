@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.struct import Struct, struct
+from shoal.ops import sums
 from shoal.ops.devices import DATA
 
 
@@ -19,12 +20,14 @@ class EpisodeStats(Struct):
     return_max: Float[Array, ""]
     length_sum: Int[Array, ""]
     resets_reused: Int[Array, ""]  # resets to a first state of the reset bank that was used before
+    rounding: tuple[Float[Array, ""], Float[Array, ""]]  # of the two sums of returns (`ops.sums`)
 
     @classmethod
     def zero(cls) -> "EpisodeStats":
         """The statistics of no episode."""
         no_count, no_sum = jnp.int32(0), jnp.float32(0)
-        return cls(no_count, no_sum, no_sum, jnp.float32(jnp.inf), jnp.float32(-jnp.inf), no_count, no_count)
+        least, most = jnp.float32(jnp.inf), jnp.float32(-jnp.inf)
+        return cls(no_count, no_sum, no_sum, least, most, no_count, no_count, (no_sum, no_sum))
 
     @classmethod
     def of(
@@ -40,18 +43,25 @@ class EpisodeStats(Struct):
             return_max=jnp.max(jnp.where(done, episode_return, -jnp.inf)),
             length_sum=jnp.sum(jnp.where(done, length, 0), dtype=jnp.int32),
             resets_reused=jnp.int32(0),
+            rounding=(jnp.float32(0), jnp.float32(0)),
         )
 
     def merge(self, other: "EpisodeStats") -> "EpisodeStats":
-        """The statistics of the episodes of both."""
+        """The statistics of the episodes of both; `other` is of one update."""
+        (return_sum, return_square_sum), rounding = sums.add_trees(
+            (self.return_sum, self.return_square_sum),
+            self.rounding,
+            (other.return_sum, other.return_square_sum),
+        )
         return EpisodeStats(
             count=self.count + other.count,
-            return_sum=self.return_sum + other.return_sum,
-            return_square_sum=self.return_square_sum + other.return_square_sum,
+            return_sum=return_sum,
+            return_square_sum=return_square_sum,
             return_min=jnp.minimum(self.return_min, other.return_min),
             return_max=jnp.maximum(self.return_max, other.return_max),
             length_sum=self.length_sum + other.length_sum,
             resets_reused=self.resets_reused + other.resets_reused,
+            rounding=rounding,
         )
 
     def of_all(self, devices: int) -> "EpisodeStats":

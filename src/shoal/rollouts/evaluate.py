@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.core.agent import Actor
 from shoal.core.env import Env, Key, Observation, State
 from shoal.core.struct import Struct, struct
+from shoal.ops import sums
 
 
 @struct
@@ -52,33 +53,36 @@ def evaluate(
     """
     k_init, k_steps = jax.random.split(key)
     state = jax.vmap(env.init)(jax.random.split(k_init, episodes))
+    no_return = jnp.zeros(episodes, jnp.float32)
     start = (
         jnp.int32(0),
         state,
         _carries(agent, episodes),
-        Evaluation(jnp.zeros(episodes, jnp.float32), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
+        Evaluation(no_return, jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
+        None if sums.are_few(horizon) else no_return,
     )
 
     def running(loop):
-        t, _, _, result = loop
+        t, _, _, result, _ = loop
         return (t < horizon) & ~jnp.all(result.finished)
 
     def step(loop):
-        t, state, carry, result = loop
+        t, state, carry, result, rounding = loop
         keys = jax.random.split(jax.random.fold_in(k_steps, t), (episodes, 2))
         _, _, carry, step_result = jax.vmap(lambda k, s, c: act_and_step(agent, policy, env, k, s, c, greedy))(
             keys, state, carry
         )
         state, reward, terminated, truncated, _ = step_result
         is_running = ~result.finished
+        total, new_rounding = sums.add(result.episode_return, rounding, reward)
         result = Evaluation(
-            episode_return=result.episode_return + jnp.where(is_running, reward, 0),
+            episode_return=jnp.where(is_running, total, result.episode_return),
             episode_length=result.episode_length + is_running.astype(jnp.int32),
             finished=result.finished | terminated | truncated,
         )
-        return t + 1, state, carry, result
+        return t + 1, state, carry, result, new_rounding
 
-    return jax.lax.while_loop(running, step, start)[-1]
+    return jax.lax.while_loop(running, step, start)[3]
 
 
 def record_episode(agent: Actor, policy: Any, env: Env, key: Key, horizon: int, greedy: bool = True) -> Episode:

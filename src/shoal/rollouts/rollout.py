@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from shoal.core.env import MAX_TIME, Env, Key, Observation, State
+from shoal.core.env import MAX_TIME, Env, Key, Observation, State, episode_limit
 from shoal.core.form import current
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
+from shoal.ops import sums
 from shoal.ops.devices import own_part
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.unchanged import Unchanged
@@ -34,6 +35,7 @@ class EnvStates(Struct):
 
     state: State
     episode_return: Float[Array, "E"]  # sum of the rewards so far in the current episode
+    rounding: Float[Array, "E"] | None = None  # of this sum (`ops.sums`); None where episodes are short
 
 
 @struct
@@ -105,7 +107,7 @@ class Rollout(Struct):
     `reset="bank"` samples the bank once per rollout. An environment whose episodes end more than R times in one rollout
     starts again at row 0 of its bank; `resets_reused` counts these resets. `reset="exact"` samples a first
     state for every step. `final_slots` is F, the largest number of episodes of one environment that can be truncated
-    within T steps. Make a Rollout with `for_env`.
+    within T steps. With `short_episodes` returns are plain sums (`ops.sums`). Make a Rollout with `for_env`.
 
     The environments of a large agent may be split over `devices` (`split`). Each device then runs a Rollout with its
     share of them, and environment e gets the same random numbers as without splitting.
@@ -117,6 +119,7 @@ class Rollout(Struct):
     final_slots: int = static()  # F
     reset: str = static("bank", choices=("bank", "exact"))
     devices: int = static(1)
+    short_episodes: bool = static(False)
 
     def __eq__(self, other: object) -> bool:  # agents keep it in a static field: equal sizes must share programs
         return isinstance(other, Rollout) and self._sizes() == other._sizes()
@@ -125,7 +128,8 @@ class Rollout(Struct):
         return hash(self._sizes())
 
     def _sizes(self) -> tuple:
-        return self.num_envs, self.num_steps, self.bank_size, self.final_slots, self.reset, self.devices
+        sizes = self.num_envs, self.num_steps, self.bank_size, self.final_slots
+        return *sizes, self.reset, self.devices, self.short_episodes
 
     @classmethod
     def for_env(cls, env: Env, num_envs: int, num_steps: int, reset: str = "bank", bank_size: int = 0) -> "Rollout":
@@ -146,7 +150,8 @@ class Rollout(Struct):
         shortest, _ = env.limit_range or (None, None)
         episode_steps = min(env.reset_every, _shortest(shortest, MAX_TIME), _shortest(env.longest_episode, MAX_TIME))
         bank = bank_size or math.ceil(num_steps / episode_steps) + 1
-        return cls(num_envs, num_steps, min(bank, num_steps), final_slots(env, num_steps), reset)
+        bank, slots = min(bank, num_steps), final_slots(env, num_steps)
+        return cls(num_envs, num_steps, bank, slots, reset, short_episodes=sums.are_few(episode_limit(env)))
 
     def split(self, devices: int) -> "Rollout":
         """The rollout of each device if the environments are split over `devices`.
@@ -165,7 +170,8 @@ class Rollout(Struct):
     def init(self, env: Env, key: Key) -> EnvStates:
         """The first states of E environments. `key` is consumed."""
         state = jax.vmap(env.init)(_env_keys(key, (self.num_envs,), self.devices))
-        return EnvStates(state, jnp.zeros(self.num_envs, jnp.float32))
+        zero = jnp.zeros(self.num_envs, jnp.float32)
+        return EnvStates(state, zero, None if self.short_episodes else jnp.zeros_like(zero))
 
     def sample(self, env: Env, key: Key) -> RolloutSamples:
         """Sample the step noise [T, E] and the reset bank [R, E]. `key` is consumed."""
@@ -195,10 +201,12 @@ class Rollout(Struct):
         agents that learn after T steps.
         """
         state, reward, terminated, truncated, info = jax.vmap(env.advance)(env_states.state, action, noise)
-        done, episode_return = terminated | truncated, env_states.episode_return + reward
+        done = terminated | truncated
+        episode_return, rounding = sums.add(env_states.episode_return, env_states.rounding, reward)
         env_states = EnvStates(
             state=_where(done, self._state_after_reset(env, samples.first_states, state, bank_index, t), state),
             episode_return=jnp.where(done, 0, episode_return),
+            rounding=None if rounding is None else jnp.where(done, 0, rounding),
         )
         step = StepResult(state, reward, terminated, truncated, info, episode_return)
         return env_states, self._next_bank_index(bank_index, done), step
@@ -232,9 +240,9 @@ class Rollout(Struct):
         final = final, unchanged.no_rows((self.final_slots, self.num_envs))
 
         def one_step(loop, xs):
-            changing, episode_return, row, carry, bank_index, final_slot, final = loop
+            changing, returns, row, carry, bank_index, final_slot, final = loop
             t, policy_noise, step_noise = xs
-            env_states = EnvStates(unchanged.restored(changing, row), episode_return)
+            env_states = EnvStates(unchanged.restored(changing, row), *returns)
             obs = jax.vmap(env.observe)(env_states.state)
             mask = jax.vmap(env.action_mask)(env_states.state)
             action, policy_output, carry = policy(obs, mask, policy_noise, carry)
@@ -261,14 +269,16 @@ class Rollout(Struct):
             row = None if row is None else jnp.where(done, next_bank_row, row)
             final_slot = final_slot + only_truncated.astype(jnp.int32)
             changing = unchanged.changing(env_states.state)
-            return (changing, env_states.episode_return, row, carry, bank_index, final_slot, final), record
+            returns = env_states.episode_return, env_states.rounding
+            return (changing, returns, row, carry, bank_index, final_slot, final), record
 
         steps = jnp.arange(self.num_steps, dtype=jnp.int32)
         changing, row = unchanged.changing(env_states.state), unchanged.first_row(self.num_envs)
-        start = (changing, env_states.episode_return, row, carry, bank_index, jnp.zeros_like(bank_index), final)
+        returns = env_states.episode_return, env_states.rounding
+        start = (changing, returns, row, carry, bank_index, jnp.zeros_like(bank_index), final)
         loop, record = scan(one_step, start, (steps, noise, samples.noise))
-        changing, episode_return, row, carry, _, _, final = loop
-        env_states = EnvStates(unchanged.restored(changing, row), episode_return)
+        changing, returns, row, carry, _, _, final = loop
+        env_states = EnvStates(unchanged.restored(changing, row), *returns)
         final_states = unchanged.restored_or_zero(*final)
         trajectory = Trajectory(
             **record,

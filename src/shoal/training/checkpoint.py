@@ -30,6 +30,7 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 # The parts of a checkpoint: members, policies, and the run's own arrays. The checkpoint `best` has only policies.
 LEARNERS, POLICIES, RUN = "learners", "policies", "run"
+ROUNDING = "rounding"  # the field with the rounding of float32 sums (`ops.sums`), which older checkpoints lack: 0 there
 
 
 def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
@@ -103,15 +104,17 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     directory = _complete(directory)
     manifest = _read_manifest(directory)
     entry = _entry(manifest, part, directory)
-    _compare(_table(entry, half), leaf_table(like), directory)
+    _compare(with_rounding(_table(entry, half), leaf_table(like)), leaf_table(like), directory)
     if manifest["spec"] != spec:
         raise CheckpointError(
             f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
             f"spec.json (SHA-256 {manifest['spec'][:8]} there, {spec[:8]} here)."
         )
-    arrays = _read_arrays(directory, part, entry)
-    structure = jax.tree.structure(like)
-    expected = leaves(like)
+    structure, expected = jax.tree.structure(like), leaves(like)
+    arrays = {
+        **{name: np.zeros(expected[name].shape, np.float32) for name in _missing_rounding(entry["leaves"], expected)},
+        **_read_arrays(directory, part, entry),
+    }
     for name in {**expected, **arrays}:
         if name not in arrays or name not in expected or not _fits(arrays[name], expected[name]):
             raise damaged(file_of(directory, part), f"its {name} is not what the manifest says")
@@ -127,6 +130,11 @@ def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, lis
     """Return shape and dtype of every leaf of one part by its path, as `restore` reads it, with the same errors."""
     directory = _complete(directory)
     return _table(_entry(_read_manifest(directory), part, directory), half)
+
+
+def with_rounding(table: dict[str, list], expected: dict[str, list]) -> dict[str, list]:
+    """Return a table of leaves with those of the rounding of sums that `expected` has and an older checkpoint lacks."""
+    return {**table, **{name: expected[name] for name in _missing_rounding(table, expected)}}
 
 
 def newest(directory: Path) -> Path | None:
@@ -272,6 +280,10 @@ def _table(entry: dict[str, Any], half: bool) -> dict[str, list]:
     """Return the table of leaves of one part. With `half`, float16 leaves count as float32."""
     of = {"float16": "float32"} if half else {}
     return {name: [shape, of.get(dtype, dtype)] for name, (shape, dtype) in entry["leaves"].items()}
+
+
+def _missing_rounding(table: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    return [name for name in expected if name not in table and ROUNDING in name.split("/")]
 
 
 def _compare(saved: dict[str, list], expected: dict[str, list], directory: Path) -> None:

@@ -92,7 +92,7 @@ def _policy_shapes(plan: Plan) -> Any:
 
 def _check_shapes(run: str, there: dict[str, list], here: dict[str, list]) -> None:
     """Raise ValueError for the first array whose shape differs. The arrays `there` have an axis of members in front."""
-    there = {name: [shape[1:], dtype] for name, (shape, dtype) in there.items()}
+    there = checkpoint.with_rounding({name: [shape[1:], dtype] for name, (shape, dtype) in there.items()}, here)
     for name in (*here, *there):
         if here.get(name) != there.get(name):
             shapes = [table[name][0] if name in table else "absent" for table in (there, here)]

@@ -72,14 +72,14 @@ class Episodes(Struct):
 class HostEnvs:
     """E running environments of one member. Arrays are NumPy's, and are changed in place."""
 
-    def __init__(self, env: HostEnv, count: int, entropy: tuple[int, int, int]) -> None:
-        """Start the environments. No episode begins."""
-        self.env, self.count = env, count
+    def __init__(self, env: HostEnv, count: int, entropy: tuple[int, int, int], short_episodes: bool = False) -> None:
+        """Start the environments. No episode begins. `short_episodes` is as in `rollouts.rollout.Rollout`."""
+        self.env, self.count, self.short_episodes = env, count, short_episodes
         self.simulators: list[Simulator] = [env.open() for _ in range(count)]
         self.episodes = Episodes.none(env, count, entropy)
         empty = jax.tree.map(np.asarray, (zeros(env.observation_space), env._no_mask()))
         self.obs, self.mask = jax.tree.map(lambda x: np.repeat(x[None], count, axis=0), empty)
-        self.episode_return = np.zeros(count, np.float32)
+        self.episode_return = np.zeros(count, np.float64)
 
     def begin(self) -> None:
         """Begin the first episodes."""
@@ -94,13 +94,16 @@ class HostEnvs:
         longer than what is kept.
         """
         self.episodes = jax.tree.map(np.array, episodes)
-        self.episode_return = np.array(states.episode_return)
+        rounding = 0 if states.rounding is None else states.rounding
+        self.episode_return = states.episode_return.astype(np.float64) - rounding
         return [e for e in range(self.count) if not self._repeat(e, states.state.obs)]
 
     def env_states(self) -> EnvStates:
         """The states of the environments, as a compiled program has them."""
-        time, obs, mask, episode_return = _on_device((self.episodes.time, self.obs, self.mask, self.episode_return))
-        return EnvStates(jax.vmap(HostState)(time, obs, mask), episode_return)
+        total = self.episode_return.astype(np.float32)
+        rounding = None if self.short_episodes else (total - self.episode_return).astype(np.float32)
+        time, obs, mask, total, rounding = _on_device((self.episodes.time, self.obs, self.mask, total, rounding))
+        return EnvStates(jax.vmap(HostState)(time, obs, mask), total, rounding)
 
     def close(self) -> None:
         """Close all environments."""

@@ -248,7 +248,8 @@ class HostPopulation:
 
     def _open(self, m: int) -> HostEnvs:
         entropy = (int(self.plan.spec.seed), int(self.roster.seed_index[m]), 0)
-        return HostEnvs(self._env(m), self.plan.agent.rollout.num_envs, entropy)
+        rollout = self.plan.agent.rollout
+        return HostEnvs(self._env(m), rollout.num_envs, entropy, rollout.short_episodes)
 
     def _agent(self, m: int) -> Any:
         return jax.tree.map(lambda x: x[m], self._agents)

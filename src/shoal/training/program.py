@@ -17,6 +17,7 @@ from shoal.core.env import Env, Key
 from shoal.core.form import Form, current, using
 from shoal.core.keys import make_key, member_key, stream
 from shoal.core.struct import Struct, struct
+from shoal.ops import sums
 from shoal.ops.devices import DATA
 from shoal.rollouts.evaluate import Evaluation, evaluate
 
@@ -128,8 +129,9 @@ def after_update(
         kept = {name: getattr(state, name) for name in state.guarded}
         policy = without(policy, kept)  # guarded weights are always finite; looking at them would read them all
     alive &= all_finite((metrics.losses, policy))
-    losses = jax.tree.map(lambda x, new: x + metrics.weight * new, total.losses, metrics.losses)
-    new_total = Metrics(total.episodes.merge(metrics.episodes), losses, total.weight + metrics.weight)
+    more = jax.tree.map(lambda x: metrics.weight * x, metrics.losses), jnp.asarray(metrics.weight, jnp.float32)
+    (losses, weight), rounding = sums.add_trees((total.losses, total.weight), total.rounding, more)
+    new_total = Metrics(total.episodes.merge(metrics.episodes), losses, weight, rounding)
     state = where_alive(alive, state, member.state)
     return Member(state.replace(**kept) if kept else state, alive), where_alive(alive, new_total, total)
 
@@ -150,12 +152,12 @@ def without(tree: Any, others: Any) -> list[Any]:
 def no_metrics(shapes: Metrics) -> Metrics:
     """Return the metrics of no update; `shapes` are those of one."""
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return zero.replace(episodes=type(zero.episodes).zero())
+    return zero.replace(episodes=type(zero.episodes).zero(), rounding=(zero.losses, zero.weight))
 
 
 def averaged(total: Metrics) -> Metrics:
     """Return the metrics of a chunk: losses are averages, NaN if there was no gradient step."""
-    return total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses))
+    return total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses), rounding=None)
 
 
 def where_alive(alive: Bool[Array, ""], new: Any, old: Any) -> Any:

@@ -16,6 +16,7 @@ from shoal.core.env import Env, Key, Observation, State
 from shoal.core.struct import Number, static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 from shoal.envs.bsuite.scores import Log, log_episodes
+from shoal.ops import sums
 
 GENERAL = ("steps", "total_return", "episode_len", "episode_return")
 
@@ -27,7 +28,7 @@ class LogbookState(WrapperState):
     steps: Int[Array, ""]  # in all episodes so far
     episode: Int[Array, ""]  # number of finished episodes
     total_return: Float[Array, ""]  # the sum of all rewards so far
-    lost: Float[Array, ""]  # rounding error of total_return, subtracted at the next step (Kahan 1965)
+    lost: Float[Array, ""]  # rounding of total_return (`ops.sums`)
     episode_return: Float[Array, ""]  # the sum of the rewards of this episode so far
     rows: Float[Array, "G K"]  # a row for each episode of `log_episodes`; zeros until it ends
 
@@ -79,9 +80,8 @@ class Logbook(StatefulWrapper):
         """One step of the inner environment. At the end of an episode of `log_episodes`, write a row."""
         inner, reward, ended, info = self.selected.transition(state.inner.replace(time=state.time), action, noise)
         steps, episode = state.steps + 1, state.episode + ended.astype(jnp.int32)
-        corrected, episode_return = reward - state.lost, state.episode_return + reward
-        total = state.total_return + corrected
-        lost = (total - state.total_return) - corrected
+        episode_return = state.episode_return + reward
+        total, lost = sums.add(state.total_return, state.lost, reward)
         counters = self.selected.bsuite_info(inner)
         row = [steps, total, inner.time, episode_return, *(counters[name] for name in sorted(counters))]
         is_row = ended & (np.asarray(log_episodes(self.episodes), np.int32) == episode)
