@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import shoal
 from commands import refused, say
 from shoal.cli.parser import Line
 from shoal.cli.tune import _queue, _reader, _search, read_space_file, report, tune_parser
@@ -45,6 +46,12 @@ def test_a_space_file_has_the_same_forms(tmp_path):
         "hidden": [[64, 64], [128]],
         "env.gravity": (5, 15),
     }
+
+
+@pytest.mark.parametrize("size", ["trials", "parallel", "seeds", "steps", "records"])
+def test_sizes_of_a_study_that_are_absurd_are_refused_in_words(size, tmp_path):
+    with pytest.raises(ValueError, match=f"{size}=a number of more than 40 digits must be at least 1 and fit"):
+        shoal.tune("ppo", "CartPole-v1", root=tmp_path, **{size: 10**5_000})
 
 
 @pytest.mark.parametrize("value", ["[" * 9_999 + "]" * 9_999, "9" * 5_000, "\x00"], ids=["nested", "long", "NUL"])

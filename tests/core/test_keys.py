@@ -68,7 +68,7 @@ def test_a_seed_that_is_no_integer_is_refused(seed):
 
 
 def test_a_seed_of_thousands_of_digits_is_refused_in_words():
-    with pytest.raises(ValueError, match="the seed does not fit in 64 bits"):
+    with pytest.raises(ValueError, match="seed=a number of more than 40 digits does not fit in 64 bits"):
         make_key(10**5_000)
 
 

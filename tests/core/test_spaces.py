@@ -310,3 +310,9 @@ def test_elements_for_any_numbers_lie_in_their_box(low, high, dtype):
         element = from_unit(space, jnp.full(1, unit, jnp.float32))
         assert space.contains(element)
         np.testing.assert_allclose(to_unit(space, element), 0 if is_point else np.clip(unit, -1, 1), atol=2e-3)
+
+
+@pytest.mark.parametrize("make", [lambda n: Discrete(n), lambda n: MultiDiscrete((2, n))], ids=["one", "several"])
+def test_sizes_of_thousands_of_digits_are_refused_in_words(make):
+    with pytest.raises(ValueError, match="not n.*=.*a number of more than 40 digits"):
+        make(10**5_000)

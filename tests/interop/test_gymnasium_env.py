@@ -341,8 +341,9 @@ def test_wrong_calls_of_many_are_explained():
     for flags, message in (([True] * 3, "NumPy array of 3 booleans"), (np.zeros(3, bool), "flags no environment")):
         with pytest.raises(ValueError, match=message):
             env.reset(options={"reset_mask": flags})
-    with pytest.raises(ValueError, match="num_envs=0 must be at least 1"):
-        ShoalVectorEnv("CartPole-v1", 0)
+    for count, shown in ((0, "0"), (10**9, "1000000000"), (10**5_000, "a number of more than 40 digits")):
+        with pytest.raises(ValueError, match=f"num_envs={shown} must be at least 1 and at most 16,777,216"):
+            ShoalVectorEnv("CartPole-v1", count)
     with pytest.raises(ValueError, match="'Sometimes' is unknown. Choose NextStep, SameStep or Disabled"):
         ShoalVectorEnv("CartPole-v1", 2, "Sometimes")
     for seed in (1.5, "a", True, [1, 2.5, 3]):

@@ -52,6 +52,15 @@ def unknown_name(
     return UnknownNameError(f"{kind} {name!r} is not registered.{near} {hint}".strip())
 
 
+def in_digits(number: int) -> str:
+    """Return a whole number as a text; one of more than 40 digits in words, because Python refuses to print thousands.
+
+    >>> in_digits(5), in_digits(10**5_000)
+    ('5', 'a number of more than 40 digits')
+    """
+    return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"
+
+
 def unknown_field(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for a field that does not exist, with the nearest names, or all fields where none is near."""
     known = list(known)

@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex
 import jax
 import numpy as np
 
+from shoal.core.errors import in_digits
 from shoal.core.mix32 import MIX32, key_of_seed
 
 # The random number generators to choose from. `mix32` is ours: faster on CPU, not cryptographic. The other is JAX's.
@@ -75,8 +76,7 @@ def check_seed(seed: object) -> int:
         raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
     number = operator.index(seed)
     if not -(2**63) <= number < 2**63:
-        what = f"seed={number}" if number.bit_length() < 256 else "the seed"  # Python prints at most 4,300 digits
-        raise ValueError(f"{what} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
+        raise ValueError(f"seed={in_digits(number)} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
     return number
 
 

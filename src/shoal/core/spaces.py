@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from shoal.core.errors import in_digits
 from shoal.core.keys import Key
 
 MOST_NUMBERS = 2**28  # in one element of a Box
@@ -33,7 +34,7 @@ class Discrete:
         if not 1 <= self.n <= np.iinfo(self.dtype).max + 1:
             raise ValueError(
                 f"Discrete needs n from 1 to {np.iinfo(self.dtype).max + 1}, which {self.dtype} can count, "
-                f"not n={self.n}."
+                f"not n={in_digits(self.n)}."
             )
 
     @property
@@ -74,7 +75,7 @@ class MultiDiscrete:
         if not self.nvec or min(self.nvec) < 1 or max(self.nvec) > np.iinfo(self.dtype).max + 1:
             raise ValueError(
                 f"MultiDiscrete needs sizes from 1 to {np.iinfo(self.dtype).max + 1}, which {self.dtype} can count, "
-                f"not nvec={self.nvec}."
+                f"not nvec=({', '.join(map(in_digits, self.nvec[:8]))}{', ...' * (len(self.nvec) > 8)})."
             )
         if self.text and not self.is_uniform:
             raise ValueError(f"a text has one vocabulary for all its words, but the sizes are {self.nvec}.")

@@ -14,12 +14,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.core.env import Env, State
+from shoal.core.errors import in_digits
 from shoal.core.keys import check_seed, make_key, make_keys
 from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
 from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan, with_limit
 
 BANK_BYTES = 64 * 2**20  # memory of a bank of first states, at most
+MOST_ENVS = 2**24
 LARGEST_BANK = 16  # first states for each environment
 OF_PROCESS = ("_flat", "_programs", "_space", "_action_space", "_structure", "_obs_structure", "_info_structure")
 ON_DEVICE = ("_words", "_state", "_bank", "_bank_words")
@@ -44,10 +46,10 @@ class ShoalVectorEnv(VectorEnv):
     ) -> None:
         """`env` is an environment of shoal or its name, `fields` are fields of a named environment.
 
-        Raises ValueError for less than one environment, an unknown name, and unknown modes.
+        Raises ValueError for less than one environment or more than MOST_ENVS, an unknown name, and unknown modes.
         """
-        if num_envs < 1:
-            raise ValueError(f"num_envs={num_envs} must be at least 1.")
+        if not 1 <= num_envs <= MOST_ENVS:
+            raise ValueError(f"num_envs={in_digits(num_envs)} must be at least 1 and at most {MOST_ENVS:,}.")
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode={render_mode!r} is unknown. Choose None or 'rgb_array'.")
         self.env, self.num_envs, self.render_mode = env_of(env, fields), num_envs, render_mode

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.errors import in_digits
 from shoal.core.registry import AGENTS, ENVS
 from shoal.population.slots import check_score
 from shoal.studies.objectives import read_objectives
@@ -40,8 +41,8 @@ def new_study(
         raise TypeError('tune needs an agent and an environment: shoal.tune("ppo", "CartPole-v1").')
     sizes = {"trials": trials, **{name: asked[name] for name in ("parallel", "seeds", "steps", "records")}}
     for size, given in sizes.items():
-        if given is not None and given < 1:
-            raise ValueError(f"{size}={given} must be at least 1.")
+        if given is not None and not 1 <= given < 2**63:
+            raise ValueError(f"{size}={in_digits(given)} must be at least 1 and fit in 64 bits.")
     records = asked["records"] or RECORDS
     evaluations = asked["evaluations"] or 0
     if evaluations not in (0, records):

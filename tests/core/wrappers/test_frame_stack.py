@@ -85,7 +85,7 @@ def test_frames_show_state_carried_over_between_episodes():
     assert env.carry_over(ended, env.init(KEY)).frames.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("wrong", [{"n": 0}, {"layout": "second"}])
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 1_025}, {"layout": "second"}])
 def test_frame_stack_refuses_impossible_settings(wrong):
     with pytest.raises(ValueError, match="FrameStack"):
         FrameStack(Tally(), **wrong)

@@ -15,6 +15,7 @@ from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 
 LAYOUTS = ("channels", "first", "last")
+MOST_FRAMES = 1_024
 
 
 @struct
@@ -43,15 +44,15 @@ class FrameStack(StatefulWrapper):
     own, or to read matrices as a picture whose channels are the frames ("last").
 
     An episode begins with `n` copies of its first observation, as Gymnasium does by default. The frames are part of
-    the state. Raises ValueError for n < 1 or an unknown layout.
+    the state. Raises ValueError for n < 1, n > 1,024 or an unknown layout.
     """
 
     n: int = static(4)
     layout: str = static("channels", choices=LAYOUTS)
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"FrameStack needs n of at least 1, not {self.n}.")
+        if not 1 <= self.n <= MOST_FRAMES:  # an operation joins them, which compiles slowly if it has many parts
+            raise ValueError(f"FrameStack needs n from 1 to {MOST_FRAMES}, not {self.n}.")
         if self.layout not in LAYOUTS:
             raise ValueError(f"FrameStack has no layout {self.layout!r}. Choose one of {', '.join(LAYOUTS)}.")
 
