@@ -45,6 +45,6 @@ def test_the_table_is_written_and_mistakes_are_refused(study, tmp_path, capsys):
     (study / "study.json").write_text(json.dumps({"name": "other", "storage": ""}))
     assert "has no study 'other'. Its folder says that it has begun" in refused(capsys, "trials", study)
     (study / "study.log").unlink()
-    assert "study.log with the trials of the study does not exist. Its folder" in refused(capsys, "trials", study)
+    assert "study.log with the trials of the study is gone. Its folder" in refused(capsys, "trials", study)
     assert not (study / "study.log").exists()
     assert optuna.logging.get_verbosity() == optuna.logging.WARNING

@@ -59,8 +59,8 @@ def open_storage(
     if scheme == "memory":
         return InMemoryStorage()
     path = _path_of(rest)
-    if scheme in ("journal", "sqlite") and not is_new and not path.exists():
-        raise StorageError(f"{path} with the trials of the study does not exist. {LOST}")
+    if scheme in ("journal", "sqlite") and not is_new:
+        _refuse_lost(path)
     if scheme == "journal":
         return JournalFile(path)
     if scheme == "sqlite":
@@ -175,6 +175,12 @@ def _refuse_raw_password(url: str) -> None:
 def _path_of(rest: str) -> Path:
     """The path of a file: `runs/study.log`, or after `///` as SQLAlchemy writes it."""
     return Path(rest[3:] if rest.startswith("///") else rest).expanduser()
+
+
+def _refuse_lost(path: Path) -> None:
+    """Raise StorageError if the file of a study that has begun is not there, or is empty."""
+    if not path.exists() or path.is_file() and not path.stat().st_size:
+        raise StorageError(f"{path} with the trials of the study {'is empty' if path.exists() else 'is gone'}. {LOST}")
 
 
 def _make_writable(path: Path) -> None:
