@@ -151,6 +151,7 @@ def copy_of(result, path, spec=None, **curves):
     """A copy of a run with another spec and other curves."""
     shutil.copytree(result.folder, path)
     if spec is not None:
+        shutil.rmtree(path / "checkpoints")  # they are of the spec before
         (path / "spec.json").write_text(json.dumps(spec.to_json()))
     if curves:
         np.savez(path / "curves.npz", **{**result.curves, **curves})

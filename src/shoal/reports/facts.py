@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.core.errors import DamagedError
+from shoal.core.errors import CheckpointError
 from shoal.reports.markup import Html, joined, tag, with_code
 from shoal.reports.words import counted, few
 from shoal.training.describe import Described
@@ -37,7 +37,7 @@ class Facts:
     def _read(self, read: Any, otherwise: Any) -> Any:
         try:
             return read()
-        except DamagedError as error:
+        except CheckpointError as error:
             self._damages.append(str(error))
         except FileNotFoundError:
             pass  # a warning about the steps that are done says so

@@ -132,7 +132,7 @@ def _training(facts: Facts) -> Html:
         ("steps of each member", f"{spec.steps:,}"),
         ("steps before it was extended", f"{spec.first_steps:,}" if spec.first_steps else None),
         ("settings", f"{settings:,}" if settings > 1 else None),
-        ("members" if facts.selector else "seeds of each setting", f"{spec.members // settings:,}"),
+        ("members" if facts.selector else "seeds of each setting", f"{spec.members_of_setting:,}"),
         ("base seed", f"{spec.seed}"),
         ("records", f"{spec.records:,}"),
         ("evaluations", f"{spec.evaluations:,}, each of {counted(spec.eval_episodes, 'episode')} for a member"),

@@ -355,8 +355,7 @@ def children_of(spec: RunSpec, kind: str) -> list[Child]:
             for i, setting in enumerate(settings)
         ]
     if kind == "members":
-        seeds = range(spec.members // len(settings))
-        members = [{**setting, "seed": seed} for setting in settings for seed in seeds]
+        members = [{**setting, "seed": seed} for setting in settings for seed in range(spec.members_of_setting)]
         return [Child(f"member/{i}", setting_in_words(x), _rows(i, 1), _texts(x)) for i, x in enumerate(members)]
     return []
 

@@ -106,10 +106,7 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     entry = _entry(manifest, part, directory)
     _compare(with_rounding(_table(entry, half), leaf_table(like)), leaf_table(like), directory)
     if manifest["spec"] != spec:
-        raise CheckpointError(
-            f"checkpoint {directory} belongs to something else: its leaves fit, but it is of a run with another "
-            f"spec.json (SHA-256 {manifest['spec'][:8]} there, {spec[:8]} here)."
-        )
+        raise of_another_run(directory, manifest["spec"], spec)
     structure, expected = jax.tree.structure(like), leaves(like)
     arrays = {
         **{name: np.zeros(expected[name].shape, np.float32) for name in _missing_rounding(entry["leaves"], expected)},
@@ -124,6 +121,14 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
 def spec_of(directory: Path) -> str:
     """Return the hash of the spec of the run that saved a checkpoint. Raises CheckpointError as `read_about`."""
     return _read_manifest(_complete(directory))["spec"]
+
+
+def of_another_run(directory: Path, there: str, here: str) -> CheckpointError:
+    """Return the error for a checkpoint whose run has another spec (hash `there`) than its folder (`here`)."""
+    return CheckpointError(
+        f"checkpoint {directory} belongs to something else: it is of a run with another spec.json (SHA-256 {there[:8]} "
+        f"there, {here[:8]} here)."
+    )
 
 
 def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, list]:

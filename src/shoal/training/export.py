@@ -137,7 +137,7 @@ def _summary_of(result: Result, curves: Mapping[str, np.ndarray], name: str, mem
         found = {"name": name, "last": None if np.isnan(last) else last, "best": best, "alive": alive}
     one = {**found, "member": 0}
     score = _score(one["last"])
-    setting = short(result.settings[member * len(result.settings) // result.spec.members])
+    setting = short(result.settings[member // result.spec.members_of_setting])
     return {
         "agent": result.spec.agent,
         "env": result.spec.env_name,

@@ -59,18 +59,19 @@ class Result:
     def curves(self) -> dict[str, np.ndarray]:
         """The learning curves by name: `env_steps` and `wall_seconds` [records], all others [records, M].
 
-        Raises DamagedError for damaged ones, and for a folder whose spec is that of another run than its checkpoint.
+        Raises CheckpointError for damaged ones, and for a folder whose spec is that of another run than its checkpoint.
         """
         self._check_spec()
         return self._files.read_curves(self.spec.members)
 
     def _check_spec(self) -> None:
         try:
-            there = checkpoint.spec_of(checkpoint_of(self._files, "last"))
+            newest = checkpoint_of(self._files, "last")
+            there = checkpoint.spec_of(newest)
         except CheckpointError:  # there is none yet, or it is damaged, which is said where policies are read
             return
         if there != self._files.spec_hash:
-            raise damaged(self.folder / "spec.json", "it is of another run than the checkpoint in its folder")
+            raise checkpoint.of_another_run(newest, there, self._files.spec_hash)
 
     @property
     def found(self) -> dict[str, Any]:

@@ -148,6 +148,11 @@ class RunSpec:
         return len(self.settings()) * self.seeds
 
     @property
+    def members_of_setting(self) -> int:
+        """The number of members with each of the `kept_settings`; members are in the order of these."""
+        return self.seeds if self.selector is None else self.members
+
+    @property
     def varying(self) -> list[str]:
         """The paths of the hyperparameters that differ between settings."""
         return [*join(self.sweep, self.env_sweep), *self.points]

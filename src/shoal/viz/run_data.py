@@ -108,7 +108,7 @@ class RunData:
     def members_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "M"]:
         """Return which members have these values of hyperparameters."""
         chosen = [all(plain(setting[k]) == plain(v) for k, v in values.items()) for setting in self.settings]
-        return np.repeat(np.array(chosen, bool), self.spec.members // len(self.settings))
+        return np.repeat(np.array(chosen, bool), self.spec.members_of_setting)
 
     @property
     def title(self) -> str:
@@ -136,7 +136,7 @@ class RunData:
         if by:
             groups = [({by: value}, self.members_with({by: value})) for value in self.values_of(by)]
         else:
-            numbers = np.arange(len(self.settings)).repeat(self.spec.members // len(self.settings))
+            numbers = np.arange(len(self.settings)).repeat(self.spec.members_of_setting)
             groups = [(setting, numbers == index) for index, setting in enumerate(self.settings)]
         train, evaluation = self.values("train_return"), self.values("eval_return")
         if not np.isfinite(train).any():  # training has no episodes (`bc`), or none has ended yet
