@@ -141,7 +141,7 @@ def test_an_export_of_the_zoo_has_every_field(tmp_path):
     fields, there = RunFolder(path).read_spec().fields, RunFolder("zoo:q-learning/CliffWalking-v1").read_spec().fields
     assert (
         {**fields, **there} == fields
-        and {"num_envs", "learning_rate", "discount"} <= fields.keys()
+        and {"num_steps", "learning_rate", "discount"} <= fields.keys()
         and len(fields) > len(there)
     )
 
