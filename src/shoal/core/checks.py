@@ -29,11 +29,13 @@ from shoal.core.errors import CheckError
 from shoal.core.host_checks import check_host_env
 from shoal.core.host_env import HostEnv
 from shoal.core.keys import Key, make_key
-from shoal.core.spaces import Discrete, Space, explain, misfit, random_action, zeros
+from shoal.core.kinds import checked_kinds
+from shoal.core.spaces import Space, explain, misfit, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
 from shoal.core.user_code import global_random_states, line_of, line_that_samples
 
 
+@checked_kinds()
 def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
     """Check an environment against the rules of `Env`: trace its hooks, then take random actions.
 

@@ -9,11 +9,13 @@ import jax
 
 from shoal.core.errors import CheckError
 from shoal.core.keys import Key, make_key
+from shoal.core.kinds import checked_kinds
 from shoal.grid.actions import cell_at
 from shoal.grid.cells import OBJECTS, WALL, is_a, is_walkable, object_of
 from shoal.grid.level import GridState, Level
 
 
+@checked_kinds()
 def check_level(level: Level, layouts: int = 32, key: Key | None = None) -> None:
     """Generate `layouts` levels, one after another and without compiling, and check each.
 

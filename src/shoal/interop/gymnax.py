@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from shoal.core.env import Env, State
 from shoal.core.errors import unknown_fields
 from shoal.core.keys import Key, typed_key
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make as make_env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
 from shoal.core.struct import number_fields, to_arrays
@@ -128,6 +129,7 @@ class LegacyGymnaxEnv(GymnaxEnv):
         return obs, state, reward, terminated | truncated, info
 
 
+@checked_kinds()
 def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[GymnaxEnv, Params]:
     """Return (environment, its params) for a name of shoal or gymnax, or for an environment of shoal.
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from shoal.core.kinds import checked_kinds
 from shoal.reports.comparison import comparison_report
 from shoal.reports.facts import Facts
 from shoal.reports.run import run_report
@@ -13,6 +14,7 @@ from shoal.training.folder import RunFolder, locate
 NAME = "report.html"
 
 
+@checked_kinds()
 def report(*what: Any, out: Path | str | None = None, trust_source: bool = False) -> Path:
     """Write one HTML page about a run, a comparison of several runs, or a study, and return its path.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.core.errors import unknown_field
+from shoal.core.kinds import checked_kinds
 from shoal.reproductions.page import reproduction_page
 from shoal.reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
 from shoal.reproductions.workspace import Workspace
@@ -70,6 +71,7 @@ class Planned(NamedTuple):
         return self.request.python or sys.executable
 
 
+@checked_kinds()
 def reproduce(
     what: str | None = None,
     *,

@@ -25,6 +25,7 @@ from shoal.core.checking import (
 from shoal.core.env import Env
 from shoal.core.errors import CheckError
 from shoal.core.keys import Key, is_key, make_key
+from shoal.core.kinds import checked_kinds
 from shoal.core.spaces import Discrete, explain, misfit
 from shoal.core.struct import hyper_fields, static_fields, to_arrays
 from shoal.rollouts.episodes import EpisodeStats
@@ -36,6 +37,7 @@ LATE_CLOCK = 3  # the clock at which a member that begins late begins
 NUM_ENVS, NUM_STEPS = 16, 4  # of the rollout in which the policy is checked
 
 
+@checked_kinds()
 def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20) -> None:
     """Check an agent against the contract of `Agent`, by tracing its hooks and training a few members on `env`.
 

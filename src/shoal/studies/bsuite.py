@@ -21,6 +21,7 @@ import jax
 from shoal.core.agent import Agent
 from shoal.core.errors import unknown_name
 from shoal.core.keys import make_key
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import static_fields
 from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
@@ -88,6 +89,7 @@ class Bsuite(NamedTuple):
     left_out: list[str]  # a sentence for each experiment that cannot be run here
 
 
+@checked_kinds()
 def bsuite(
     agent: str | Agent | None = None,
     experiments: Sequence[str] = (),

@@ -8,6 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_name
 from shoal.core.keys import make_key, stream
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS
 from shoal.core.struct import Struct
 from shoal.population.evolve import Evolve
@@ -23,6 +24,7 @@ from shoal.training.spec import template
 Varied = Mapping[str, Any] | Sequence[str]
 
 
+@checked_kinds()
 def evolve(
     agent: str | Agent,
     env: str | Env | None = None,

@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.kinds import checked_kinds
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
@@ -25,6 +26,7 @@ from shoal.viz.figure_sink import FigureSink
 
 
 @explaining_arguments
+@checked_kinds()
 def train(
     agent: str | Agent | None = None,
     env: str | Env | None = None,

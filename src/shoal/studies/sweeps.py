@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_name
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import static_fields
 from shoal.studies.runs import run_job
@@ -148,6 +149,7 @@ def plan_all(
 
 
 @explaining_arguments
+@checked_kinds()
 def train_all(
     agent: str | Agent,
     envs: str | Env | Sequence[str | Env],
@@ -178,6 +180,7 @@ def train_all(
 
 
 @explaining_arguments
+@checked_kinds()
 def train_suite(
     agent: str | Agent,
     suite: str,

@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, UInt32
 
 from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
+from shoal.core.kinds import checked_kinds
 from shoal.core.names import ranges
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete, Space
@@ -52,6 +53,7 @@ class Stepper(NamedTuple):
     bank_size: int
 
 
+@checked_kinds("envs")
 def throughput(
     envs: Sequence[str | Env] = (), *, policy: str = "random", sizes: Sequence[int] = (), seconds: float = 0.5
 ) -> Iterator[Throughput]:

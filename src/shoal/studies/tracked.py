@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
+from shoal.core.kinds import checked_kinds
 from shoal.core.secrets import redacted, without_password
 from shoal.ops.statistics import quantiles
 from shoal.tracking.events import Closed, Event, Finished, Recorded, Sink, Started
@@ -225,6 +226,7 @@ def run_sinks(
     ]
 
 
+@checked_kinds()
 def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, dict[str, Any]]:
     """Send a run or study that was made before to experiment trackers; what they have already is not sent twice.
 

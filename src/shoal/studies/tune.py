@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.kinds import checked_kinds
 from shoal.studies.asked import new_study, study_to_resume
 from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
@@ -27,6 +28,7 @@ from shoal.training.settings import apply
 from shoal.training.spec import built, template
 
 
+@checked_kinds()
 def tune(
     agent: str | Agent | None = None,
     env: str | Env | None = None,

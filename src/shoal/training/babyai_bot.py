@@ -16,6 +16,7 @@ import numpy as np
 from shoal.core.env import Env
 from shoal.core.errors import need
 from shoal.core.keys import make_key, stream
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.envs.babyai.instruction import AFTER, ANY_COLOR, ANY_KIND, BEFORE, GO_TO, NONE, OPEN, PLACES, PUT_NEXT, VERB
 from shoal.envs.babyai.level import BabyLevel
@@ -64,6 +65,7 @@ class Recorded(NamedTuple):
     report: BotReport
 
 
+@checked_kinds()
 def record_bot(env: Env | str, steps: int = 10_000, *, seed: int = 0) -> Recorded:
     """Record at least `steps` steps of MiniGrid's bot in whole episodes of a BabyAI level, for `BC` to imitate.
 

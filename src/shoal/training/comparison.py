@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.kinds import checked_kinds
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
 from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores
@@ -14,6 +15,7 @@ from shoal.training.spec import RunSpec, plain
 METRICS = ("last", "best", "whole")
 
 
+@checked_kinds()
 def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
     """Compare run `a` with run `b` by the members' last or best evaluation (`metric` is "last" or "best").
 

@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex
 import jax
 import numpy as np
 
+from shoal.core.kinds import checked_kinds
 from shoal.ops.running import RunningStats
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder, hash_of_spec
@@ -27,6 +28,7 @@ from shoal.training.spec import RunSpec, opaque_fields, resolved, short
 ABSOLUTE_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^/\s:=,]+/)+")  # in a word of a command line: `/home/me/` of a file
 
 
+@checked_kinds()
 def export(
     run: Path | str,
     out: Path | str,

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.training.changes import changed_fields
 from shoal.training.describe import Described, describe, from_json, inside, to_json
@@ -27,6 +28,7 @@ from shoal.training.toml import lines_of, text_of
 LINE = 118  # characters of a comment
 
 
+@checked_kinds()
 def export_config(run: Path | str, out: Path | str | None = None, member: SupportsIndex | str = "best") -> str:
     """Return the hyperparameters of a run as the text of a preset file, and write it to `out` if that is given.
 

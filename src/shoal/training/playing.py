@@ -11,6 +11,7 @@ import numpy as np
 from shoal.core.env import NAN_STATE, Env, Key, check_fields
 from shoal.core.form import current, in_form
 from shoal.core.keys import make_key, stream
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.core.spaces import alike
 from shoal.core.struct import to_arrays
@@ -40,6 +41,7 @@ ROLLOUT_PARTS = (
 
 
 @explaining_arguments
+@checked_kinds("policy")
 def evaluate(
     policy: Policy | Policies | Path | str,
     env: str | Env | None = None,
@@ -84,6 +86,7 @@ def evaluate(
 
 
 @explaining_arguments
+@checked_kinds()
 def rollout(
     policy: Any,
     env: str | Env | None = None,
@@ -117,6 +120,7 @@ def rollout(
 
 
 @explaining_arguments
+@checked_kinds("policy")
 def record(
     policy: Policy | Path | str, steps: int = 10_000, *, num_envs: int = 16, greedy: bool = True, seed: int = 0
 ) -> Demonstrations:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax.tree_util import SequenceKey
 
+from shoal.core.kinds import checked_kinds
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.training.disk import replace
 from shoal.training.host import host_bytes
@@ -15,6 +16,7 @@ from shoal.training.reading import read_arrays
 PARTS = ("obs", "action", "mask")
 
 
+@checked_kinds()
 def save_demonstrations(path: Path | str, demonstrations: Demonstrations) -> Path:
     """Write demonstrations to an .npz file and return its path.
 
@@ -38,6 +40,7 @@ def save_demonstrations(path: Path | str, demonstrations: Demonstrations) -> Pat
     return path
 
 
+@checked_kinds()
 def load_demonstrations(path: Path | str) -> Demonstrations:
     """Read a file of `save_demonstrations`. Raises FileNotFoundError, or ValueError for another kind of file."""
     parts: dict[str, Any] = dict.fromkeys(PARTS)

@@ -13,6 +13,7 @@ from shoal.core.agent import Agent
 from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
 from shoal.core.errors import CheckpointError, need, refuse_attributes
+from shoal.core.kinds import checked_kinds
 from shoal.training import checkpoint
 from shoal.training.describe import build, from_json
 from shoal.training.folder import RunFolder
@@ -226,6 +227,7 @@ class Result:
 refuse_attributes(Result, RESULT_METHODS)  # set here, so that type checkers do not see them
 
 
+@checked_kinds("folder")
 def load(
     folder: Path | str,
     member: SupportsIndex | str = "best",
@@ -243,6 +245,7 @@ def load(
     return Result(folder, agent, env, trust_source=trust_source).policy(member, which)
 
 
+@checked_kinds("folder")
 def load_result(
     folder: Path | str, agent: Agent | None = None, env: Env | None = None, trust_source: bool = False
 ) -> Result:

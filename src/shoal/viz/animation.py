@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from shoal.core.env import Env
+from shoal.core.kinds import checked_kinds
 from shoal.viz.caption import caption_for, mission_band_for
 from shoal.viz.gif import write_gif
 from shoal.viz.grid import MOST_PICTURES, default_columns, default_size, grid_frames, widened
@@ -20,6 +21,7 @@ Frame = UInt8[np.ndarray, "_ _ 3"]
 MOST_GIF_FRAMES = 120  # of an animation whose `max_frames` is not given; an MP4 file then has all
 
 
+@checked_kinds()
 def animate(
     env: Env | Sequence[Env],
     states: Any,

@@ -14,6 +14,7 @@ import numpy as np
 from shoal.core.env import Env, Key
 from shoal.core.host_env import HostEnv
 from shoal.core.keys import make_key, stream
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
@@ -31,6 +32,7 @@ MOST_STEPS = 500  # of a video without a time limit from a run or from the user
 HOST_PICTURE = 300  # about the longer side, in pixels, of pictures that are kept while Python steps an environment
 
 
+@checked_kinds("what")
 def render(
     what: Path | str | Env | Policy,
     *,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.core.errors import did_you_mean, unknown_field
+from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 
@@ -66,6 +67,7 @@ def find(agent: str, env: str, variant: str = "") -> Preset | None:
     return all_presets.get(wanted)
 
 
+@checked_kinds()
 def preset(agent: str, env: str, variant: str = "") -> Preset:
     """The preset of an agent for an environment, such as `preset("ppo", "CartPole-v1").build()`.
 
