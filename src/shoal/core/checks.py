@@ -53,6 +53,7 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
 
         check_env(shoal.make("CartPole-v1"))
     """
+    check_process()
     key = make_key(0) if key is None else key
     if isinstance(env, HostEnv):
         return check_host_env(env, key, steps)

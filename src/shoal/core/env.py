@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.core.aliases import GYMNAX_ATTRIBUTES, GYMNAX_CONSTANTS
 from shoal.core.errors import refuse_attributes
 from shoal.core.keys import Key, is_key
+from shoal.core.process import check_process
 from shoal.core.spaces import Space, as_element, explain, misfit
 from shoal.core.struct import Number, Struct, is_concrete, struct
 
@@ -51,6 +52,7 @@ def _called_as(call: str) -> Callable[[Callable[Arguments, Returned]], Callable[
 
         @functools.wraps(method)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+            check_process()
             try:
                 key = bind(*args, **kwargs).arguments["key"]
             except TypeError:

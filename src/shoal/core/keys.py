@@ -15,6 +15,7 @@ import numpy as np
 
 from shoal.core.errors import in_digits
 from shoal.core.mix32 import MIX32, key_of_seed
+from shoal.core.process import check_process
 
 # The random number generators to choose from. `mix32` is ours: faster on CPU, not cryptographic. The other is JAX's.
 IMPLEMENTATIONS = {"mix32": MIX32, "threefry2x32": "threefry2x32"}
@@ -86,6 +87,7 @@ def _keys_of(bits: Any, implementation: str) -> Key:
         raise ValueError(
             f"random number generator {implementation!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}."
         )
+    check_process()
     high, low = (bits >> np.uint64(32)).astype(np.uint32), (bits & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     if implementation == "mix32":
         data = key_of_seed(jax.numpy.asarray(high), jax.numpy.asarray(low))

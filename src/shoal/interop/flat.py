@@ -4,7 +4,6 @@ JAX reads lists in compiled code, but structs and typed random keys in Python, w
 environment. So structs and keys are put together inside the compiled function only.
 """
 
-import os
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from shoal.core.env import Env
 from shoal.core.keys import Key, make_key
+from shoal.core.process import check_process
 from shoal.core.struct import to_arrays
 
 Leaves = list[Any]
@@ -41,25 +41,6 @@ class FlatEnv(NamedTuple):
         check_process()
         leaves, tree = jax.tree.flatten(to_arrays(env))
         return cls(jax.device_put(leaves), Structure(tree, tuple((x.shape, x.dtype) for x in leaves)))
-
-
-def check_process() -> None:
-    """Raise RuntimeError in a process that was forked from one in which an environment of shoal has started JAX.
-
-    There JAX would wait for threads that do not exist, without an end and without a message.
-    """
-    if _first_process() != os.getpid():
-        raise RuntimeError(
-            "this process was forked from one in which JAX runs, and JAX does not work after a fork. Start processes "
-            "with 'spawn': gymnasium.make_vec(..., vectorization_mode='async', vector_kwargs={'context': 'spawn'}), or "
-            "SubprocVecEnv(..., start_method='spawn'). One ShoalVectorEnv or SB3VecEnv is faster than processes."
-        )
-
-
-@lru_cache(maxsize=1)
-def _first_process() -> int:
-    """The number of the process that called this first. A forked process has this result already."""
-    return os.getpid()
 
 
 @lru_cache(maxsize=256)

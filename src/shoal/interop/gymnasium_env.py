@@ -15,8 +15,9 @@ import numpy as np
 from shoal.core.env import Env, State
 from shoal.core.errors import need
 from shoal.core.keys import check_seed, make_key
+from shoal.core.process import check_process
 from shoal.core.spaces import Box
-from shoal.interop.flat import FlatEnv, Leaves, Structure, check_process, key_of, key_words
+from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of, key_words
 from shoal.interop.packed import Packing
 from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan, with_limit
 
@@ -89,6 +90,7 @@ class ShoalEnv(gymnasium.Env):
         gymnasium.error.InvalidAction for an action outside of the action space.
         """
         if self._words is None or self._is_over:
+        check_process()
             when = "after the end of an episode" if self._is_over else "before the first reset"
             raise gymnasium.error.ResetNeeded(f"step was called {when}: call `obs, info = env.reset()` first.")
         after = self._programs.step(self._constants, self._words, self._action(action))

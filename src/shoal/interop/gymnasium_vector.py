@@ -16,7 +16,8 @@ from gymnasium.vector.utils import batch_space
 from shoal.core.env import Env, State
 from shoal.core.errors import in_digits
 from shoal.core.keys import check_seed, make_key, make_keys
-from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, check_process, key_of, key_words, structures
+from shoal.core.process import check_process
+from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, key_words, structures
 from shoal.interop.gymnasium_env import FPS
 from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan, with_limit
 
@@ -100,6 +101,7 @@ class ShoalVectorEnv(VectorEnv):
         Raises gymnasium.error.ResetNeeded before the first reset and, in the mode "Disabled", after the end of an
         episode; gymnasium.error.InvalidAction for actions outside of the action space.
         """
+        check_process()
         mode = self.autoreset_mode
         if self._state is None:
             raise gymnasium.error.ResetNeeded("step was called before the first reset: call `env.reset()` first.")

@@ -63,6 +63,7 @@ def check_agent(agent: Any, env: Env, key: Key | None = None, updates: int = 20)
 
         check_agent(shoal.PPO(), shoal.make("CartPole-v1"))
     """
+    check_process()
     if updates < VMAPPED_UPDATES:
         raise ValueError(f"updates={updates} are too few for the checks: take at least {VMAPPED_UPDATES}.")
     key = make_key(0) if key is None else key

@@ -17,6 +17,7 @@ from shoal.core.env import Env, Key
 from shoal.core.keys import make_key
 from shoal.core.kinds import checked_kinds
 from shoal.core.names import ranges
+from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollouts.rollout import Rollout
@@ -67,6 +68,7 @@ def throughput(
     actions or, with `policy="mlp"`, with actions of PPO's default network. Yields one row per measurement. Raises
     ValueError for an unknown name or policy.
     """
+    check_process()
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r} is unknown. Choose one of: {', '.join(POLICIES)}.")
     entries = [

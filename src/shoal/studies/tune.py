@@ -136,6 +136,7 @@ def tune(
         "eval_max_steps": eval_max_steps,
         "name": name or None,
     }
+    check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
     values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)

@@ -13,6 +13,7 @@ from shoal.core.agent import Agent
 from shoal.core.aliases import OTHER_ARGUMENTS, alias_of, meaning_of
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
+from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import is_static_field
 from shoal.tracking.events import Sink
@@ -36,6 +37,7 @@ def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Ar
 
     @functools.wraps(function)
     def explaining(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        check_process()
         valid = {name: value for name, value in kwargs.items() if name in known}
         given = signature.bind_partial(*args, **valid).arguments
         for name, value in kwargs.items():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
 from shoal.training.describe import build, name_of
 from shoal.training.fine_tuning import described_init, first_policies
@@ -67,7 +68,8 @@ def make_job(
     trust_source: bool = False,
     **options: Any,
 ) -> Job:
-    """Return the job of a new run. The parameters are those of `train`."""
+    """Return the job of a new run. The parameters are those of `train`. Raises RuntimeError in a forked process."""
+    check_process()
     points = {"settings": settings, "random": random, "members": members}
     check_points(points, search)
     if isinstance(options.get("selector"), str):

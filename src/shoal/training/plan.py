@@ -19,6 +19,7 @@ from shoal.core.env import Env, check_fields, episode_limit
 from shoal.core.errors import OutOfMemory, Unsuited
 from shoal.core.form import chosen
 from shoal.core.keys import make_key
+from shoal.core.process import check_process
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
 from shoal.core.struct import fill_caps, hyper_fields, static_fields
@@ -194,6 +195,7 @@ def make_plan(
     `agent` and `env` replace those that the spec names; they are needed if it cannot describe them (a lambda, a
     class of a notebook). `memory_limit` is in bytes; 0 means what the device has. Raises ValueError or TypeError.
     """
+    check_process()
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")

@@ -16,6 +16,7 @@ from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, State
 from shoal.core.errors import CheckpointError, refuse_attributes
 from shoal.core.keys import is_key, make_key
+from shoal.core.process import check_process
 from shoal.core.spaces import Discrete, Space, misfit, random_action
 from shoal.core.struct import static, struct
 from shoal.training import checkpoint
@@ -65,6 +66,7 @@ class Policy:
         obs, batch = fit_observation(self.env.observation_space, obs)
         carry = self.actor.initial_carry() if self._carry is None else self._carry
         if batch and self._carry is None:
+        check_process()
             carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), carry)
         act = _act_on_many if batch else _act_on_one
         action, self._carry = act(self.actor, self.weights, obs, carry, key, mask, greedy)
