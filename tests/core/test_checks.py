@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from shoal.core.checks import check_env
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckError
-from shoal.core.spaces import Box, Discrete
+from shoal.core.spaces import Box, Dict, Discrete, Tuple
 from shoal.core.struct import Number, static, struct
 
 
@@ -334,3 +334,15 @@ def test_an_error_inside_a_hook_is_the_cause_of_one_that_names_hook_and_line():
     ) as caught:
         check_env(Raising())
     assert isinstance(caught.value.__cause__, OverflowError)
+
+
+@pytest.mark.parametrize("space", [Box(0.0, 1.0, (0,)), Dict({}), Tuple(())])
+@pytest.mark.parametrize("which", ["observation_space", "action_space"])
+def test_a_space_without_numbers_is_refused(which, space):
+    @struct
+    class Empty(Line):
+        pass
+
+    setattr(Empty, which, property(lambda self: space))
+    with pytest.raises(CheckError, match=f"{which} is .*, which holds no number"):
+        check_env(Empty())

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import jax
@@ -19,6 +20,7 @@ from shoal.core.struct import (
     hyper,
     hyper_fields,
     is_concrete,
+    part,
     static,
     static_fields,
     struct,
@@ -281,6 +283,92 @@ def test_a_hyper_field_has_32_bits_with_x64_too():
     with jax.enable_x64(True):
         arrays = to_arrays(Learner())
         assert (arrays.rate.dtype, arrays.count.dtype, arrays.key.dtype) == (jnp.float32, jnp.int32, jnp.float64)
+
+
+def test_so_has_a_struct_that_is_a_part_of_a_learner():
+    """As the loss of `docs/losses.md`."""
+
+    @struct
+    class Huber(Struct):
+        width: Number = 1.0
+
+    @struct
+    class Learner(Struct):
+        loss: object = part("squared")
+
+    with jax.enable_x64(True):
+        assert to_arrays(Learner(loss=Huber())).loss.width.dtype == jnp.float32
+
+
+@struct
+class Kinds(Struct):
+    """A field of each kind."""
+
+    real: Number = 0.5
+    whole: Number = 3
+    rate: Number = hyper(0.1)
+    limit: Number | None = None
+    size: int = static(4)
+    factor: float = static(0.5)
+    name: str = static("relu")
+    flag: bool = static(False)
+    sizes: tuple[int, ...] = static((8, 8))
+    function: Callable = static(abs)
+
+
+WRONG_KINDS = {
+    "None": None,
+    "a text": "x",
+    "a list": [1.0],
+    "a dict": {},
+    "an object": object(),
+    "a function": lambda x: x,
+    "a class": int,
+    "bytes": b"1",
+    "complex": 1j,
+    "NumPy complex": np.complex64(1j),
+    "NumPy text": np.asarray("x"),
+    "NumPy objects": np.asarray([object()], object),
+    "a date": np.datetime64("2020-01-01"),
+    "a key": jax.random.key(0),
+    "an empty array": np.zeros(0),
+    "a bool": True,
+    "a NumPy bool": np.bool_(True),
+}
+RIGHT_KINDS = {
+    ("None", "limit"),
+    *((kind, field) for kind in ("a bool", "a NumPy bool") for field in ("real", "whole", "rate", "limit")),
+    ("a bool", "flag"),
+    ("a NumPy bool", "flag"),
+    ("a text", "name"),
+    ("a class", "function"),
+    ("a function", "function"),
+}
+
+
+@pytest.mark.parametrize(
+    "field", ["real", "whole", "rate", "limit", "size", "factor", "name", "flag", "sizes", "function"]
+)
+@pytest.mark.parametrize("kind", WRONG_KINDS)
+def test_a_value_of_another_kind_than_the_field_is_refused_in_words(kind, field):
+    if (kind, field) in RIGHT_KINDS:
+        Kinds(**{field: WRONG_KINDS[kind]})
+        return
+    with pytest.raises(TypeError, match=rf"^Kinds.{field}"):
+        Kinds(**{field: WRONG_KINDS[kind]})
+
+
+@pytest.mark.parametrize("sizes", [(8.5,), ("8",), (None,), (True,), ((8,),)])
+def test_the_numbers_of_a_tuple_of_sizes_are_whole(sizes):
+    with pytest.raises(TypeError, match="Kinds.sizes=.* must hold whole numbers"):
+        Kinds(sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float64(0.5), np.float32(0.5), np.asarray(0.5), np.asarray([0.5]), jnp.float32(0.5), 1]
+)
+def test_numbers_of_any_width_fit(number):
+    assert np.ravel(Kinds(real=number, rate=number, limit=number).real).size == 1
 
 
 def test_annotations_are_checked_while_tests_run():

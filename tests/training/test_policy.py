@@ -4,15 +4,21 @@ import json
 import shutil
 
 import jax
+import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
 import shoal
-from shoal import PPO
-from shoal.core.errors import CheckpointError
-from shoal.core.spaces import Box, Discrete
+from learners import all_agents, bound
+from shoal import PPO, Env, State, struct
+from shoal.core.errors import CheckError, CheckpointError
+from shoal.core.keys import make_key
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, mask_parts
+from shoal.core.struct import static
+from shoal.core.wrappers import FrameStack
 from shoal.training import checkpoint
-from shoal.training.policy import fit_observation
+from shoal.training.policy import Policy, RandomPolicy, fit_observation
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -178,3 +184,175 @@ def test_weights_of_a_later_revision_are_refused(tmp_path):
     path.write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="weights are of revision 9 of PPO, and here it has revision 2"):
         shoal.load(run.folder, member=0)
+
+
+# Action masks.
+
+
+@struct
+class TwoChoices(Env):
+    """Two choices in each step, of 2 and of 3; one of each is forbidden. `size` is that of the mask, `empty` a part."""
+
+    size: int = static(5)
+    empty: bool = static(False)
+    max_steps: int | None = 5
+
+    @property
+    def observation_space(self):
+        return Discrete(3)
+
+    @property
+    def action_space(self):
+        return MultiDiscrete((2, 3))
+
+    def init(self, key):
+        return State(jnp.int32(0))
+
+    def observe(self, state):
+        return state.time % 3
+
+    def action_mask(self, state):
+        return jnp.asarray([True, False, *([False] * 3 if self.empty else [False, True, True])] + [True] * 3)[
+            : self.size
+        ]
+
+    def transition(self, state, action, noise):
+        return state, jnp.float32(0), jnp.bool_(False), {}
+
+
+MASKED = {"Probe-Mask-v0": [True, False, True], "TwoChoices": [False, True, True, False, True]}
+
+
+def masked_env(name):
+    return TwoChoices() if name == "TwoChoices" else shoal.make(name)
+
+
+def untrained(agent, env):
+    """The policy of an agent with its first weights; a random one for "random"."""
+    if agent == "random":
+        return Policy(RandomPolicy(env.action_space), None, env)
+    made = bound(agent, env)
+    return made and Policy(made, made.policy_state(made.init(make_key(0), env)), env)
+
+
+@pytest.mark.parametrize("env", MASKED)
+@pytest.mark.parametrize("agent", [*all_agents(), "random"])
+def test_a_policy_takes_masks_that_fit_and_refuses_all_others(agent, env):
+    mask, of_env = np.asarray(MASKED[env]), masked_env(env)
+    policy = untrained(agent, of_env)
+    if policy is None:
+        pytest.skip("the agent cannot learn there")
+    size, space = len(mask), of_env.action_space
+
+    def is_allowed(action):
+        parts = zip(mask_parts(space, mask), np.atleast_1d(action), strict=True)
+        return all(part[choice] for part, choice in parts)
+
+    as_tuple = tuple(mask_parts(space, mask.astype(np.int8)))
+    for given in (mask, mask.tolist(), mask.astype(np.int8), jnp.asarray(mask), as_tuple):
+        policy.reset()
+        assert is_allowed(policy(1, given)) and is_allowed(policy.sample(1, 3, given))
+    for batch in (1, 3, size):
+        policy.reset()
+        actions = policy(np.zeros(batch, int), np.tile(mask, (batch, 1)))
+        drawn = [policy.sample(np.zeros(batch, int), seed, np.tile(mask, (batch, 1))) for seed in range(3)]
+        assert len(actions) == batch and all(map(is_allowed, [*actions, *np.concatenate(drawn)]))
+    policy.reset()
+    wrong = [(mask[:-1], 0), (mask[None], 0), (np.True_, 0), (np.ones((size, 1), bool), 0), (np.ones((2, 2, size)), 2)]
+    wrong += [
+        (mask, 3),
+        (mask, size),
+        (np.tile(mask, (2, 1)), 3),
+        (np.ones((size, 4), bool), 3),
+        ([[True], [True, False]], 0),
+    ]
+    wrong += [(mask * 0.5, 0), (mask + 1, 0), ("yes", 0), ({}, 0)]
+    for given, batch in wrong:
+        with pytest.raises(ValueError, match="the mask "):
+            policy(np.zeros(batch, int) if batch else 0, given)
+    for given, batch in ((mask & False, 0), (np.stack([mask, mask & False]), 2)):
+        with pytest.raises(ValueError, match="allows no action"):
+            policy(np.zeros(batch, int) if batch else 0, given)
+    for call in (lambda: policy(0), lambda: policy(np.zeros(3, int)), lambda: policy.sample(0, 1)):
+        with pytest.raises(ValueError, match="forbids some actions, so the policy needs its mask"):
+            call()
+
+
+def test_inside_jit_a_mask_is_needed_and_fits_too():
+    policy = untrained("ppo", shoal.make("Probe-Mask-v0"))
+    act = jax.jit(policy)
+    assert act(jnp.int32(0), jnp.asarray([False, False, True])) == 2
+    with pytest.raises(ValueError, match=r"the mask has the shape \(2,\)"):
+        act(jnp.int32(0), jnp.ones(2, bool))
+    with pytest.raises(ValueError, match="needs its mask"):
+        act(jnp.int32(0))
+
+
+def test_actions_of_a_box_have_no_mask():
+    policy = untrained("ppo", shoal.make("Pendulum-v1"))
+    with pytest.raises(ValueError, match="have no mask: leave it out"):
+        policy(np.zeros(3), np.ones(1, bool))
+
+
+def test_a_mask_behind_a_wrapper_is_needed_too():
+    env = FrameStack(TwoChoices(), n=2)
+    with pytest.raises(ValueError, match="FrameStack forbids some actions"):
+        Policy(RandomPolicy(env.action_space), None, env)(np.zeros(2, int))
+
+
+def test_random_actions_of_several_choices_follow_the_mask():
+    policy = untrained("random", TwoChoices())
+    drawn = np.asarray([policy.sample(0, seed, [True, True, True, False, True]) for seed in range(40)])
+    assert {*map(tuple, drawn.tolist())} == {(0, 0), (0, 2), (1, 0), (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (TwoChoices(size=4), r"action_mask gives bool\[4\]; return bool\[5\]"),
+        (TwoChoices(size=8), r"action_mask gives bool\[8\]; return bool\[5\]"),
+        (TwoChoices(empty=True), "action_mask allows no action at all"),
+    ],
+)
+def test_check_env_refuses_masks_that_fit_no_action(env, message):
+    assert shoal.check_env(TwoChoices())
+    with pytest.raises(CheckError, match=message):
+        shoal.check_env(env)
+
+
+# Recurrent policies, and seeds.
+
+
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 3), (3, 1), (1, 3), (2, 3), (1, 0), (0, 1)])
+def test_a_recurrent_policy_says_reset_where_the_number_of_observations_changes(sizes):
+    env = shoal.make("CartPole-v1")
+    agent = PPO(memory="gru", **FIELDS).bind(env)
+    policy = Policy(agent, agent.policy_state(agent.init(make_key(0), env)), env)
+    before, now = (np.zeros((size, 4)) if size else np.zeros(4) for size in sizes)
+    policy(before)
+    policy(before)
+    with pytest.raises(ValueError, match=r"is recurrent.* Call policy.reset\(\)"):
+        policy(now)
+    policy.reset()
+    assert policy(now).shape == now.shape[:-1]
+
+
+@pytest.fixture
+def _as_users_have_it():
+    """Without the type checker of the tests, which would raise first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("_as_users_have_it")
+def test_seeds_are_integers_of_python_or_numpy(result):
+    policy = result.policy(0)
+    expected = policy.sample(np.zeros(4), 3)
+    for seed in (np.int64(3), np.uint8(3), np.asarray(3), jnp.int32(3), make_key(3)):
+        assert policy.sample(np.zeros(4), seed) == expected
+        shoal.rollout(policy, key=seed, num_steps=1)
+    for seed in (np.asarray([3]), None, 3.0, np.nan, True, "3", np.float32(3), jax.random.split(make_key(0))):
+        for call in (lambda: policy.sample(np.zeros(4), seed), lambda: shoal.rollout(policy, key=seed, num_steps=1)):  # noqa: B023
+            with pytest.raises(TypeError, match="^key"):
+                call()

@@ -81,6 +81,8 @@ def _check_value(env: Any) -> None:
             raise broken(env, which, "is a method, not a property: write @property above it")
         if not isinstance(space, get_args(Space)):
             raise broken(env, which, f"is {space!r}, not a space: return a Box, Discrete or another space of shoal")
+        if not flat_size(space):
+            raise broken(env, which, f"is {space}, which holds no number: an agent needs at least one, such as a 0")
 
 
 def _check_untyped(env: Env) -> None:
@@ -153,10 +155,11 @@ def _check_transition(env: Env, state: State, result: Any) -> None:
 def _check_mask(env: Env, mask: Any) -> None:
     if mask is None:
         return
-    space = env.action_space
-    expected = (space.n,) if isinstance(space, Discrete) else mask.shape
-    if mask.dtype != jnp.bool_ or mask.shape != expected:
-        raise broken(env, "action_mask", f"gives {mask.dtype}{list(mask.shape)}; return bool{list(expected)}")
+    if not (size := mask_size(env.action_space)):
+        raise broken(env, "action_mask", f"gives a mask, but actions of {env.action_space} have none; return None")
+    if getattr(mask, "dtype", None) != jnp.bool_ or mask.shape != (size,):
+        given = f"{mask.dtype}{list(mask.shape)}" if hasattr(mask, "dtype") else f"a {type(mask).__name__}"
+        raise broken(env, "action_mask", f"gives {given}; return bool[{size}], for {env.action_space}")
 
 
 def _trace(env: Env, hook: str, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -263,7 +266,7 @@ def _one_step(
         "key": jax.random.key_data(k_step),
         "action": action,
         "inside": spaces.observation_space.contains(results["obs"]),
-        "allowed": jnp.bool_(True) if mask is None else mask.any(),
+        "allowed": jnp.bool_(True) if mask is None else permits(spaces.action_space, mask),
         "counted": after.time == state.time + 1,
     }
     following, is_over = env.carry_over(after, fresh), results["terminated"] | results["truncated"]

@@ -65,6 +65,16 @@ class HostEnv(Env):
         """Start an environment on the host."""
 
     @property
+    def label(self) -> str:
+        """The name of the environment in messages."""
+        return type(self).__name__
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The files with the code of the simulator, beside that of the class."""
+        return ()
+
+    @property
     def has_pictures(self) -> bool:
         """Whether videos can be made: then simulators of `open_to_draw` have `picture() -> uint8 [H, W, 3]`."""
         return False

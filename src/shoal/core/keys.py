@@ -30,7 +30,8 @@ def make_key(seed: object, implementation: str = DEFAULT) -> Key:
     All 64 bits of the seed are used, with or without JAX's x64 mode (`jax.random.key` drops the upper 32 without it),
     and no two seeds share a key. With `threefry2x32` a seed in [0, 2**31) gives the same key as `jax.random.key`.
 
-    Raises ValueError for an unknown generator or a seed of more than 64 bits, TypeError for a seed that is no integer.
+    Raises ValueError for an unknown generator or a seed of more than 64 bits, TypeError for a seed that is no integer,
+    and RuntimeError in a forked process.
 
     >>> jax.random.uniform(make_key(0)).shape
     ()
@@ -66,8 +67,23 @@ def is_key(x: Any) -> bool:
     return hasattr(x, "dtype") and jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def key_or_seed(key: Any) -> Key:
+    """Return a key as it is, and for a seed, an integer of Python or NumPy, the key of `make_key`.
+
+    Raises TypeError for anything else, also for an array of keys.
+    """
+    if is_key(key) and key.shape == ():
+        return key
+    if is_key(key):
+        raise TypeError(f"key is an array of {key.shape} keys: give one of them, or a seed such as 0.")
+    if isinstance(key, (bool, np.bool_)) or not isinstance(key, SupportsIndex) or getattr(key, "shape", ()):
+        raise TypeError(f"key={key!r:.60} is neither a key, such as make_key(0), nor an integer as its seed.")
+    return make_key(key)
+
+
 def typed_key(key: Any) -> Key:
     """Return a typed key for one, or for the numbers of one that `jax.random.PRNGKey` makes."""
+    check_process()
     return key if is_key(key) else jax.random.wrap_key_data(jax.numpy.asarray(key))
 
 

@@ -6,7 +6,9 @@ the 32-bit one unless JAX runs in x64 mode.
 """
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -357,11 +359,39 @@ def is_bounded(space: Box) -> Bool[np.ndarray, "*shape"]:
     return np.isfinite(low) & np.isfinite(high)
 
 
+def mask_size(space: Space) -> int:
+    """Return the number of entries of an action mask: one for each choice; 0 for a space whose actions have no mask.
+
+    Those of MultiDiscrete stand one component after the other.
+    """
+    if isinstance(space, (Discrete, MultiDiscrete)):
+        return sum(_sizes(space))
+    return 0
+
+
+def permits(space: Space, mask: Any) -> Any:
+    """Return whether an action mask [..., A] allows an action: at least one choice of every component. [...]"""
+    return functools.reduce(operator.and_, (part.any(-1) for part in mask_parts(space, mask)))
+
+
 def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
-    """Sample an action uniformly; with a mask of a Discrete space, among the allowed ones. `key` is consumed."""
-    if mask is None or not isinstance(space, Discrete):
+    """Sample an action uniformly; with a mask, among the allowed ones. `key` is consumed."""
+    if mask is None or not mask_size(space):
         return space.sample(key)
-    return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(space.dtype)
+    logits = [jnp.where(part, 0.0, -jnp.inf) for part in mask_parts(space, mask)]
+    keys = [key] if isinstance(space, Discrete) else jax.random.split(key, len(logits))
+    choices = [jax.random.categorical(k, each) for k, each in zip(keys, logits, strict=True)]
+    return (choices[0] if isinstance(space, Discrete) else jnp.stack(choices)).astype(space.dtype)  # type: ignore[union-attr]  # it has one
+
+
+def mask_parts(space: Space, mask: Any) -> list[Any]:
+    """Return the part [..., n] of an action mask [..., A], of NumPy or JAX, for each component of an action."""
+    stops = np.cumsum(_sizes(space)).tolist()
+    return [mask[..., stop - n : stop] for n, stop in zip(_sizes(space), stops, strict=True)]
+
+
+def _sizes(space: Any) -> tuple[int, ...]:
+    return (space.n,) if isinstance(space, Discrete) else space.nvec
 
 
 def only_boxes(space: Any) -> bool:

@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
@@ -263,9 +263,11 @@ def to_arrays(value: Any) -> Any:
 def leaf_dtypes(value: Any) -> Any:
     """Return for each leaf the dtype that it has as an array: JAX's default dtype, which has 64 bits in x64 mode.
 
-    A `hyper` field of `value` gets at most 32 bits, because learners compute in float32 in either mode.
+    The leaves of a `hyper` or a `part` field of `value` get at most 32 bits, because learners compute in float32 in
+    either mode.
     """
-    hypers = hyper_fields(value) if dataclasses.is_dataclass(value) else {}
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    hypers = {f.name for f in fields if "search" in f.metadata or f.metadata.get("part")}
 
     def dtype_of(path: tuple, leaf: Any) -> Any:
         dtype = _strong_dtype(leaf)
@@ -334,7 +336,9 @@ def _check_statics(value: Any) -> None:
         if field.type is int and (isinstance(content, bool) or not isinstance(content, (int, np.integer))):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a whole number.")
-        if field.type is float and (isinstance(content, bool) or not isinstance(content, (int, float, np.number))):
+        if field.type is float and (
+            isinstance(content, bool) or not isinstance(content, (int, float, np.integer, np.floating))
+        ):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a number.")
         if get_origin(field.type) is tuple and not isinstance(content, tuple):
@@ -343,6 +347,18 @@ def _check_statics(value: Any) -> None:
         if field.type is bool and not isinstance(content, (bool, np.bool_)):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write True or False.")
+        if field.type is str and not isinstance(content, str):
+            raise TypeError(
+                f"{type(value).__name__}.{name}={content!r:.60} is a {type(content).__name__}: write a text."
+            )
+        if Callable in (field.type, get_origin(field.type)) and not callable(content):
+            raise TypeError(f"{type(value).__name__}.{name}={content!r:.60} is no function.")
+        if get_args(field.type) == (int, ...) and not all(_is_whole(part) for part in content):  # type: ignore[union-attr]  # a tuple
+            raise TypeError(f"{type(value).__name__}.{name}={content!r:.60} must hold whole numbers, as in (64, 64).")
+
+
+def _is_whole(content: Any) -> bool:
+    return isinstance(content, (int, np.integer)) and not isinstance(content, bool)
 
 
 def _names_to_indices(value: Any) -> None:
@@ -361,25 +377,40 @@ def _integers_to_floats(value: Any) -> None:
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
         if isinstance(field.default, float) and not field.metadata.get("static"):
-            if isinstance(content, int) and not isinstance(content, bool):
+            if isinstance(content, int):
                 object.__setattr__(value, field.name, float(content))
-            elif isinstance(content, (np.generic, np.ndarray)) and np.issubdtype(content.dtype, np.integer):
+            elif isinstance(content, (np.generic, np.ndarray)) and content.dtype.kind in "biu":
                 object.__setattr__(value, field.name, content.astype(np.float64))
 
 
 def _check_numbers(value: Any) -> None:
-    for name in number_fields(value):
+    for name, field in number_fields(value).items():
         content = getattr(value, name)
-        if not is_number(content):
-            raise TypeError(
-                f"{type(value).__name__}.{name}={content!r:.60} is a {type(content).__name__}: write a number, or "
-                f"for a population an array."
-            )
-        if isinstance(content, np.ndarray) and content.dtype == object:
+        if isinstance(content, np.ndarray) and content.dtype == object and None in content.ravel().tolist():
             raise TypeError(
                 f"{type(value).__name__}.{name}={content.tolist()} mixes None with numbers, which are different "
                 f"programs: train them in different runs."
             )
+        if not is_number(content) or _is_of_other_kind(field, content):
+            dtype = getattr(content, "dtype", None)
+            what = f"is a {type(content).__name__}" if dtype is None else f"holds {dtype}"
+            raise TypeError(
+                f"{type(value).__name__}.{name}={content!r:.60} {what}: write a number, or for a population an array."
+            )
+
+
+def _is_of_other_kind(field: dataclasses.Field, content: Any) -> bool:
+    """Return whether a field of numbers cannot hold this: None, an empty array, or numbers that are not real.
+
+    A field whose default is None, or whose type says so, may be None.
+    """
+    if content is None:
+        return field.type in (Number, Choice) and field.default is not None
+    if np.size(content) == 0:
+        return True
+    dtype = getattr(content, "dtype", np.dtype(float))
+    reals = (np.bool_, np.integer, np.floating)
+    return not any(jax.numpy.issubdtype(dtype, kind) for kind in reals)
 
 
 def _check_ranges(value: Any) -> None:

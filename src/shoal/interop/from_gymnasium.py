@@ -35,18 +35,21 @@ def space_of(space: Any, name: str = "the space") -> Space:
 
 
 def element_of(space: Any, x: Any) -> Any:
-    """Return an element of a Gymnasium space as NumPy arrays that lie in `space_of(space)`."""
+    """Return an element of a Gymnasium space as NumPy arrays with the dtypes of `space_of(space)`.
+
+    Raises TypeError, ValueError or KeyError for another structure, and for numbers of a kind that the space lacks.
+    """
     from gymnasium import spaces
 
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        return np.asarray(np.asarray(x) - space.start, np.int32)
+        return np.asarray(_of_kind(x, np.dtype(np.int32)) - space.start, np.int32)
     if isinstance(space, spaces.MultiBinary):
-        return np.asarray(x, np.int32)
+        return _of_kind(x, np.dtype(np.int32)).astype(np.int32)
     if isinstance(space, spaces.Tuple):
         return tuple(element_of(part, value) for part, value in zip(space.spaces, x, strict=True))
     if isinstance(space, spaces.Dict):
         return {key: element_of(part, x[key]) for key, part in space.spaces.items()}
-    return _as_narrow(x, _narrow(space.dtype))
+    return _as_narrow(_of_kind(x, space.dtype), _narrow(space.dtype))
 
 
 def action_for(space: Any, action: Any) -> Any:
@@ -62,6 +65,14 @@ def action_for(space: Any, action: Any) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: action_for(part, action[key]) for key, part in space.spaces.items()}
     return np.asarray(action, space.dtype)
+
+
+def _of_kind(x: Any, dtype: np.dtype) -> np.ndarray:
+    """An array of numbers. Raises TypeError for what is none, and for fractions where `dtype` holds whole numbers."""
+    array = np.asarray(x)
+    if array.dtype.kind not in ("biuf" if dtype.kind == "f" else "biu"):
+        raise TypeError(f"{array.dtype} is not of the kind of {dtype}")
+    return array
 
 
 def _narrow(dtype: Any) -> np.dtype:

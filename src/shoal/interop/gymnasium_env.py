@@ -16,7 +16,7 @@ from shoal.core.env import Env, State
 from shoal.core.errors import need
 from shoal.core.keys import check_seed, make_key
 from shoal.core.process import check_process
-from shoal.core.spaces import Box
+from shoal.core.spaces import Box, MultiDiscrete, mask_parts
 from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of, key_words
 from shoal.interop.packed import Packing
 from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan, with_limit
@@ -33,7 +33,8 @@ class ShoalEnv(gymnasium.Env):
 
     `reset(seed=...)` decides all random numbers from then on. Without a seed the next episode follows from the last
     one, and what the environment carries over from episode to episode is kept. The time limit of the environment is
-    its own: `truncated` needs no wrapper. An action mask, where there is one, is `info["action_mask"]`.
+    its own: `truncated` needs no wrapper. An action mask, where there is one, is `info["action_mask"]`, which
+    `action_space.sample` takes: an array, or with MultiDiscrete a tuple of arrays.
     """
 
     metadata = {"render_modes": [*MODES], "render_fps": FPS}
@@ -89,8 +90,8 @@ class ShoalEnv(gymnasium.Env):
         Raises gymnasium.error.ResetNeeded before the first reset and after the end of an episode, and
         gymnasium.error.InvalidAction for an action outside of the action space.
         """
-        if self._words is None or self._is_over:
         check_process()
+        if self._words is None or self._is_over:
             when = "after the end of an episode" if self._is_over else "before the first reset"
             raise gymnasium.error.ResetNeeded(f"step was called {when}: call `obs, info = env.reset()` first.")
         after = self._programs.step(self._constants, self._words, self._action(action))
@@ -166,11 +167,13 @@ class ShoalEnv(gymnasium.Env):
 
     def _info(self, words: np.ndarray, is_first: bool = False) -> dict[str, Any]:
         parts = self._programs.parts
-        found = {}
+        found: dict[str, Any] = {}
         if parts.info.places and not is_first:
             found = {name: np.array(value)[()] for name, value in parts.info.read(words).items()}
         if parts.mask.places:
-            found["action_mask"] = np.array(parts.mask.read(words), np.int8)
+            mask = np.array(parts.mask.read(words), np.int8)
+            several = isinstance(self._action_space, MultiDiscrete)  # whose `sample` takes a mask for each choice
+            found["action_mask"] = tuple(mask_parts(self._action_space, mask)) if several else mask
         return found
 
     def _picture(self) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Check an environment of the user's own before a run: the whole `check_env`, once for each content of its files.
 
+One that Python steps is checked too, whoever wrote it: nothing else compares what it returns with its spaces.
+
 A key stands for what was checked: the content of the files of its classes and functions and of the user's own files
 that these import, its static fields, and the versions of shoal and JAX. The keys of environments that pass are kept as
 empty files beside the compiled programs, so the check costs nothing the next time. A module is seen where an `import`
@@ -19,6 +21,7 @@ import jax
 import shoal
 from shoal.core.checks import check_env
 from shoal.core.env import Env
+from shoal.core.host_env import HostEnv
 from shoal.core.user_code import file_of, is_users_class, is_users_file, users_functions
 from shoal.core.wrappers.base import Wrapper
 from shoal.training.jobs import Job
@@ -60,7 +63,7 @@ def remember(env: Env) -> None:
 def _own_parts(env: Env) -> Iterator[Env]:
     if isinstance(env, Wrapper):
         yield from _own_parts(env.env)
-    if is_users_class(type(env)) or any(users_functions(env)):
+    if is_users_class(type(env)) or any(users_functions(env)) or isinstance(env, HostEnv):
         yield env
 
 
@@ -69,6 +72,7 @@ def _key(env: Env) -> str:
     digest = hashlib.sha256(f"{shoal.__version__} {jax.__version__} {jax.tree.structure(env)}".encode())
     files = {file_of(part) for part in cls.__mro__ if is_users_class(part)}
     files |= {code.co_filename for code in users_functions(env)}
+    files |= {*env.code} if isinstance(env, HostEnv) else set()
     for file in sorted(files | imported_files(files)):
         content = Path(file).read_bytes() if file and Path(file).is_file() else str(id(cls)).encode()
         digest.update(content)

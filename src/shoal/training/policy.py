@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,11 @@ from shoal.core.agent import Actor, Agent
 from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, State
 from shoal.core.errors import CheckpointError, refuse_attributes
-from shoal.core.keys import is_key, make_key
+from shoal.core.keys import is_key, key_or_seed, make_key
 from shoal.core.process import check_process
-from shoal.core.spaces import Discrete, Space, misfit, random_action
+from shoal.core.spaces import Discrete, Space, mask_size, misfit, permits, random_action
 from shoal.core.struct import static, struct
+from shoal.core.wrappers.base import Wrapper
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
@@ -43,31 +44,44 @@ class Policy:
         """Make a policy. `env` is the environment it was trained in."""
         self.actor, self.weights, self.env, self.name = actor, weights, env, name
         self._carry: Any = None
+        self._episodes = 0  # the size of the batch that the carry belongs to; 0 for a single observation
 
     def __repr__(self) -> str:
         return f"<{type(self.actor).__name__} policy for {type(self.env).__name__}{', ' * bool(self.name)}{self.name}>"
 
     def __call__(self, obs: Any, mask: Any = None) -> Any:
-        """Return the greedy action for an observation or a batch. Raises ValueError for another shape or dtype."""
+        """Return the greedy action for an observation or a batch of B. Raises ValueError for another shape or dtype.
+
+        `mask` says which actions are allowed, as the environment's `action_mask` does: bool [A], or [B, A] for a batch.
+        An environment that has masks needs it.
+        """
         return self._act(obs, mask, make_key(0), greedy=True)
 
-    def sample(self, obs: Any, key: Key | int, mask: Any = None) -> Any:
+    def sample(self, obs: Any, key: Key | SupportsIndex, mask: Any = None) -> Any:
         """Return an action sampled as in training. `key` is a key (consumed) or an integer seed."""
-        return self._act(obs, mask, make_key(key) if isinstance(key, int) else key, greedy=False)
+        return self._act(obs, mask, key_or_seed(key), greedy=False)
 
     def reset(self) -> None:
         """Reset the recurrent carry; call it at the start of an episode."""
         self._carry = None
 
     def _act(self, obs: Any, mask: Any, key: Key, greedy: bool) -> Any:
+        check_process()
         _check_arguments(obs, mask)
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((obs, key, mask))):
             return self._act_inside_jit(obs, mask, key, greedy)
         obs, batch = fit_observation(self.env.observation_space, obs)
+        mask = self._fit_mask(mask, batch)
         carry = self.actor.initial_carry() if self._carry is None else self._carry
-        if batch and self._carry is None:
-        check_process()
-            carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), carry)
+        if self._carry is None:
+            carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), carry) if batch else carry
+        elif batch != self._episodes and jax.tree.leaves(carry):
+            before, now = (f"{size} observations" if size else "a single one" for size in (self._episodes, batch))
+            raise ValueError(
+                f"this policy is recurrent: its carry belongs to {before}, and now it got {now}. Call policy.reset() "
+                f"where episodes begin."
+            )
+        self._episodes = batch
         act = _act_on_many if batch else _act_on_one
         action, self._carry = act(self.actor, self.weights, obs, carry, key, mask, greedy)
         return jax.tree.map(np.asarray, action)
@@ -83,7 +97,22 @@ class Policy:
         if reason := misfit(self.env.observation_space, obs, "the observation"):
             raise ValueError(f"{reason}. Inside jit give one observation; for a batch use jax.vmap.")
         weights = jax.tree.map(jnp.asarray, self.weights)
-        return self.actor.act(weights, obs, carry, key, greedy, mask)[0]
+        return self.actor.act(weights, obs, carry, key, greedy, self._fit_mask(mask, 0))[0]
+
+    @cached_property
+    def _needs_mask(self) -> bool:
+        return has_masks(self.env)
+
+    def _fit_mask(self, mask: Any, batch: int) -> Any:
+        """Return a mask as booleans [A], or [B, A] for a batch. Raises ValueError for one that fits no action."""
+        if mask is not None:
+            return fit_mask(self.env.action_space, mask, batch)
+        if self._needs_mask:
+            raise ValueError(
+                f"{type(self.env).__name__} forbids some actions, so the policy needs its mask too: policy(obs, mask), "
+                f"with env.action_mask(state), or info['action_mask'] under Gymnasium's calls."
+            )
+        return None
 
 
 refuse_attributes(Policy, OTHER_METHODS)
@@ -283,6 +312,41 @@ def fit_observation(space: Space, obs: Any) -> tuple[Any, int]:
             return arrays, size
     reason = misfit(space, arrays, "the observation")
     raise ValueError(f"{reason}. Give one observation of {space}, or a batch with one more axis in front.")
+
+
+def has_masks(env: Env) -> bool:
+    """Return whether an environment has action masks. It is traced only where a class defines them."""
+    inner = [env]
+    while isinstance(inner[-1], Wrapper):
+        inner.append(inner[-1].env)
+    if all(type(each).action_mask in (Env.action_mask, Wrapper.action_mask) for each in inner):
+        return False
+    return jax.eval_shape(lambda: env.action_mask(env.init(make_key(0)))) is not None
+
+
+def fit_mask(space: Space, mask: Any, batch: int) -> Any:
+    """Return a mask as booleans [A], or [B, A] for a batch of B. It may be a tuple of parts, as Gymnasium has it.
+
+    Raises ValueError for another shape, for numbers other than 0 and 1, and where it allows no action.
+    """
+    if not (size := mask_size(space)):
+        raise ValueError(f"actions of {space} have no mask: leave it out.")
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(mask))
+    arrays: Any = jnp if traced else np
+    try:
+        array = arrays.concatenate(mask, -1) if isinstance(mask, tuple) else arrays.asarray(mask)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the mask {mask!r:.60} is no array of booleans.") from error
+    shape = (batch, size) if batch else (size,)
+    if array.shape != shape:
+        what = f"{batch} observations" if batch else "one observation"
+        raise ValueError(f"the mask has the shape {array.shape}; for {what} and actions of {space} it is {shape}.")
+    if array.dtype != bool and (array.dtype.kind not in "iu" or not traced and not np.isin(array, (0, 1)).all()):
+        raise ValueError(f"the mask holds {array.dtype} numbers: it must hold booleans, or 0 and 1.")
+    array = array.astype(bool)
+    if not traced and not np.all(permits(space, array)):
+        raise ValueError("the mask allows no action: at least one must be True, with MultiDiscrete in every part.")
+    return array
 
 
 def _in_dtype(array: np.ndarray, dtype: Any, space: Space) -> np.ndarray:

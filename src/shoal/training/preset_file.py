@@ -44,12 +44,13 @@ def is_file(preset: Any) -> bool:
 def choose(
     preset: Path | str | None, agent: str | Agent | None, env: str | Env | None, *, trust_source: bool = False
 ) -> Chosen:
-    """Return the preset of a run: none for None, that of the environment for "", a variant of it, or that of a file.
+    """Return the preset of a run: none for None or "none", that of the environment for "", a variant, or one of a file.
 
     `FILE.toml:VARIANT` names one of several presets in a file. A file that names its agent or environment need not
     have it named here. Raises ValueError or TypeError for a preset that is unknown, misspelled or for another agent,
     and for one that would execute a file of the user's own without consent; FileNotFoundError for a missing file.
     """
+    preset = None if preset == "none" else preset
     if preset is not None and is_file(preset):
         return _from_file(Path(preset), agent or None, env or None, trust_source)
     if agent is None or env is None:

@@ -239,6 +239,17 @@ def test_randomize_refuses_another_kind_of_environment():
         Randomize(Tally(), lambda key: CartPole()).init(KEY)
 
 
+def test_randomize_refuses_a_time_limit_that_it_would_ignore():
+    for sample in (
+        lambda key: Tally(max_steps=jax.random.randint(key, (), 3, 9)),
+        lambda key: Tally(max_steps=3),
+        lambda key: Tally(max_steps=None),
+    ):
+        with pytest.raises(ValueError, match="sample returns an environment with .*max_steps.*give both the same"):
+            Randomize(Tally(max_steps=5), sample)
+    assert Randomize(Tally(max_steps=5), lambda key: Tally(max_steps=5)).max_steps == 5
+
+
 @pytest.mark.parametrize("low, high", [(1.0, -1.0), (float("nan"), 1.0), (np.array([0.0, 2.0]), 1.0)])
 def test_reversed_reward_bounds_are_refused(low, high):
     with pytest.raises(ValueError, match="ClipReward needs low=.* to be at most high=1|ClipReward needs low=1.0"):

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.core import Tracer
 
 from shoal.core.env import Env, Observation
 from shoal.core.keys import Key, make_key
-from shoal.core.struct import Number, static, struct, to_arrays
+from shoal.core.struct import Number, is_concrete, static, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper, WrapperState
 
 CHECKED = 16  # samples whose fields are checked before a run
@@ -26,8 +28,9 @@ class Randomize(Wrapper):
 
     `sample(key)` returns an environment of the same class and static fields as `env`, with other constants. It is part
     of the program, so define it once. Spaces and `max_steps` are those of `env`: choose an `env` whose bounds hold for
-    every sample. Raises ValueError when `sample` returns another kind of environment. Before a run, the fields of 16
-    samples are checked; an episode with a constant that is NaN has the return NaN.
+    every sample. Raises ValueError when `sample` returns another kind of environment, or one with another `max_steps`,
+    because the time limit does not differ between episodes. Before a run, the fields of 16 samples are checked; an
+    episode with a constant that is NaN has the return NaN.
 
         def sample(key):
             return CartPole(length=jax.random.uniform(key, minval=0.25, maxval=1.0))
@@ -41,6 +44,23 @@ class Randomize(Wrapper):
         """Return `env` and some samples."""
         samples = jax.vmap(self.sample)(jax.random.split(make_key(0), CHECKED))
         return [self.env, *(jax.tree.map(lambda x, i=i: x[i], samples) for i in range(CHECKED))]
+
+    def __post_init__(self) -> None:
+        limit, limits = self.env.max_steps, []
+        if limit is not None and (not is_concrete(limit) or np.ndim(limit)):  # while JAX traces, or of a population
+            return
+
+        def note(key: Key) -> None:
+            sampled = self.sample(key)
+            limits.append(sampled.max_steps if type(sampled) is type(self.env) else limit)
+
+        jax.eval_shape(note, make_key(0))
+        if isinstance(limits[0], Tracer) or limits[0] != limit:
+            what = "a random max_steps" if isinstance(limits[0], Tracer) else f"max_steps={limits[0]}"
+            raise ValueError(
+                f"sample returns an environment with {what}, and the time limit of all episodes is that of env, "
+                f"max_steps={limit}: give both the same, as in sample = lambda key: env.replace(...)."
+            )
 
     def init(self, key: Key) -> RandomizeState:
         """Sample an environment and return its first state."""

@@ -27,8 +27,8 @@ class TaskWrapper(Wrapper):
 
     @property
     def max_steps(self) -> Number | None:
-        """The time limit of the inner environment; None while `env` is still an id."""
-        return None if isinstance(self.env, str) else self.env.max_steps
+        """The time limit of the inner environment; None while `env` is still an id, or is no environment."""
+        return None if isinstance(self.env, str) else getattr(self.env, "max_steps", None)
 
     @property
     def longest_episode(self) -> int:
