@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
+from shoal.core.errors import printable
+
 Picture = UInt8[np.ndarray, "_ _ 3"]
 
 # The names of the escape sequences that keys send. Letters and digits stand for themselves.
@@ -107,12 +109,13 @@ class Screen:
         """Show a picture, which should fit into the terminal, and lines of text below it."""
         columns = self.size.columns
         rows = [] if picture is None else half_blocks(picture, self._true_color)
-        text = "".join(f"{row}{CLEAR_LINE}\r\n" for row in [*rows, *(line[: columns - 1] for line in lines)])
+        text = "".join(f"{row}{CLEAR_LINE}\r\n" for row in [*rows, *(printable(line[: columns - 1]) for line in lines)])
         self._write(HOME + text + CLEAR_BELOW)
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        stream = getattr(sys.stdout, "unfiltered", sys.stdout)  # pictures are escape sequences
+        stream.write(text)
+        stream.flush()
 
 
 def half_blocks(picture: Picture, true_color: bool = True) -> list[str]:

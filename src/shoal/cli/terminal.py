@@ -13,6 +13,8 @@ import sys
 from types import FrameType
 from typing import Any, TextIO
 
+from shoal.core.errors import printable
+
 INTERRUPTED = 128 + signal.SIGINT
 SHOW_CURSOR = b"\x1b[?25h"
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
@@ -45,6 +47,31 @@ def leave(status: int) -> int:
     if status > 128:
         os._exit(status)  # without waiting for programs that run or compile
     return status
+
+
+class Printable(io.TextIOBase):
+    """A text stream that writes control characters of names and messages visibly, so that no terminal obeys them."""
+
+    def __init__(self, stream: Any) -> None:
+        """Write to this stream."""
+        self.unfiltered = stream
+
+    def write(self, text: str) -> int:
+        """Write a text as `printable` has it."""
+        self.unfiltered.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self.unfiltered.flush()
+
+    def fileno(self) -> int:
+        """The file descriptor of the stream."""
+        return self.unfiltered.fileno()
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self.unfiltered.isatty()
 
 
 def silence(stream: Any) -> None:

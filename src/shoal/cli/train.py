@@ -284,12 +284,12 @@ def _repeat(line: Line) -> None:
 
 def _run(options: argparse.Namespace, batch: Any) -> None:
     from shoal.studies.description import describe
-    from shoal.training.folder import RunFolder
+    from shoal.training.folder import RunFolder, named
     from shoal.training.processes import group
 
     root = Path(options.root or "runs")
     if options.name and not group().number:
-        batch.folders(RunFolder(root / options.name))  # raises if a folder exists already, also in a dry run
+        batch.folders(RunFolder(named(root, options.name)))  # raises if a folder exists already, also in a dry run
     if options.dry_run:
         print(
             "\n".join(

@@ -9,6 +9,17 @@ from typing import NoReturn
 
 from shoal.core.aliases import TRAIN_ARGUMENTS, alias_of, meaning_of
 
+CONTROLS = (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # the last reverse the text
+VISIBLE = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:x}" for code in CONTROLS if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: control characters, with which escape sequences begin, are written as `\\x1b`.
+
+    Names, errors of a user's code and messages of servers may hold them. Lines and tabs stay.
+    """
+    return text.translate(VISIBLE)
+
 
 class UnknownNameError(ValueError):
     """Raised for a name that is not registered. The message has the nearest registered names."""
@@ -35,6 +46,10 @@ class CheckError(AssertionError):
 
 class CheckpointError(ValueError):
     """Raised for a checkpoint that is damaged, incomplete, or of another run."""
+
+
+class UntrustedError(ValueError):
+    """Raised where a file names code that must not run without the user's consent. The message says how to give it."""
 
 
 class DamagedError(CheckpointError):

@@ -15,7 +15,7 @@ from shoal.studies.objectives import read_objectives
 from shoal.studies.samplers import check_names, grid_size
 from shoal.studies.search import MOST_SHAPES, read_space
 from shoal.studies.study import StudyFolder, StudySpec
-from shoal.training.folder import RunFolder
+from shoal.training.folder import RunFolder, named
 from shoal.training.jobs import make_job
 from shoal.training.own_code import check_env_of
 from shoal.training.policy import check_complete
@@ -105,7 +105,7 @@ def new_study(
         objectives=objectives,
         storage=asked["storage"] or "",
     )
-    return StudyFolder(root / name), spec
+    return StudyFolder(named(root, name)), spec
 
 
 def study_to_resume(

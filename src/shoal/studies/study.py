@@ -24,7 +24,7 @@ from shoal.studies.results import FRESH_SEEDS, best_trials, pareto_front, trial_
 from shoal.studies.search import Space
 from shoal.studies.storage import Direction, open_study
 from shoal.training.disk import replace
-from shoal.training.folder import json_ready
+from shoal.training.folder import json_ready, named
 from shoal.training.reading import read_json
 from shoal.training.spec import RunSpec
 
@@ -117,8 +117,8 @@ class StudyFolder:
             raise ValueError(f"{self.path / SPEC} is damaged: {error}. Restore it from a copy.") from error
 
     def worker(self, name: str) -> Path:
-        """Return the folder of a worker."""
-        return self.path / "workers" / name
+        """Return the folder of a worker. Raises ValueError unless its name is that of one folder."""
+        return named(self.path / "workers", name, "worker")
 
     def storage(self, spec: StudySpec) -> str:
         """Return the URL of the storage."""

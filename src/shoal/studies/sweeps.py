@@ -21,7 +21,7 @@ from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
 from shoal.training.arguments import explaining_arguments
-from shoal.training.folder import RunFolder, new_folder
+from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.own_code import check_env_of
@@ -109,7 +109,7 @@ class Batch(NamedTuple):
             yield from (follow(task.job, task.plan, group()) for task in self.tasks)
             return
         root = Path(root)
-        base = RunFolder(root / name) if name else new_folder(root, self.title)
+        base = RunFolder(named(root, name)) if name else new_folder(root, self.title)
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
             within = base.path if len(self.tasks) > 1 else None
             yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks, track=track, within=within)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from shoal.core.errors import printable
+
 
 class Opened(NamedTuple):
     """A run was planned and will now compile."""
@@ -129,6 +131,8 @@ class Sinks(Sink):
 
         At the end (`Closed`) the sinks answer in turns, so that those that wait for a server wait at the same time.
         """
+        if isinstance(event, Message):  # it may repeat what a server or code of the user's own says
+            event = event._replace(text=printable(event.text))
         answers = [self._answers(sink, event) for sink in self._sinks]
         for message in in_turns(answers) if isinstance(event, Closed) else chain.from_iterable(answers):
             if message is not None and not isinstance(event, Message):

@@ -43,6 +43,9 @@ DECIDES_BITS = ("packages", "cpu", "devices", "xla_flags", "threads", "cores")
 WRITTEN_BEFORE_SPEC = {LOCK, ".writable", "provenance.json"}  # a folder with nothing else holds no run
 
 
+LONGEST_NAME = 200  # bytes of the name of a folder; most file systems hold 255, and suffixes are added
+RESERVED = {"con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10))}  # Windows
+
 ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
 
 
@@ -205,6 +208,34 @@ class RunFolder:
     def replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file under a temporary name with `write(path)`, then rename it."""
         replace(self.path / name, write)
+
+
+def named(root: Path, name: str, what: str = "name") -> Path:
+    """Return `root/name`. Raises ValueError unless the name is that of one folder, which then lies in `root`.
+
+    Raises TypeError for a name that is no text. `what` is the option that gives it.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{what}={name!r:.60} is no text: give the name of a folder, as in 'small'.")
+    wrong = (
+        "it is empty"
+        if not name.strip()
+        else "it leads to another folder"
+        if name in (".", "..") or any(each in name for each in "/\\")
+        else "it has characters that cannot be shown"
+        if not name.isprintable()
+        else f"it is longer than {LONGEST_NAME} bytes"
+        if len(name.encode(errors="replace")) > LONGEST_NAME
+        else "Windows reserves it"
+        if name.partition(".")[0].lower() in RESERVED
+        else ""
+    )
+    if wrong:
+        raise ValueError(
+            f"{what}={name[:60]!r} is not the name of one folder: {wrong}. Choose a name such as 'small'; the folder "
+            f"in which it lies is --root (root=)."
+        )
+    return root / name
 
 
 def locate(path: Path | str) -> Path:
