@@ -31,6 +31,7 @@ is_worker = "PYTEST_XDIST_WORKER" in os.environ  # then the process that started
 if not is_worker:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="shoal-test-programs-")
     os.environ["SHOAL_MNIST"] = tempfile.mkdtemp(prefix="shoal-test-mnist-")
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="shoal-test-state-")
 
 import mnist_files  # noqa: E402
 from shoal.training.host import with_small_loops  # noqa: E402
@@ -44,7 +45,7 @@ if LEVEL and version("jaxlib").startswith("0.10."):  # later versions do not kno
 os.environ.setdefault("XLA_FLAGS", with_small_loops(FLAGS))
 
 if not is_worker:
-    for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST"):
+    for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST", "XDG_STATE_HOME"):
         atexit.register(shutil.rmtree, os.environ[folder], ignore_errors=True)
     mnist_files.write(os.environ["SHOAL_MNIST"])
 

@@ -1,12 +1,21 @@
 """A table of command-line mistakes, and the one-line message that each of them must give."""
 
+import io
 import shlex
+import sys
 import time
+from functools import partial
 
 import pytest
 
+import shoal
 from commands import MY_ENV, refused, say
+from shoal.studies.bsuite import plan_bsuite, run_bsuite
+from shoal.studies.study import StudyFolder
+from shoal.tracking.events import Sinks
+from shoal.tracking.progress import PlainLines
 from shoal.training.folder import ZOO
+from tiny import SILENT
 
 TRAIN = "train ppo CartPole-v1"
 LONGEST = 300  # characters of a message: three lines of a terminal
@@ -378,3 +387,135 @@ def test_absurd_sizes_are_refused_at_once_in_words(words, said, capsys):
 
 def test_a_long_list_of_sizes_is_not_printed_whole(capsys):
     assert f"--sizes: {'9' * 40}... is not a list" in refused(capsys, "bench", "CartPole-v1", "--sizes", "9" * 5_000)
+
+
+# Names, escape sequences, and files that end Python.
+
+WRONG_NAMES = {
+    "..": "leads to another folder",
+    ".": "leads to another folder",
+    "../../x": "leads to another folder",
+    "a/b": "leads to another folder",
+    "/tmp/x": "leads to another folder",
+    "a\\b": "leads to another folder",
+    " ": "it is empty",
+    "a\nb": "characters that cannot be shown",
+    "\x1b[31mred": "characters that cannot be shown",
+    "a\u202eb": "characters that cannot be shown",
+    "n" * 300: "longer than 200 bytes",
+    "é" * 150: "longer than 200 bytes",
+    "nul": "Windows reserves it",
+    "COM1.txt": "Windows reserves it",
+}
+
+
+NAMED = (
+    f"{TRAIN} --dry-run",
+    "tune ppo CartPole-v1 --trials 2",
+    "evolve ppo CartPole-v1 --vary learning-rate=1e-4..1e-2",
+    "train ppo --suite classic",
+)
+
+
+@pytest.mark.usefixtures("_nothing_compiles")
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        *((TRAIN, name) for name in WRONG_NAMES),
+        *((line, name) for line in NAMED for name in ("../../x", "\x1b[31mred")),
+    ],
+)
+def test_a_name_is_that_of_one_folder(line, name, folder, capsys):
+    before = sorted(folder.parent.rglob("*"))
+    said = refused(capsys, *shlex.split(line), "--name", name)
+    assert WRONG_NAMES[name] in said and "\x1b" not in said
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["..", "/tmp/x", "nul"])
+def test_a_name_in_python_is_that_of_one_folder(name, folder):
+    train = partial(shoal.train, "ppo", "CartPole-v1", steps=256, **SILENT)
+    doors = {
+        "train": lambda: train(name=name),
+        "train_all": lambda: shoal.train_all("ppo", ["CartPole-v1"], steps=256, name=name),
+        "tune": lambda: shoal.tune("ppo", "CartPole-v1", trials=1, name=name),
+        "a worker of a study": lambda: StudyFolder("runs/study").worker(name),
+        "evolve": lambda: shoal.evolve("ppo", "CartPole-v1", vary={"learning_rate": (1e-4, 1e-2)}, name=name),
+        "bsuite": lambda: run_bsuite(plan_bsuite("dqn", ["catch"], quick=True), name=name),
+    }
+    for door, call in doors.items():
+        with pytest.raises(ValueError, match=WRONG_NAMES[name]):
+            call()
+        assert sorted(path.name for path in (folder / "runs").iterdir()) == ["old"], door
+
+
+ESCAPE = "\\x1b[2J\\x1b]0;title\\x07"
+LOUD = f"raise ValueError('{ESCAPE}' + 'boom')"
+
+
+def test_escape_sequences_of_code_and_names_do_not_reach_the_terminal(folder, capsys):
+    (folder / "loud.py").write_text(LOUD)
+    spec = (folder / "runs" / "old" / "spec.json").read_text()
+    (folder / "runs" / "old" / "spec.json").write_text(spec.replace('"learning_rate"', '"\\u001b[2Jlearning_rate"'))
+    for line in (
+        "check loud.py:MyEnv",
+        "train ppo loud.py:MyEnv",
+        "eval \x1b[2Jnothing",
+        "train ppo \x1b[2JCartPole-v1",
+        "envs \x1b[2Jx",
+        "eval runs/old",
+        "report runs/old",
+        "trials runs/old",
+        "export-config runs/old",
+        "compare runs/old runs/old",
+    ):
+        _, out, err = say(capsys, *line.split(" "))
+        assert out + err and "\x1b" not in out + err and "\x07" not in out + err, line
+
+
+def test_messages_of_servers_do_not_reach_the_terminal_raw():
+    stream = io.StringIO()
+    Sinks([PlainLines(stream)]).say("the server answered \x1b[2J\x07 and \x9b31m")
+    assert stream.getvalue() == "the server answered \\x1b[2J\\x07 and \\x9b31m\n"
+
+
+ENDING = {
+    "at the top": ("import sys\nsys.exit(0)\n", "ending.py:2: SystemExit: 0"),
+    "at the top, a BaseException": ("class Boom(BaseException): ...\nraise Boom('x')\n", "ending.py:2: Boom: x"),
+    "in a hook": (
+        MY_ENV.replace("return jnp.zeros((2,)", "raise SystemExit(0)\n        return jnp.zeros((2,)"),
+        "SystemExit: 0",
+    ),
+    "a BaseException in a hook": (
+        MY_ENV.replace("return jnp.zeros((2,)", "raise BaseException('x')\n        return jnp.zeros((2,)"),
+        "BaseException: x",
+    ),
+    "in a callback": (
+        MY_ENV.replace(
+            "return state, jnp.asarray",
+            "import jax\n        jax.debug.callback(lambda t: 1 / 0, state.time)\n        return state, jnp.asarray",
+        ),
+        "ZeroDivisionError: division by zero",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ENDING)
+def test_a_file_that_ends_python_is_an_error_in_one_line(kind, folder, capsys):
+    code, message = ENDING[kind]
+    (folder / "ending.py").write_text(code)
+    said = refused(capsys, "check", "ending.py:MyEnv")
+    assert message in said and "ending.py:" in said
+
+
+def test_a_file_may_import_the_file_beside_it(folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (folder / "beside_it.py").write_text("BONUS = 1.0\n")
+    (folder / "later_on.py").write_text("ZERO = 0\n")
+    code = MY_ENV.replace("bonus: Number = 1.0", "bonus: Number = BONUS").replace(
+        "return State(jnp.int32(0))", "from later_on import ZERO\n        return State(jnp.int32(ZERO))"
+    )
+    (folder / "sib.py").write_text(f"from beside_it import BONUS\n{code}")
+    status, _, err = say(capsys, "check", "sib.py:MyEnv")
+    assert status == 0, err

@@ -8,11 +8,11 @@ from gymnasium import spaces
 
 import shoal
 from shoal.core.checks import check_env
-from shoal.core.errors import UnknownNameError
+from shoal.core.errors import CheckError, UnknownNameError
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
-from shoal.interop.sources.gymnasium import GymnasiumEnv
+from shoal.interop.sources.gymnasium import GymnasiumEnv, facts_of
 from shoal.training.host_evaluation import record_on_host
 from tiny import SILENT
 
@@ -154,6 +154,103 @@ def test_episodes_are_drawn_by_gymnasium(tmp_path, monkeypatch):
 def _of_best(run):
     policy = shoal.load(run)
     return policy.actor, policy.weights, policy.env
+
+
+class Strange(gymnasium.Env):
+    """Breaks one rule of Gymnasium: `wrong` is what `reset` or `step` returns in the place of what it should."""
+
+    def __init__(self, space, obs, wrong=None, actions=None, mask=None):
+        self.observation_space, self.action_space = space, actions or spaces.Discrete(2)
+        self.obs, self.wrong, self.info = obs, wrong or {}, {} if mask is None else {"action_mask": mask}
+
+    def reset(self, *, seed=None, options=None):
+        return self.wrong.get("reset", (self.wrong.get("first", self.obs), self.info))
+
+    def step(self, action):
+        good = {"obs": self.obs, "reward": 1.0, "terminated": False, "truncated": False, "info": self.info}
+        return self.wrong.get("step", tuple((good | self.wrong)[name] for name in good))
+
+
+REAL, WHOLE = (
+    (spaces.Box(-1, 1, (2,)), np.zeros(2, np.float32)),
+    (spaces.Box(0, 9, (2,), np.int32), np.zeros(2, np.int32)),
+)
+DICT = (spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(0, 1, (1,))), {"a": 0, "b": np.zeros(1, np.float32)})
+STRANGE = {
+    "another shape": (REAL, {"obs": np.zeros(3, np.float32)}, "not float32 with shape"),
+    "another shape at first": (REAL, {"first": np.zeros((2, 1), np.float32)}, "not float32 with shape"),
+    "a number": (REAL, {"obs": 0.5}, "not float32 with shape"),
+    "fractions for whole numbers": (WHOLE, {"obs": np.full(2, 0.5)}, "float64 is not of the kind of int32"),
+    "objects": (REAL, {"obs": np.array([None, 1])}, "object is not of the kind"),
+    "a text": (REAL, {"obs": "left"}, "is not of the kind"),
+    "nothing": (REAL, {"obs": None}, "is not of the kind"),
+    "complex": (REAL, {"obs": np.zeros(2, complex)}, "is not of the kind"),
+    "out of range": (REAL, {"obs": np.full(2, 5.0)}, "is out of bounds"),
+    "NaN": (REAL, {"obs": np.full(2, np.nan)}, "is out of bounds"),
+    "a choice too high": ((spaces.Discrete(3), 0), {"obs": 3}, "is out of bounds"),
+    "a choice as an array": ((spaces.Discrete(3), 0), {"obs": np.zeros(1, int)}, "not int32 with shape"),
+    "a part missing": (DICT, {"obs": {"a": 0}}, "does not fit its observation space"),
+    "no dict": (DICT, {"obs": np.zeros(2)}, "does not fit its observation space"),
+    "reward None": (REAL, {"reward": None}, "None as reward; it must be one number"),
+    "reward array": (REAL, {"reward": np.ones(1)}, "as reward; it must be one number"),
+    "reward list": (REAL, {"reward": [1.0]}, "as reward; it must be one number"),
+    "reward text": (REAL, {"reward": "1"}, "as reward; it must be one number"),
+    "reward NaN": (REAL, {"reward": np.nan}, "the reward nan, which is not finite"),
+    "terminated array": (REAL, {"terminated": np.array([False, True])}, "as terminated; it must be one number"),
+    "terminated None": (REAL, {"terminated": None}, "as terminated; it must be one number"),
+    "the old step": (REAL, {"step": (REAL[1], 1.0, False, {})}, "step must return"),
+    "the old reset": (REAL, {"reset": REAL[1]}, "reset must return"),
+    "no info": (REAL, {"info": None}, "step must return"),
+}
+
+
+@pytest.fixture
+def registered():
+    """Register environments with Gymnasium for one test; the call returns shoal's name."""
+    ids = []
+
+    def register(**arguments):
+        ids.append(f"Strange{len(ids)}-v0")
+        gymnasium.register(ids[-1], Strange, max_episode_steps=20, kwargs=arguments)
+        return f"gymnasium/{ids[-1]}"
+
+    yield register
+    for each in ids:
+        gymnasium.registry.pop(each)
+    facts_of.cache_clear()
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_an_environment_must_not_return_is_refused_before_the_run(kind, registered, tmp_path):
+    (space, obs), wrong, message = STRANGE[kind]
+    name = registered(space=space, obs=obs, wrong=wrong)
+    with pytest.raises((TypeError, CheckError), match=rf"{name}: .*{message}"):
+        shoal.train("ppo", name, steps=64, folder=tmp_path / "run", **SILENT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_environment_that_keeps_the_rules_passes(registered):
+    for space, obs in (REAL, WHOLE, DICT):
+        assert check_env(shoal.make(registered(space=space, obs=obs)), steps=40) == 2
+    narrow = registered(space=spaces.Box(0, 255, (2,), np.uint8), obs=np.zeros(2, np.int64))
+    assert check_env(shoal.make(narrow), steps=40) == 2
+
+
+@pytest.mark.parametrize("mask", [(np.array([1, 0], np.int8), np.array([0, 1, 1], np.int8)), np.array([1, 0, 0, 1, 1])])
+def test_masks_of_several_choices_are_one_vector(mask, registered):
+    space, obs = REAL
+    env = shoal.make(registered(space=space, obs=obs, actions=spaces.MultiDiscrete([2, 3]), mask=mask))
+    assert env.has_mask and env.open().reset(0)[1].tolist() == [True, False, False, True, True]
+    assert check_env(env, steps=40) == 2
+
+
+def test_masks_that_fit_no_action_are_refused(registered):
+    space, obs = REAL
+    for mask, message in ((np.ones(3), "shape \\(3,\\), not \\(2,\\)"), (np.zeros(2), "allows no action")):
+        with pytest.raises(CheckError, match=message):
+            check_env(shoal.make(registered(space=space, obs=obs, mask=mask)))
+    of_box = registered(space=space, obs=obs, mask=np.ones(1), actions=spaces.Box(-1, 1, (1,)))
+    assert not shoal.make(of_box).has_mask
 
 
 def test_options_of_make_are_passed_on():

@@ -11,6 +11,7 @@ import pytest
 
 import shoal
 from shoal.agents.ppo import PPO
+from shoal.core.errors import UntrustedError
 from shoal.core.registry import AGENTS, ENVS, import_file
 from shoal.core.spaces import Box
 from shoal.core.wrappers.frame_stack import FrameStack
@@ -178,5 +179,7 @@ def test_reading_a_description_imports_nothing(tmp_path):
     file.write_text(textwrap.dedent("raise SystemExit('was run')"))
     read = from_json({"class": f"{file}:X"})
     assert isinstance(read, Described) and not isinstance(read, types.ModuleType)
-    with pytest.raises(SystemExit):
+    with pytest.raises(UntrustedError, match="is not executed without your consent"):
         build(read)
+    with pytest.raises(ImportError, match="loud.py:1: SystemExit: was run"):
+        import_file(file)

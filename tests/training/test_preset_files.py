@@ -144,6 +144,11 @@ def test_naming_a_file_on_the_line_is_consent_for_it(tmp_path, write):
     assert job.spec.env_fields["bonus"] == 4.0 and not job.notes
 
 
+def test_none_is_no_preset_in_python_as_on_the_command_line():
+    assert make_job("ppo", "Acrobot-v1", preset="none").spec == make_job("ppo", "Acrobot-v1", preset=None).spec
+    assert make_job("ppo", "Acrobot-v1", preset="none").spec != make_job("ppo", "Acrobot-v1").spec
+
+
 # Runs in which several members differ.
 
 

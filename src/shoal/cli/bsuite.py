@@ -18,6 +18,7 @@ MAY_CHANGE = (
     "no_cache",
     "debug",
     "track",
+    "trust_source",
 )  # options that are allowed beside --resume
 
 
@@ -32,6 +33,7 @@ def bsuite_parser() -> Parser:
         EXAMPLES,
         named=_named,
         without=("num_envs",),
+        opens_run=True,
     )
     parser.add_argument(
         "agent", nargs="?", default="", metavar="AGENT", type=full_path, help="a name, or file.py:Class"
@@ -73,7 +75,7 @@ def bsuite(line: Line) -> None:
         raise ValueError(f"{swept[0]} has several values: bsuite scores one agent at a time. Give one value.")
     if options.resume is not None:
         _check_alone(line)
-        planned = study.plan_resumed(options.resume)
+        planned = study.plan_resumed(options.resume, trust_source=options.trust_source)
     elif not options.agent:
         raise ValueError("bsuite needs an agent, as in `shoal bsuite ppo --quick`.")
     else:

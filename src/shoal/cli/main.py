@@ -3,14 +3,17 @@
 This file imports no JAX at its top, so that `shoal --help` is fast. The module of a subcommand is imported when needed.
 """
 
+import contextlib
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.cli import terminal
+from shoal.core.errors import printable
 
 if TYPE_CHECKING:
     from shoal.cli.parser import Parser, Split
@@ -93,20 +96,21 @@ def _run(words: list[str]) -> int:
     """Run a command line; print an error in one line and turn it into an exit status."""
     debug = "--debug" in words
     try:
-        return _dispatch(words)
+        with contextlib.redirect_stdout(terminal.Printable(sys.stdout)):  # type: ignore[type-var]  # a text stream
+            return _dispatch(words)
     except KeyboardInterrupt:
         print("shoal: interrupted.", file=sys.stderr)
         return terminal.INTERRUPTED
     except BrokenPipeError:  # `shoal envs | head`
         terminal.silence(sys.stdout)
         return 0
-    except Exception as error:
+    except BaseException as error:  # code of the user's own may call sys.exit
         if (status := _stopped_by(error)) and not debug:
-            print(f"shoal: {error}", file=sys.stderr)
+            print(f"shoal: {printable(str(error))}", file=sys.stderr)
             return status
         if debug or not (_is_mistake(error) or _line_of_user(error)):
             raise
-        print(f"shoal: {_in_one_line(error)}", file=sys.stderr)
+        print(f"shoal: {printable(_in_one_line(error) + _with_consent(error, words))}", file=sys.stderr)
         return MISTAKE
 
 
@@ -186,14 +190,21 @@ def _help() -> str:
     )
 
 
-def _stopped_by(error: Exception) -> int:
+def _with_consent(error: BaseException, words: list[str]) -> str:
+    """The command that gives the consent which an error misses; empty for any other error."""
+    from shoal.core.errors import UntrustedError
+
+    return f" Here: `shoal {shlex.join(words)} --trust-source`." if isinstance(error, UntrustedError) else ""
+
+
+def _stopped_by(error: BaseException) -> int:
     """The exit status if a signal stopped a run; 0 for any other error."""
     from shoal.training.stopping import Stopped
 
     return 128 + error.signal if isinstance(error, Stopped) else 0
 
 
-def _is_mistake(error: Exception) -> bool:
+def _is_mistake(error: BaseException) -> bool:
     """Whether the user can repair this error: shoal raised it on purpose, or a file or the memory is the reason.
 
     Any other error is a bug and is shown with its traceback, unless code of the user's own raised it.
@@ -209,14 +220,14 @@ def _is_mistake(error: Exception) -> bool:
     return bool(frames) and os.path.abspath(frames[-1].filename).startswith(here)
 
 
-def _line_of_user(error: Exception) -> str:
+def _line_of_user(error: BaseException) -> str:
     """The file and line of the user's own code that raised an error; empty where there is none in its traceback."""
     from shoal.core.user_code import line_raised
 
     return line_raised(error)
 
 
-def _in_one_line(error: Exception) -> str:
+def _in_one_line(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         text = f"{error.filename}: {error.strerror}"

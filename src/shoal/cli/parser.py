@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled programs")
         self.add_argument("--debug", action="store_true", help="print the traceback of an error")
         if opens_run:
-            about = "if your own files are gone or have changed, execute the copies of them in the run folder"
+            about = "execute the code that the run or the preset names; copies for files that are gone or have changed"
             self.add_argument("--trust-source", action="store_true", help=about)
 
     def error(self, message: str) -> Any:

@@ -84,10 +84,10 @@ def _around(env: Any, text: str, prefix: str) -> Any:
 def _read(name: str, field: dataclasses.Field, flag: Flag | None, word: str) -> list:
     """The values of a field, parsed from the text `word`: one, or several to sweep over."""
     from shoal.core.struct import NUMBERS
-    from shoal.training.describe import Described, build
+    from shoal.training.describe import function_of
 
     if _is_callable(field):
-        return [build(Described("function", full_path(word)))]
+        return [function_of(full_path(word))]
     if field.type in (int, float, *NUMBERS):
         flag = flag or Flag(f"--wrap {name}:{field.name}", field.name, None, False, "")
     elif flag is None and get_origin(field.type) is tuple:

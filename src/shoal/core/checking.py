@@ -45,13 +45,13 @@ def tracing(value: Any, hook: str) -> Iterator[None]:
     """Turn every error of a hook into a CheckError that names the line."""
     try:
         yield
-    except CheckError:
+    except (CheckError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # also `sys.exit()`
         raise broken(value, hook, _explained(error), line_raised(error)) from error
 
 
-def _explained(error: Exception) -> str:
+def _explained(error: BaseException) -> str:
     """Return what a hook did wrong, as the end of a sentence, where it raised this error."""
     if isinstance(error, jax.errors.KeyReuseError):
         return "uses a key twice: split it first, and use each part once"

@@ -30,7 +30,8 @@ from shoal.core.host_checks import check_host_env
 from shoal.core.host_env import HostEnv
 from shoal.core.keys import Key, make_key
 from shoal.core.kinds import checked_kinds
-from shoal.core.spaces import Space, explain, misfit, random_action, zeros
+from shoal.core.process import check_process
+from shoal.core.spaces import Space, explain, flat_size, mask_size, misfit, permits, random_action, zeros
 from shoal.core.struct import static_fields, to_arrays
 from shoal.core.user_code import global_random_states, line_of, line_that_samples
 

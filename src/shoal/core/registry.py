@@ -200,7 +200,8 @@ class Registry(Mapping[str, Entry]):
         if required and not hasattr(found, required):
             others = (_a(kind) for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
             raise ValueError(f"{is_none}{''.join(f' but {each}' for each in others)}: it has no `{required}`.")
-        return Entry(path, found, {})
+        file = f"{Path(source).resolve()}:{attribute}"  # with which a run can be opened from any folder
+        return Entry(file if source.endswith(".py") else path, found, {})
 
 
 def _a(kind: str) -> str:
@@ -261,17 +262,16 @@ def import_module(name: str) -> Any:
 def import_file(path: Path) -> Any:
     """Import a Python file as a module; a second call returns the same module.
 
+    It may import the files beside it, as a started script does. Installed packages come first, so none is replaced.
     Raises FileNotFoundError where there is none, and ImportError, with the line, where the file raises an error.
     """
     if not path.is_file():
         raise FileNotFoundError(
             f"{short_path(path)} does not exist: write the path of a Python file, as in my_env.py:MyEnv."
         )
+    if (loaded := loaded_file(path)) is not None:
+        return loaded  # running the file again would make a second class of the same name
     name = f"{USER_MODULE}{path.stem}"
-    for module in [sys.modules.get(name), *sys.modules.values()]:
-        attributes = getattr(module, "__dict__", {})
-        if attributes.get("__file__") == str(path.resolve()) and attributes["__name__"] != "__main__":
-            return module  # running the file again would make a second class of the same name
     if name in sys.modules:
         name = f"{name}_{zlib.crc32(str(path.resolve()).encode())}"  # another file of the same name was imported
     spec = importlib.util.spec_from_file_location(name, path.resolve())
@@ -279,14 +279,26 @@ def import_file(path: Path) -> Any:
         raise ValueError(f"{path} cannot be imported as a Python module.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before the file runs, as `import` does: dataclasses look up their module
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)  # for good: a function may import when it is called
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:
+    except KeyboardInterrupt:
         del sys.modules[name]
-        if not isinstance(error, Exception):
-            raise
+        raise
+    except BaseException as error:  # also `sys.exit()`, which would end this command without a word
+        del sys.modules[name]
         raise ImportError(f"{line_raised(error) or path}: {in_short(error)}") from error
     return module
+
+
+def loaded_file(path: Path) -> Any:
+    """Return the loaded module of a Python file; None where it is not loaded."""
+    for module in [sys.modules.get(f"{USER_MODULE}{path.stem}"), *sys.modules.values()]:
+        attributes = getattr(module, "__dict__", {})
+        if attributes.get("__file__") == str(path.resolve()) and attributes["__name__"] != "__main__":
+            return module
+    return None
 
 
 ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs", sources="shoal.interop.sources")

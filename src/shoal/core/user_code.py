@@ -20,6 +20,7 @@ import numpy as np
 
 SHOAL = Path(__file__).resolve().parents[1]
 INSTALLED = tuple(Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+TRACEBACK = "Traceback (most recent call last)"
 LONGEST_TEXT = 400  # characters of another library's error that a message repeats
 
 
@@ -70,11 +71,14 @@ def line_of_function(function: Callable) -> str:
 def line_raised(error: BaseException) -> str:
     """Return `my_env.py:23`, the last line of the user's own in the traceback of an error; empty where there is none.
 
-    For a SyntaxError of a file of the user's own it is the line that Python cannot read.
+    For a SyntaxError of a file of the user's own it is the line that Python cannot read. A callback of JAX raises
+    elsewhere: its traceback is in the text of the error.
     """
     if isinstance(error, SyntaxError) and error.filename and is_users_file(error.filename):
         return shown(error.filename, error.lineno or 1)
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if TRACEBACK in str(error):
+        lines = [(name, int(line)) for name, line in re.findall(r'File "(.+?)", line (\d+)', str(error))]
     return next((shown(name, line) for name, line in reversed(lines) if is_users_file(name)), "")
 
 
@@ -91,7 +95,10 @@ def short_path(file: Path) -> Path:
 
 def in_short(error: BaseException) -> str:
     """Return `TypeError: what it says`, with the first paragraph of the text of an error, in one line."""
-    text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split("\n\n")[0].split())
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    if TRACEBACK in text:  # of a callback: the last line says what it raised
+        return text.strip().splitlines()[-1][:LONGEST_TEXT]
+    text = " ".join(text.split("\n\n")[0].split())
     text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -21,7 +21,7 @@ from shoal.core.kinds import checked_kinds
 from shoal.reproductions.page import reproduction_page
 from shoal.reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
 from shoal.reproductions.workspace import Workspace
-from shoal.training.folder import RunFolder, new_folder, provenance
+from shoal.training.folder import RunFolder, named, new_folder, provenance
 from shoal.training.host import host_bytes
 from shoal.training.reading import read_json
 from shoal.training.stopping import Stopped, stopped_at_once
@@ -145,11 +145,14 @@ def plan_resumed(folder: Path | str, python: str = "") -> Planned:
     if not isinstance(data, dict) or set(data) != set(Request._fields):
         raise ValueError(f"{run_folder.path / REQUEST} is damaged, or was written by another version of shoal.")
     request = Request(**data)
+    if request.python and not python:  # a folder that anybody may have written must not start a program
+        again = f"name it again, as in --python {request.python}"
+        raise ValueError(f"{folder} was measured with another Python, {request.python}: {again}.")
     return plan_reproduction(
         request.reproduction,
         full=request.full,
         only=request.only,
-        python=python or request.python,
+        python=python,
         sizes=request.sizes,
     )
 
@@ -164,7 +167,7 @@ def run_reproduction(
 ) -> Reproduced:
     """Measure all parts, one after the other, and write the page. Raises Stopped with the command that continues it."""
     begun, root = time.perf_counter(), Path(root)
-    given = resume or (root / name if name else None)
+    given = resume or (named(root, name) if name else None)
     folder = RunFolder(given) if given else new_folder(root, f"reproduce-{planned.reproduction.name}")
     if resume is None:
         _begin(folder)
@@ -212,7 +215,8 @@ def _measure(planned: Planned, part: Part, sizes: Sizes, folder: RunFolder, say:
     place.mkdir(parents=True)
     begin, at = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     load = os.getloadavg()[0]
-    command = f"shoal reproduce --resume {folder.path}"
+    python = f" --python {planned.request.python}" if planned.request.python else ""
+    command = f"shoal reproduce --resume {folder.path}{python}"
     stopped = f"stopped in the part {part.name}. Continue with: {command}"
     try:
         with stopped_at_once(stopped):

@@ -26,6 +26,7 @@ from shoal.core.env import Env
 from shoal.core.errors import CheckError
 from shoal.core.keys import Key, is_key, make_key
 from shoal.core.kinds import checked_kinds
+from shoal.core.process import check_process
 from shoal.core.spaces import Discrete, explain, misfit
 from shoal.core.struct import hyper_fields, static_fields, to_arrays
 from shoal.rollouts.episodes import EpisodeStats

@@ -31,11 +31,12 @@ from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
 from shoal.tracking.progress import Warnings
 from shoal.tracking.request import Track, tracking_of
-from shoal.training.folder import RunFolder, hash_of_spec, new_folder
+from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
 from shoal.training.plan import Plan
+from shoal.training.sources import check_sources, parts_of
 from shoal.training.spec import RunSpec, run_name
 from shoal.training.stopping import Stopped
 
@@ -105,6 +106,7 @@ def bsuite(
     progress: bool = True,
     sinks: Sequence[Sink] = (),
     track: Track = None,
+    trust_source: bool = False,
 ) -> BsuiteResult:
     """Score an agent on bsuite's experiments, given by name or by tag; by default on all of them.
 
@@ -116,11 +118,11 @@ def bsuite(
     `root/name`, or to a new folder. `resume` continues such a folder with its stored request and ignores the other
     arguments, except for `agent` as a value, which is needed again if no file can hold it (for example one with a
     network of the user's own). If MNIST's files are missing, its experiments are left out unless they are named
-    themselves. `track` is as in `shoal.train`: each program is a run of the tracker. Raises `Stopped` after a signal
-    such as Ctrl-C.
+    themselves. `track` and `trust_source` are as in `shoal.train`: each program is a run of the tracker. Raises
+    `Stopped` after a signal such as Ctrl-C.
     """
     if resume is not None:
-        planned = plan_resumed(resume, agent if isinstance(agent, Agent) else None)
+        planned = plan_resumed(resume, agent if isinstance(agent, Agent) else None, trust_source=trust_source)
     elif agent is None:
         raise TypeError('bsuite needs an agent: shoal.bsuite("ppo", quick=True).')
     else:
@@ -154,8 +156,11 @@ def plan_bsuite(
     return Bsuite(request, programs, jobs, left_out)
 
 
-def plan_resumed(folder: Path | str, agent: Agent | None = None) -> Bsuite:
-    """Plan the stored request of a folder of `bsuite`. Raises FileNotFoundError if the folder has none."""
+def plan_resumed(folder: Path | str, agent: Agent | None = None, *, trust_source: bool = False) -> Bsuite:
+    """Plan the stored request of a folder of `bsuite`.
+
+    Raises FileNotFoundError if the folder has none, and UntrustedError if it names code without the user's consent.
+    """
     run_folder = RunFolder(folder)
     if not (run_folder.path / REQUEST).is_file():
         raise FileNotFoundError(f"{folder} is not a folder of `shoal bsuite`: it has no {REQUEST}.")
@@ -165,6 +170,7 @@ def plan_resumed(folder: Path | str, agent: Agent | None = None) -> Bsuite:
     request = Request(**data)
     # `from_json` restores tuples and `inf`, which JSON does not have.
     spec = RunSpec.from_json({"agent": request.agent, "env": "", "fields": request.fields})
+    check_sources(parts_of(spec), str(folder), trust_source)
     return plan_bsuite(
         agent or request.agent,
         request.experiments,
@@ -191,7 +197,7 @@ def run_bsuite(
         experiment = tracking.experiment or f"{planned.request.agent.rpartition(':')[2]}/bsuite"
         tracking = dataclasses.replace(tracking, experiment=experiment)
     root, agent, messages = Path(root), planned.request.agent, Sinks([_OnlyMessages(sink) for sink in sinks])
-    given = resume or (root / name if name else None)
+    given = resume or (named(root, name) if name else None)
     folder = RunFolder(given) if given else new_folder(root, run_name("bsuite", agent))
     if resume is None:
         _begin(folder, planned.request)

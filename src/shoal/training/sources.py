@@ -1,17 +1,20 @@
 """The user's own Python files that a run needs. The spec has their hashes, the run folder copies: `source/NAME.py`.
 
 To open a run, the file itself is used if it has not changed. If it is gone or has changed, the copy can replace it.
-This runs code from a folder that anybody may have written, so it needs the user's consent (`trust_source`).
+A folder that anybody may have written decides which files and modules these are, so they need the user's consent
+(`training/consent.py`), and a copy always needs `trust_source`.
 """
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.errors import UntrustedError
+from shoal.training.consent import HOW, UNNAMED, has_consent, import_source, remember, source_of
 from shoal.training.describe import Described, inside
 from shoal.training.disk import replace
 from shoal.training.folder import ZOO_PREFIX
@@ -20,8 +23,9 @@ from shoal.training.spec import RunSpec
 
 
 def with_sources(spec: RunSpec) -> RunSpec:
-    """Return the spec with the SHA-256 of every file that it names."""
-    return dataclasses.replace(spec, sources={path: _hash(Path(path)) for path in _files(spec)})
+    """Return the spec, which the user trains, with the SHA-256 of every file that it names."""
+    remember(_sources(parts_of(spec)))
+    return dataclasses.replace(spec, sources={path: _hash(Path(path)) for path in files_of(parts_of(spec))})
 
 
 def keep(folder: Path, spec: RunSpec) -> None:
@@ -42,11 +46,11 @@ def runnable(
 ) -> RunSpec:
     """Return the spec with paths of files that may be run: unchanged files of the user's own, or copies in the folder.
 
-    Files of an `agent` or an `env` that is passed in are not needed. Raises ValueError, before any code is run, for a
-    file that is gone or has changed, unless `trust_source` allows its copy.
+    Files of an `agent` or an `env` that is passed in are not needed. Raises UntrustedError, before any code is run, for
+    code without consent and for a file that is gone or has changed, unless `trust_source` allows it, or its copy.
     """
     without = [kind for kind, value in (("agent", agent), ("env", env)) if value is not None]
-    moved = _moves(_files(spec, without), spec, folder, trust_source)
+    moved = _moves(parts_of(spec, without), spec, folder, trust_source)
     return _moved(spec, moved) if moved else spec
 
 
@@ -55,7 +59,7 @@ def runnable_values(
 ) -> dict[str, Any]:
     """Return described values of a run, by path, with paths of files that may be run, as `runnable` does for `spec`."""
     parts = [part for path, value in values.items() for _, part in inside(value, path)]
-    moved = _moves(files_of(parts), spec, folder, trust_source)
+    moved = _moves(parts, spec, folder, trust_source)
     return {path: _with_moved(value, moved) for path, value in values.items()}
 
 
@@ -69,39 +73,58 @@ def without_folders(spec: RunSpec) -> RunSpec:
     return dataclasses.replace(_moved(spec, _copies(spec)), init=init)
 
 
-def refusal_of_preset(file: str, sources: Mapping[str, Any]) -> str:
-    """Return why a file that a preset names must not be run without consent; empty for an unchanged file.
+def check_sources(
+    parts: Iterable[Described],
+    where: str,
+    trust_source: bool,
+    named: Collection[str] = (),
+    listed: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise UntrustedError if descriptions in a file name code, beside the files `named` by the user, without consent.
 
-    `sources` is the list of files that the preset holds, with their SHA-256.
+    `listed` has the SHA-256 of files, for a preset, which must list the files that it needs. Code that `trust_source`
+    allows is imported, which gives it consent.
     """
-    if file not in sources:
-        return "is not in its list of sources"
-    if not Path(file).is_file():
-        return "is not there any more"
-    return "" if _hash(Path(file)) == sources[file] else "has changed since"
-
-
-def _moves(files: Sequence[str], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
-    """Return the copies that replace files which must not be run, by path. Raises ValueError as `runnable` does."""
-    moved = {}
-    for path in files:
-        reason = _refusal(Path(path), spec.sources.get(path), folder)
-        if not reason:
+    for source in _sources(parts):
+        reason = "" if has_consent(source) else UNNAMED
+        if listed is not None and source.endswith(".py"):
+            expected = listed.get(source)
+            reason = (_change(Path(source), expected) if expected else "is not in its list of sources") or reason
+        if not reason or source in named:
             continue
-        copy = (folder / _copies(spec).get(path, "source")).resolve()
         if not trust_source:
-            raise ValueError(
-                f"{folder} was made with {path}, which {reason}. To run the copy in {copy.parent}, which is code, use "
-                f"--trust-source, or trust_source=True in Python."
+            raise UntrustedError(
+                f"{where} names code in {source}, which {reason}, so it is not executed without your consent: {HOW}."
             )
-        if not copy.is_file() or _hash(copy) != spec.sources[path]:
-            raise ValueError(f"{folder} was made with {path}, which {reason}, and holds no copy as it was then.")
-        moved[path] = str(copy)
+        import_source(source)
+
+
+def _moves(parts: Iterable[Described], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
+    """Return the copies that replace files which must not be run, by path. Raises UntrustedError as `runnable` does.
+
+    With `trust_source` code without consent is imported, which gives it.
+    """
+    moved, parts = {}, list(parts)
+    for source in _sources(parts):
+        reason = _refusal(Path(source), spec.sources.get(source), folder) if source in files_of(parts) else ""
+        if not reason and has_consent(source):
+            continue
+        copy = (folder / _copies(spec).get(source, "source")).resolve()
+        if not trust_source:
+            what = f"the copy in {copy.parent}" if reason else "it"
+            raise UntrustedError(
+                f"{folder} was made with {source}, which {reason or UNNAMED}. To run {what}, which is code, {HOW}."
+            )
+        if reason and (not copy.is_file() or _hash(copy) != spec.sources.get(source)):
+            raise ValueError(f"{folder} was made with {source}, which {reason}, and holds no copy as it was then.")
+        if reason:
+            moved[source] = str(copy)
+        import_source(moved.get(source, source))
     return moved
 
 
 def _refusal(file: Path, expected: str | None, folder: Path) -> str:
-    """Return why a file must not be run without consent; empty for an unchanged file of the user's own."""
+    """Return why a copy must replace a file; empty for an unchanged file outside of the folder."""
     if expected is None:
         return "is not in its list of sources"
     foreign = (
@@ -109,20 +132,31 @@ def _refusal(file: Path, expected: str | None, folder: Path) -> str:
     )  # a folder without spec.json is not a run: its files are the user's
     if not file.is_absolute() or file.resolve().is_relative_to(foreign.resolve()):
         return "is no file of your own"
+    return _change(file, expected)
+
+
+def _change(file: Path, expected: str) -> str:
+    """Return how a file differs from the one with this SHA-256; empty where it does not."""
     if not file.is_file():
         return "is not there any more"
     return "" if _hash(file) == expected else "has changed since"
 
 
-def _files(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
-    """Return the paths of the user's files that the classes and functions of a spec come from."""
+def parts_of(spec: RunSpec, without: Collection[str] = ()) -> list[Described]:
+    """Return the descriptions in a spec, its agent and its environment among them, but not those of `without`."""
     values = [Described("class", getattr(spec, kind)) for kind in ("agent", "env") if kind not in without]
     always = ("selector", *spec.varying)  # a value that is passed in does not have these parts
     for path, part in spec.parts():
         kind = "env" if is_of_env(path) else "agent"
         if kind not in without or f"{path}.".startswith(tuple(f"{name}." for name in always)):
             values.append(part)
-    return files_of(values)
+    return values
+
+
+def _sources(parts: Iterable[Described]) -> list[str]:
+    """Return the files and modules that parts need, those of shoal too."""
+    named = (source_of(part.name) for part in parts if part.kind in ("class", "function", "env"))
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def files_of(parts: Iterable[Described]) -> list[str]:

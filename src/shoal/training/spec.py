@@ -15,6 +15,7 @@ from shoal.core.errors import did_you_mean
 from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct
+from shoal.training.consent import check_consent, source_of
 from shoal.training.describe import (
     Described,
     build,
@@ -287,6 +288,8 @@ def _built(registry: Registry, name: str, described: Mapping[str, Any], value: A
         for path, part in described.items()
         if value is None or not any(p.kind == "only_in_python" for _, p in inside(part))
     }
+    if value is None and (source := source_of(name)):
+        check_consent(source)
     fields = {path: build(part) for path, part in buildable.items()}
     own = {path: part for path, part in fields.items() if "." not in path}
     if value is None:

@@ -1,12 +1,15 @@
 """Figures of an evolution: fitness over generations, and the learned losses beside published ones."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from shoal.agents.learned_losses import LearnedDrift, LearnedValueLoss
+from shoal.core.errors import UntrustedError
 from shoal.ops.surrogates import clipped_surrogate, dpo_surrogate
+from shoal.training.folder import RunFolder
 from shoal.training.generations import fitness_of_generations, is_evolution
 from shoal.training.result import Result
 from shoal.viz.style import (
@@ -39,12 +42,20 @@ def plot_evolution(folder: str | Path) -> list[Path]:
         return []
     out = result.folder / "figures"
     paths = [_plot_fitness(result, out / "fitness.png")]
-    for path, value in result.found.items():
+    for path, value in _losses(result).items():
         if isinstance(value, LearnedValueLoss):
             paths.append(_plot_value_loss(value, out / f"{path}.png"))
         if isinstance(value, LearnedDrift):
             paths.append(_plot_drift(value, out / f"{path}.png"))
     return paths
+
+
+def _losses(result: Result) -> dict[str, Any]:
+    """Return what was found by path; nothing where it has code of the user's own, whose figures nobody knows."""
+    try:
+        return result.found
+    except UntrustedError:
+        return {}
 
 
 def _plot_fitness(result: Result, out: Path) -> Path:
@@ -63,7 +74,12 @@ def _plot_fitness(result: Result, out: Path) -> Path:
         axes.set_ylabel("fitness: mean return in training")
         axes.grid(axis="y", color=GRID)
         note = f"{fitness.shape[1]} candidates per generation, each trained for {result.spec.steps:,} steps"
-        set_titles(figure, axes, f"Evolution of {', '.join(result.found)} ({result.spec.env_name})", note)
+        set_titles(
+            figure,
+            axes,
+            f"Evolution of {', '.join(RunFolder(result.folder).read_found())} ({result.spec.env_name})",
+            note,
+        )
         place_legend(figure, axes)
         return save_figure(figure, out)
 

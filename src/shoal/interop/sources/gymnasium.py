@@ -6,18 +6,25 @@ which need not be named.
 """
 
 import difflib
-from functools import lru_cache
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.core.errors import UnknownNameError, need
+from shoal.core.errors import UnknownNameError, UntrustedError, need
 from shoal.core.host_env import HostEnv
-from shoal.core.registry import Entry, import_file
-from shoal.core.spaces import Space
+from shoal.core.registry import Entry, import_file, loaded_file
+from shoal.core.spaces import Space, mask_size, misfit
 from shoal.core.struct import Number, static, struct
+from shoal.core.user_code import file_of, line_raised
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
+
+FIRST = ("observation", "info")
+LATER = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class Facts(NamedTuple):
@@ -28,6 +35,7 @@ class Facts(NamedTuple):
     limit: int | None  # steps after which an episode is truncated
     has_mask: bool  # whether `info` holds "action_mask", as that of Taxi does
     has_pictures: bool  # whether it knows the render mode "rgb_array"
+    code: tuple[str, ...]  # the files with the classes of the environment and its wrappers
 
 
 @struct
@@ -56,6 +64,16 @@ class GymnasiumEnv(HostEnv):
         return GymnasiumSimulator(_made(self.id, self.options, self.max_steps))
 
     @property
+    def label(self) -> str:
+        """The name with which `shoal.make` finds the environment."""
+        return f"gymnasium/{self.id}"
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The files with the classes of the environment and its wrappers."""
+        return facts_of(self.id, self.options).code
+
+    @property
     def has_pictures(self) -> bool:
         """Whether the environment knows the render mode "rgb_array"."""
         return facts_of(self.id, self.options).has_pictures
@@ -76,27 +94,30 @@ class GymnasiumEnv(HostEnv):
 
 
 class GymnasiumSimulator:
-    """A running environment of Gymnasium, with observations and actions as shoal has them."""
+    """A running environment of Gymnasium, with observations and actions as shoal has them.
+
+    Its methods raise TypeError where the environment returns what Gymnasium's rules and its own spaces do not allow.
+    """
 
     def __init__(self, env: Any) -> None:
         """Use this `gymnasium.Env`."""
         self.env = env
+        self.name = f"gymnasium/{env.spec.id}" if env.spec else type(env).__name__
+        self._space, self._actions = space_of(env.observation_space), space_of(env.action_space)
 
     def reset(self, seed: int) -> tuple[Any, Any]:
         """Begin the episode of a seed. Returns (observation, action mask or None)."""
-        obs, info = self.env.reset(seed=seed)
-        return element_of(self.env.observation_space, obs), _mask(info)
+        return self._observed("reset", *self._parts("reset", partial(self.env.reset, seed=seed), FIRST))
 
     def step(self, action: Any) -> tuple[Any, Any, float, bool, bool]:
         """Take one step. Returns (observation, action mask or None, reward, terminated, truncated)."""
-        obs, reward, terminated, truncated, info = self.env.step(action_for(self.env.action_space, action))
-        return (
-            element_of(self.env.observation_space, obs),
-            _mask(info),
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-        )
+        step = partial(self.env.step, action_for(self.env.action_space, action))
+        obs, reward, terminated, truncated, info = self._parts("step", step, LATER)
+        numbers = {"reward": reward, "terminated": terminated, "truncated": truncated}
+        for name, number in numbers.items():
+            if np.ndim(number) or np.asarray(number).dtype.kind not in "biuf":
+                raise TypeError(f"{self.name}: step returns {number!r:.60} as {name}; it must be one number or bool.")
+        return (*self._observed("step", obs, info), float(reward), bool(terminated), bool(truncated))
 
     def picture(self) -> np.ndarray:
         """A picture of the present state, uint8 [H, W, 3], with the render mode "rgb_array"."""
@@ -105,6 +126,32 @@ class GymnasiumSimulator:
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+
+    def _parts(self, name: str, call: Callable[[], Any], names: tuple[str, ...]) -> tuple:
+        """Return what a method returns, if it has these parts."""
+        must = f"{self.name}: {name} must return ({', '.join(names)}) with a dict as info"
+        try:
+            result = call()
+        except ValueError as error:  # of a wrapper of Gymnasium, which unpacks the parts
+            if "values to unpack" not in str(error) or line_raised(error):
+                raise
+            raise TypeError(f"{must}: {error}.") from error
+        if not isinstance(result, tuple) or len(result) != len(names) or not isinstance(result[-1], dict):
+            raise TypeError(f"{must}, not {result!r:.80}.")
+        return result
+
+    def _observed(self, call: str, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
+        """Return (observation, action mask or None) of what the environment returned."""
+        try:
+            element = element_of(self.env.observation_space, obs)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise TypeError(
+                f"{self.name}: {call} returns the observation {obs!r:.80}, which does not fit its observation space "
+                f"{self.env.observation_space}: {error}"
+            ) from error
+        if reason := misfit(self._space, element, "the observation"):
+            raise TypeError(f"{self.name}: {call} returns what its observation space does not hold: {reason}.")
+        return element, mask_of(info, self._actions)
 
 
 def names() -> list[str]:
@@ -117,8 +164,23 @@ def entry(name: str) -> Entry:
 
     Raises TypeError for an environment with spaces that shoal cannot hold.
     """
+    module = source_of(name)
+    try:
+        if module.endswith(".py"):
+            import_file(Path(module))
+        elif module:
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise _unknown(name, error) from error
     facts_of(name, ())
     return Entry(f"gymnasium/{name}", GymnasiumEnv, {"id": name}, f"Gymnasium's {name}, stepped by Python")
+
+
+def source_of(name: str) -> str:
+    """Return the file in the working folder, or the module, that registers the id of `module:id`; empty without one."""
+    module = name.rpartition(":")[0]
+    file = Path(f"{module}.py")
+    return str(file.resolve()) if module and file.is_file() else module
 
 
 @lru_cache(maxsize=256)
@@ -126,15 +188,14 @@ def facts_of(name: str, options: tuple) -> Facts:
     """Make the environment once, to read its spaces and its time limit."""
     env = _made(name, options, None)
     try:
-        _, info = env.reset(seed=0)
-        limit = env.spec.max_episode_steps if env.spec else None
-        return Facts(
+        spaces = (
             space_of(env.observation_space, f"the observation space of gymnasium/{name}"),
             space_of(env.action_space, f"the action space of gymnasium/{name}"),
-            limit,
-            _mask(info) is not None,
-            "rgb_array" in (env.metadata.get("render_modes") or ()),
         )
+        _, mask = GymnasiumSimulator(env).reset(0)
+        limit = env.spec.max_episode_steps if env.spec else None
+        has_pictures = "rgb_array" in (env.metadata.get("render_modes") or ())
+        return Facts(*spaces, limit, mask is not None, has_pictures, tuple(_files(env)))
     finally:
         env.close()
 
@@ -142,12 +203,16 @@ def facts_of(name: str, options: tuple) -> Facts:
 def _made(name: str, options: tuple, max_steps: Any) -> Any:
     gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
     limit = {} if max_steps is None else {"max_episode_steps": int(np.asarray(max_steps))}
-    module, _, id_there = name.rpartition(":")
-    if (file := Path(f"{module}.py")).is_file():
-        import_file(file)
-        name = id_there
+    is_atari = name.startswith("ALE/")
+    module = source_of(name)
+    if module and module not in sys.modules and loaded_file(Path(module)) is None:  # nothing but `entry` imports it
+        raise UntrustedError(f"import {module} before GymnasiumEnv(id={name!r}), or write make('gymnasium/{name}').")
+    id_there = name.rpartition(":")[2]
+    name = id_there if module.endswith(".py") else name
     try:
-        return gymnasium.make(f"ale_py:{name}" if name.startswith("ALE/") else name, **dict(options), **limit)
+        full = f"ale_py:{name}" if is_atari else name
+        # GymnasiumSimulator and `check_env` check more than Gymnasium's own checker, and say it in words.
+        return gymnasium.make(full, disable_env_checker=True, **dict(options), **limit)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         if id_there in gymnasium.registry or isinstance(error, gymnasium.error.DependencyNotInstalled):
             raise ImportError(f"gymnasium/{name} needs another package: {_missing(error)}") from error
@@ -162,8 +227,8 @@ def _missing(error: Exception) -> str:
 
 
 def _unknown(name: str, error: Exception) -> UnknownNameError:
-    gymnasium = need("gymnasium", "gymnasium", f"gymnasium/{name}")
-    near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
+    """The error for an id that Gymnasium cannot make, with the nearest ids."""
+    near = difflib.get_close_matches(name, [*need("gymnasium", "gymnasium", f"gymnasium/{name}").registry], 3)
     hint = f" Did you mean gymnasium/{' or gymnasium/'.join(near)}?" if near else ""
     reason = str(error).strip().partition("\n")[0].rstrip(".")
     where = (
@@ -174,6 +239,16 @@ def _unknown(name: str, error: Exception) -> UnknownNameError:
     return UnknownNameError(f"Gymnasium cannot make {name}: {reason}.{hint} {where}")
 
 
-def _mask(info: Any) -> Any:
+def mask_of(info: dict[str, Any], actions: Space) -> Any:
+    """Return the action mask in an `info` of Gymnasium as one vector; None where there is none for such actions."""
     mask = info.get("action_mask")
-    return None if mask is None else np.asarray(mask, bool)
+    if mask is None or not mask_size(actions):
+        return None
+    return np.concatenate(mask).astype(bool) if isinstance(mask, tuple) else np.asarray(mask, bool)
+
+
+def _files(env: Any) -> Iterator[str]:
+    """Yield the files with the classes of an environment and of the wrappers around it."""
+    while env is not None:
+        yield file_of(type(env))
+        env = env.__dict__.get("env")
