@@ -50,6 +50,7 @@ if not is_worker:
     mnist_files.write(os.environ["SHOAL_MNIST"])
 
 import jax  # noqa: E402
+import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -109,6 +110,14 @@ def clear_caches():
     """Drop compiled programs after each file: the next file does not use them, and they would fill the memory."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture
+def without_type_checker():
+    """Calls as users make them: the type checker of the tests, which would raise first, is off."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

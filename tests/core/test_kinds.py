@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -60,15 +59,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.fixture
-def _as_users_have_it():
-    """Without the type checker of the tests, which would raise first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.usefixtures("_as_users_have_it")
+@pytest.mark.usefixtures("without_type_checker")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_public_function_lets_a_wrong_kind_through(name, tmp_path, monkeypatch):
     """The last frame of every error is shoal's own."""

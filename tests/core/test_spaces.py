@@ -1,6 +1,7 @@
 """Spaces: samples lie inside, invalid values outside, and equal spaces are equal dictionary keys."""
 
 import tracemalloc
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -275,7 +276,7 @@ def test_a_box_of_ten_thousand_million_numbers_is_refused_before_any_is_made():
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
     for bounds in ((np.zeros(3), 1.0), (0.0, (1.0, 2.0, 3.0))):
-        with pytest.raises(ValueError, match=r"bounds of shapes .* do not fit a Box of shape \(\)"):
+        with pytest.raises(ValueError, match=r"of a Box has the shape \(3,\), which does not fit \(\)"):
             Box(*bounds)
     with pytest.raises(ValueError, match="at least 0"):
         Box(0, 1, (-1,))
@@ -316,3 +317,41 @@ def test_elements_for_any_numbers_lie_in_their_box(low, high, dtype):
 def test_sizes_of_thousands_of_digits_are_refused_in_words(make):
     with pytest.raises(ValueError, match="not n.*=.*a number of more than 40 digits"):
         make(10**5_000)
+
+
+WRONG_NUMBERS = [None, "3", 2.7, np.nan, [2], {}, object(), True, 1j, np.asarray([3]), b"3"]
+WRONG_LISTS = [None, 3, np.asarray(3), jnp.int32(3), "ab", object(), [None], ["a"], [2.5], [np.inf], [True]]
+WRONG_DTYPES = ["x", "", np.nan, 10**30, object(), [1], {"a": 1}, {1}, np.asarray(3), 1j, lambda x: x]
+
+
+@pytest.mark.usefixtures("without_type_checker")
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(partial(Discrete, each) for each in WRONG_NUMBERS),
+        *(partial(MultiDiscrete, each) for each in WRONG_LISTS),
+        *(partial(Box, 0, 1, each) for each in WRONG_LISTS),
+        *(partial(Box, each, 1) for each in (None, "x", object(), 1j, 10**30, {}, [None])),
+        *(partial(Box, 0, each) for each in (None, "x", object(), 1j, 10**30, {}, [None])),
+        *(partial(Box, 0, 1, (2,), each) for each in WRONG_DTYPES),
+        *(partial(Discrete, 2, each) for each in [*WRONG_DTYPES, np.float32]),
+        *(partial(Tuple, each) for each in [*WRONG_LISTS, [Discrete]]),
+        *(partial(Dict, each) for each in [*WRONG_LISTS, {"a": 3}, {3: Discrete(2)}, {"a": Discrete}]),
+    ],
+    ids=str,
+)
+def test_a_space_of_a_wrong_kind_is_refused_in_words(call):
+    with pytest.raises(TypeError, match=f"{call.func.__name__} (needs|must)"):
+        call()
+
+
+def test_bounds_of_another_shape_are_refused_in_words():
+    with pytest.raises(ValueError, match=r"low of a Box has the shape \(3,\), which does not fit \(2,\)"):
+        Box(np.zeros(3), 1, (2,))
+
+
+@pytest.mark.usefixtures("without_type_checker")
+def test_whole_numbers_of_numpy_make_spaces():
+    assert Discrete(np.int64(3)) == Discrete(jnp.int32(3)) == Discrete(np.asarray(3)) == Discrete(3)
+    assert MultiDiscrete(np.asarray([2, 3])) == MultiDiscrete([2, 3]) == MultiDiscrete((2, 3))
+    assert Box(0, 1, np.asarray([2, 3])).shape == (2, 3)

@@ -5,7 +5,6 @@ import shutil
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -337,15 +336,7 @@ def test_a_recurrent_policy_says_reset_where_the_number_of_observations_changes(
     assert policy(now).shape == now.shape[:-1]
 
 
-@pytest.fixture
-def _as_users_have_it():
-    """Without the type checker of the tests, which would raise first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.usefixtures("_as_users_have_it")
+@pytest.mark.usefixtures("without_type_checker")
 def test_seeds_are_integers_of_python_or_numpy(result):
     policy = result.policy(0)
     expected = policy.sample(np.zeros(4), 3)

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ class Discrete:
     dtype: Any = np.int32
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", int(self.n))
+        object.__setattr__(self, "n", _whole(self.n, "Discrete", "n"))
         object.__setattr__(self, "dtype", _integer_dtype(self.dtype, "Discrete"))
         if not 1 <= self.n <= np.iinfo(self.dtype).max + 1:
             raise ValueError(
@@ -72,7 +72,7 @@ class MultiDiscrete:
     text: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
+        object.__setattr__(self, "nvec", _whole_numbers(self.nvec, "MultiDiscrete", "nvec"))
         object.__setattr__(self, "dtype", _integer_dtype(self.dtype, "MultiDiscrete"))
         if not self.nvec or min(self.nvec) < 1 or max(self.nvec) > np.iinfo(self.dtype).max + 1:
             raise ValueError(
@@ -130,13 +130,16 @@ class Box:
     frames: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        object.__setattr__(self, "shape", _whole_numbers(self.shape, "Box", "shape"))
+        object.__setattr__(self, "dtype", _dtype(self.dtype, "Box"))
         if min(self.shape, default=0) < 0 or math.prod(self.shape) > MOST_NUMBERS:
             raise ValueError(f"Box needs sizes of at least 0 and at most {MOST_NUMBERS:,} numbers, not {self.shape}.")
         low, high = np.asarray(self.low), np.asarray(self.high)  # of the shape of the box, or one number for all
-        if np.broadcast_shapes(low.shape, high.shape, self.shape) != self.shape:
-            raise ValueError(f"bounds of shapes {low.shape} and {high.shape} do not fit a Box of shape {self.shape}.")
+        for side, bound in (("low", low), ("high", high)):
+            if bound.dtype.kind not in "biuf":
+                raise TypeError(f"Box needs numbers as {side}, each of at most 64 bits, not {bound.tolist()!r:.60}.")
+            if not _broadcasts(bound.shape, self.shape):
+                raise ValueError(f"{side} of a Box has the shape {bound.shape}, which does not fit {self.shape}.")
         if not np.all(low <= high):
             raise ValueError(f"Box needs low <= high, not low={self.low}, high={self.high}.")
         if np.issubdtype(self.dtype, np.integer):
@@ -178,6 +181,12 @@ class Box:
         return f"Box({low}, {high}, {self.shape}{_suffix_unless(np.float32, self.dtype)}{frames})"
 
 
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether arrays of a shape can be broadcast to another one; no array is made."""
+    tail = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, tail, strict=True))
+
+
 @dataclasses.dataclass(frozen=True)
 class Tuple:
     """A tuple of elements, one from each space."""
@@ -185,7 +194,8 @@ class Tuple:
     spaces: "tuple[Space, ...]"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spaces", tuple(self.spaces))
+        object.__setattr__(self, "spaces", _listed(self.spaces, "Tuple", "spaces"))
+        _check_spaces("Tuple", self.spaces)
 
     def sample(self, key: Key) -> tuple:
         """A tuple with a random element of each space. `key` is consumed."""
@@ -209,7 +219,12 @@ class Dict:
     spaces: Any
 
     def __post_init__(self) -> None:
-        pairs = self.spaces.items() if isinstance(self.spaces, Mapping) else self.spaces
+        pairs = _listed(self.spaces.items() if isinstance(self.spaces, Mapping) else self.spaces, "Dict", "spaces")
+        if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+            raise TypeError(
+                f"Dict needs names with spaces, as in Dict({{'image': Box(0, 1, (8, 8))}}), not {pairs!r:.80}."
+            )
+        _check_spaces("Dict", [space for _, space in pairs])
         object.__setattr__(self, "spaces", tuple(sorted(pairs, key=lambda pair: pair[0])))
 
     def __getitem__(self, name: str) -> "Space":
@@ -414,9 +429,41 @@ def _canonical(dtype: Any) -> np.dtype:
 
 
 def _integer_dtype(dtype: Any, kind: str) -> np.dtype:
+    dtype = _dtype(dtype, kind)
     if not np.issubdtype(dtype, np.integer):
-        raise TypeError(f"the dtype of {kind} must be an integer one, such as int32 or uint8, not {np.dtype(dtype)}.")
-    return np.dtype(dtype)
+        raise TypeError(f"the dtype of {kind} must be an integer one, such as int32 or uint8, not {dtype}.")
+    return dtype
+
+
+def _dtype(dtype: Any, kind: str) -> np.dtype:
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the dtype of {kind} must be one of NumPy, such as np.float32, not {dtype!r:.60}.") from error
+
+
+def _whole(number: Any, kind: str, name: str) -> int:
+    if isinstance(number, (bool, np.bool_)) or not isinstance(number, SupportsIndex) or np.shape(number):  # type: ignore[arg-type]  # any number
+        raise TypeError(f"{kind} needs whole numbers as {name}, not {number!r:.60}.")
+    return operator.index(number)
+
+
+def _whole_numbers(numbers: Any, kind: str, name: str) -> tuple[int, ...]:
+    return tuple(_whole(number, kind, name) for number in _listed(numbers, kind, name))
+
+
+def _listed(values: Any, kind: str, name: str) -> tuple:
+    """Return values as a tuple. Raises TypeError for what is no list of them."""
+    is_one = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
+    if is_one or not isinstance(values, Iterable):
+        raise TypeError(f"{kind} needs a tuple as {name}, not {values!r:.60}.")
+    return tuple(values)
+
+
+def _check_spaces(kind: str, spaces: Iterable[Any]) -> None:
+    for space in spaces:
+        if not isinstance(space, (Discrete, MultiDiscrete, Box, Tuple, Dict)):
+            raise TypeError(f"{kind} needs spaces of shoal, such as Box or Discrete, not {space!r:.60}.")
 
 
 def _random_integers(key: Key, low: np.ndarray, high: np.ndarray) -> Array:
