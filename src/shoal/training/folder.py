@@ -247,6 +247,8 @@ def locate(path: Path | str) -> Path:
         raise TypeError(
             f"{path!r:.40} is no path: give the folder of a run, as in 'runs/ppo-CartPole-v1', or zoo:AGENT/ENV."
         )
+    if "\0" in str(path):
+        raise ValueError(f"{str(path)!r:.60} contains the character NUL, which no path can contain.")
     if not str(path).startswith(ZOO_PREFIX):
         return Path(path)
     name = str(path).removeprefix(ZOO_PREFIX)
