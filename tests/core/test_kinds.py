@@ -50,15 +50,15 @@ def test_another_kind_is_refused_by_the_name_of_the_argument(function, wrong):
     assert several("x", None, ["a"]) == checked_kinds()(several)(Path("x"), None, ["a"])[0:0] + ("x", None, ["a"])
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, np.float32("nan"), np.asarray(np.inf)])
-def test_a_whole_number_is_finite(number):
+@pytest.mark.parametrize("number", [0.5, np.nan, np.inf, -np.inf, np.float32("nan"), np.asarray(np.inf)])
+def test_a_whole_number_has_no_fraction(number):
     with pytest.raises(ValueError, match="^whole=.* must be a whole number"):
         checked_kinds()(plain)(whole=number)
     assert checked_kinds()(plain)(real=number)[1] is not None
 
 
 def test_no_path_contains_nul():
-    for call in (shoal.load, shoal.report, shoal.load_result):
+    for call in (shoal.load, shoal.report, shoal.load_result, checked_kinds()(several)):
         with pytest.raises(ValueError, match="contains the character NUL"):
             call("a\0b")
 

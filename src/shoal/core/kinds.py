@@ -5,7 +5,6 @@ Otherwise a wrong kind raises from inside of pathlib, NumPy or JAX, in terms tha
 
 import functools
 import inspect
-import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -75,8 +74,11 @@ def _fitted(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     """Return a value as Python has it. Raises TypeError if it is of none of these kinds."""
     is_single = isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biuf"
     plain = value.item() if is_single else value
-    if isinstance(plain, float) and not math.isfinite(plain) and {*kinds} <= {int, type(None)}:
+    is_whole = {*kinds} <= {int, type(None)} and name != "seed"  # which make_key refuses
+    if is_whole and isinstance(plain, float) and not plain.is_integer():
         raise ValueError(f"{name}={value!r} must be a whole number.")
+    if Path in kinds and isinstance(value, (str, PathLike)) and "\0" in str(value):
+        raise ValueError(f"{name}={str(value)!r:.60} contains the character NUL, which no path can contain.")
     if any(not _word(kind) or _fits(plain, kind) for kind in kinds):
         return plain if is_single and not {*kinds}.isdisjoint((int, float, bool, SupportsIndex)) else value
     allowed = " or ".join(dict.fromkeys(_word(kind) for kind in kinds if kind is not type(None)))
