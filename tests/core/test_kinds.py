@@ -37,7 +37,7 @@ WRONG = {
 WRONG_SEVERAL = {
     "path": [None, 3, np.nan, [], b"x", object(), ("x",), True],
     "fields": [[("a", 1)], "a=1", 3, object()],
-    "names": ["ppo", None, 3, b"x", np.float64(3)],
+    "names": ["ppo", None, 3, b"x", np.float64(3), [1], [None], ["a", 3], {1}, np.asarray([1])],
 }
 
 

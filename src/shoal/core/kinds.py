@@ -17,6 +17,7 @@ import numpy as np
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
+TEXTS = Sequence[str]
 WORDS = {
     int: "a whole number",
     float: "a number",
@@ -25,6 +26,7 @@ WORDS = {
     Path: "a path",
     Mapping: "a dict",
     Sequence: "a list",
+    TEXTS: "a list of texts",
     Callable: "a function",
     SupportsIndex: "a whole number",
     jax.Array: "a random key, such as make_key(0)",
@@ -66,7 +68,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         for part in get_args(annotation):
             yield from _kinds(part)
     else:
-        origin = get_origin(annotation)
+        origin = None if annotation == TEXTS else get_origin(annotation)
         yield type(None) if annotation is None else annotation if origin is None else origin
 
 
@@ -98,6 +100,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, SupportsIndex) and not isinstance(value, (bool, np.ndarray))
     if kind is Path:
         return isinstance(value, PathLike)
+    if kind == TEXTS:
+        return _fits(value, Sequence) and all(isinstance(part, str) for part in value)
     if kind is Sequence:
         is_list = isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (str, bytes))
         return is_list or (isinstance(value, np.ndarray) and value.ndim > 0)
