@@ -338,7 +338,6 @@ WRONG_DTYPES = ["x", "", np.nan, 10**30, object(), [1], {"a": 1}, {1}, np.asarra
         *(partial(Tuple, each) for each in [*WRONG_LISTS, [Discrete]]),
         *(partial(Dict, each) for each in [*WRONG_LISTS, {"a": 3}, {3: Discrete(2)}, {"a": Discrete}]),
     ],
-    ids=str,
 )
 def test_a_space_of_a_wrong_kind_is_refused_in_words(call):
     with pytest.raises(TypeError, match=f"{call.func.__name__} (needs|must)"):
