@@ -370,8 +370,8 @@ MISTAKES = {
     ),
     "evaluate for half an episode": (
         lambda: shoal.evaluate("zoo:ppo/CartPole-v1", episodes=1.5),
-        TypeError,
-        "episodes=1.5 and max_steps=0 must be whole numbers",
+        ValueError,
+        "episodes=1.5 must be a whole number",
     ),
     "throughput of one name": (
         lambda: next(shoal.throughput("CartPol-v1")),

@@ -98,12 +98,10 @@ class DiceState(State):
 class Cliff(ActionReward):
     """Action 1 has reward NaN."""
 
-    price: Number = float("nan")
-
     def transition(self, state, action, noise):
         """Give the reward and terminate."""
         del noise
-        return state, jnp.where(action == 1, self.price, 0.5).astype(jnp.float32), jnp.bool_(True), {}
+        return state, jnp.where(action == 1, jnp.nan, 0.5).astype(jnp.float32), jnp.bool_(True), {}
 
 
 def same_candidates(agent, env):

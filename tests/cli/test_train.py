@@ -137,15 +137,16 @@ def test_a_user_environment_file_trains_and_is_loaded_again(tmp_path, capsys):
 def test_infinity_is_kept_and_read_back(capsys):
     import shoal
 
-    words = ["--env.theta-threshold", "inf", "--env.x-threshold", "inf,2.4", "--no-figures", "--name", "r"]
-    status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, *words)
-    assert status == 0 and "env.x_threshold=inf" in out, err
+    words = ["--env.low", "-inf", "--env.high", "inf,2.4"]  # of the few numbers that may be infinite: no bound
+    rest = ["--wrap", "ClipReward", "--no-figures", "--name", "r"]
+    status, out, err = say(capsys, "train", "ppo", "CartPole-v1", *FLAGS, *words, *rest)
+    assert status == 0 and "env.high=inf" in out, err
     spec = json.loads(Path("runs/r/spec.json").read_text())
-    assert spec["env_fields"]["theta_threshold"] == "inf" and spec["env_sweep"] == {"x_threshold": ["inf", 2.4]}
-    assert shoal.load_result("runs/r").spec.env_fields["theta_threshold"] == float("inf")
-    assert shoal.load_result("runs/r").settings == [{"env.x_threshold": float("inf")}, {"env.x_threshold": 2.4}]
+    assert spec["env_fields"]["low"] == "-inf" and spec["env_sweep"] == {"high": ["inf", 2.4]}
+    assert shoal.load_result("runs/r").spec.env_fields["low"] == -float("inf")
+    assert shoal.load_result("runs/r").settings == [{"env.high": float("inf")}, {"env.high": 2.4}]
     assert say(capsys, "eval", "runs/r", "--episodes", "2")[0] == 0
-    assert say(capsys, "train", "--resume", "runs/r", *words[:4], "--no-figures", "--no-progress")[0] == 0
+    assert say(capsys, "train", "--resume", "runs/r", *words, "--no-figures", "--no-progress")[0] == 0
 
 
 def test_a_block_is_refused_where_all_members_run_in_one_call(monkeypatch, capsys):

@@ -91,7 +91,7 @@ def test_the_throughput_benchmark_uses_the_wrappers(monkeypatch, capsys):
         ("FrameStack:n=2,n=3", "needs one n=VALUE for n"),
         ("FrameStack:n", "needs one n=VALUE for n"),
         ("FrameStack:n=x", "--wrap FrameStack:n x is not a whole number. The default is 4."),
-        ("FrameStack:n=0", "FrameStack needs n of at least 1, not 0."),
+        ("FrameStack:n=0", "FrameStack needs n from 1 to 1024, not 0."),
         ("FrameStack:n=2,4", "has several values: give one here, and sweep with --env.env.n 2,4."),
         ("Randomize", "Randomize needs sample: write --wrap Randomize:sample=MODULE:FUNCTION or FILE.py:FUNCTION."),
         ("Randomize:sample=task", "'task' is no path of a class or function"),

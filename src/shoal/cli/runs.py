@@ -267,11 +267,12 @@ def compare_runs(line: Line) -> None:
     if found["pairs"]:
         low, high = found["difference_interval"]
         verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
+        interval = f", 95 % interval {_interval(low, high)}"
         if found["pairs"] < FEWEST:
-            verdict = f"too few pairs to decide: an interval needs {FEWEST}"
+            verdict, interval = f"too few pairs to decide: an interval needs {FEWEST}", ""
         print(
-            f"A - B = {found['difference']:.4g}, 95 % interval {_interval(low, high)} over {found['pairs']} pairs of "
-            f"the same setting and seed: {verdict}"
+            f"A - B = {found['difference']:.4g}{interval} over {found['pairs']} pairs of the same setting and seed: "
+            f"{verdict}"
         )
     else:
         print("the runs have no setting and seed in common, so there are no pairs to compare")

@@ -84,6 +84,8 @@ class Env(Struct, abc.ABC):
     # The approximate number of steps of an episode under a random policy. Rollouts compute the size of their reset bank
     # from it. A contract test checks that less than 1 % of the resets need a state of the bank a second time.
     reset_every: ClassVar[int] = 8
+    # The names of fields in which infinity has a meaning: no bound. All other numbers of an environment are finite.
+    may_be_infinite: ClassVar[tuple[str, ...]] = ()
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
 
@@ -285,6 +287,7 @@ def _check_constants(env: Any) -> None:
         if not is_concrete(value) or (kind := np.asarray(value).dtype.kind) not in "iufO":
             continue
         numbers, largest = np.ravel(value), float(np.finfo(np.float32).max) if kind == "f" else MAX_INT
+        largest = np.inf if field.name in env.may_be_infinite else largest
         wrong = numbers[~((numbers >= -largest) & (numbers <= largest))]
         if wrong.size:
             advice = "a finite number" if not np.isfinite(float(wrong[0])) else f"at most {largest:g} (32 bits)"

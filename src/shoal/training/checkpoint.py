@@ -89,7 +89,12 @@ def read_about(directory: Path) -> dict[str, Any]:
     directory = _complete(directory)
     if (directory / MANIFEST).is_symlink():
         raise damaged(directory / MANIFEST, "it is a link, and a run goes on from its own files only")
-    return _read_manifest(directory)["about"]
+    return about_of(directory)
+
+
+def about_of(directory: Path) -> dict[str, Any]:
+    """Return the data `about` of a checkpoint, whose files may be links, to read its policies. Raises as `restore`."""
+    return _read_manifest(_complete(directory))["about"]
 
 
 def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = False) -> Any:

@@ -61,8 +61,6 @@ def evaluate(
     in which a number of the environment's state became NaN has the return NaN, and there is a warning. `trust_source`
     is as in `shoal.load`.
     """
-    if not (hasattr(episodes, "__index__") and hasattr(max_steps, "__index__")):
-        raise TypeError(f"episodes={episodes!r} and max_steps={max_steps!r} must be whole numbers.")
     if not isinstance(policy, (str, Path, Policies, Policy)):
         raise TypeError(
             f"evaluate needs a policy, not {policy!r:.60}: give the folder of a run, or what shoal.load returns. An "

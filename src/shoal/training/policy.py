@@ -213,7 +213,7 @@ def restored_policies(agent: Agent, path: Path, like: Any, spec: str, *, half: b
     Raises its errors, and ValueError for weights of another revision of the agent that cannot be upgraded.
     """
     weights = checkpoint.restore(path, checkpoint.POLICIES, like, spec, half=half)
-    return upgraded(agent, weights, checkpoint.read_about(path))
+    return upgraded(agent, weights, checkpoint.about_of(path))
 
 
 def upgraded(agent: Agent, policies: Any, about: Mapping[str, Any]) -> Any:

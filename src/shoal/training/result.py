@@ -63,7 +63,10 @@ class Result:
         Raises CheckpointError for damaged ones, and for a folder whose spec is that of another run than its checkpoint.
         """
         self._check_spec()
-        return self._files.read_curves(self.spec.members)
+        curves = self._files.read_curves(self.spec.members)
+        if self.spec.selector is not None and "occupant" not in curves:
+            raise damaged(self.folder / "curves.npz", "it does not say who was in each slot")
+        return curves
 
     def _check_spec(self) -> None:
         try:

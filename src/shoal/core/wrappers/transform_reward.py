@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,6 +43,8 @@ class TransformReward(RewardWrapper):
 @struct
 class ClipReward(RewardWrapper):
     """Clip rewards to [`low`, `high`]; by default to [-1, 1], as Mnih et al. 2015 clip those of Atari games."""
+
+    may_be_infinite: ClassVar[tuple[str, ...]] = ("low", "high")
 
     low: Number = -1.0
     high: Number = 1.0
