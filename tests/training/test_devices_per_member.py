@@ -86,7 +86,9 @@ def assert_near(left, right, rows=slice(None)):
     assert left.keys() == right.keys() and len(left) > 8
     for name in left:
         a, b = left[name][rows], right[name][rows]
-        if a.dtype == np.float32:
+        if "rounding" in name.split("/"):
+            assert np.abs(a).max() < 1e-3 and np.abs(b).max() < 1e-3  # of sums of another order: nothing to compare
+        elif a.dtype == np.float32:
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, err_msg=name)
         else:
             np.testing.assert_array_equal(a, b, err_msg=name)

@@ -79,12 +79,12 @@ def test_a_field_has_one_value_or_several():
         spec_for("ppo", "CartPole-v1", fields={"clip": 0.1}, sweep={"clip": [0.1, 0.2]})
 
 
-def test_one_or_two_members_have_no_interval_and_three_have():
-    for scores in ([3.0], [3.0, 5.0]):
-        few = score_summary(np.array(scores))
-        assert few["iqm"] == iqm(np.array(scores)) and np.isnan([few["iqm_low"], few["iqm_high"]]).all()
-    three = score_summary(np.array([3.0, 4.0, 5.0]))
-    assert (three["iqm_low"], three["iqm_high"]) == (3.0, 5.0)
+def test_five_members_have_no_interval_and_six_have():
+    for scores in (np.array([3.0]), np.array([3.0, 5.0]), np.arange(5.0)):
+        few = score_summary(scores)
+        assert few["iqm"] == iqm(scores) and np.isnan([few["iqm_low"], few["iqm_high"]]).all()
+    six = score_summary(np.arange(6.0))
+    assert 0 <= six["iqm_low"] < 2.5 < six["iqm_high"] <= 5
 
 
 def test_the_command_line_of_a_provenance_has_no_password(monkeypatch):
