@@ -118,3 +118,9 @@ def test_the_doctor_ends_with_1_for_a_problem_and_0_for_a_note(problem, capsys, 
     status, out, _ = say(capsys, "doctor")
     assert status == bool(problem) and ("nothing needs attention" in out) == (not problem)
     assert out.endswith("note: of interest\n")
+
+
+@pytest.mark.parametrize("name", ["gymnax", "purejaxrl", "navix", "doors", "gridworld"])
+def test_a_dry_run_of_a_reproduction_fits_a_terminal(name, capsys):
+    status, out, _ = say(capsys, "reproduce", name, "--dry-run")
+    assert status == 0 and max(map(len, out.splitlines())) <= 100

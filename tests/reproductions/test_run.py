@@ -229,7 +229,7 @@ def test_a_full_disk_is_one_line_and_the_folder_goes_on(monkeypatch, capsys):
 def test_a_listing_and_a_dry_run_measure_nothing(capsys):
     assert main(["reproduce"]) == 0 and main(["reproduce", "book", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "book  The book (Ann, 2020)  first second" in out and "steps=10" in out and "nothing was measured" in out
+    assert "book  The book (Ann, 2020)  first second" in out and "steps: 10" in out and "nothing was measured" in out
     assert CALLS == [] and not Path("runs").exists()
 
 

@@ -1,5 +1,6 @@
 """`shoal reproduce`: measure the numbers of a published source again, beside the published ones."""
 
+import textwrap
 from typing import Any
 
 from shoal.cli.parser import Line, Parser
@@ -9,6 +10,7 @@ EXAMPLES = """  shoal reproduce
   shoal reproduce doors --only compiled,shoal
   shoal reproduce doors --python .venv-peers/bin/python
   shoal reproduce --resume runs/reproduce-doors"""
+WRAPPED = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 MAY_CHANGE = ("resume", "python", "dry_run", "no_cache", "debug")  # options that are allowed beside --resume
 
 
@@ -54,7 +56,7 @@ def reproduce(line: Line) -> None:
         only = [word.strip() for word in options.only.split(",") if word.strip()]
         planned = run.plan_reproduction(options.what, full=options.full, only=only, python=options.python)
     if options.dry_run:
-        print(_plan_table(planned))
+        print(_plan_text(planned))
         return
     result = run.run_reproduction(planned, name=options.name, root=options.root, resume=options.resume)
     print(f"\n{len(result.parts)} of {len(planned.parts)} parts measured in {result.seconds:.0f} s\n{result.page}")
@@ -81,12 +83,16 @@ def _listing() -> str:
     return f"{table(('name', 'source', 'parts'), rows)}\n\n`shoal reproduce NAME` measures one and writes a page."
 
 
-def _plan_table(planned: Any) -> str:
-    from shoal.cli.table import table
-
-    rows = []
+def _plan_text(planned: Any) -> str:
+    lines = []
     for part, sizes in planned.parts:
-        words = " ".join(f"{name}={value}" for name, value in sizes.items())
-        rows.append([part.name, part.title, words or "-", planned.missing.get(part.name, "-")])
-    count = f"{len(rows)} part{'s' * (len(rows) > 1)}"
-    return f"{table(('part', 'what', 'sizes', 'missing here'), rows)}\n\n{count}; nothing was measured."
+        lines.append(f"{part.name}: {part.title}")
+        if missing := planned.missing.get(part.name):
+            lines.append(f"  not measured here: {missing}")
+        lines += [WRAPPED.fill(f"{name}: {_words(value)}") for name, value in sizes.items()]
+    count = f"{len(planned.parts)} part{'s' * (len(planned.parts) > 1)}"
+    return "\n".join([*lines, "", f"{count}; nothing was measured."])
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
