@@ -252,3 +252,19 @@ def test_states_that_cannot_be_rendered_are_refused(tmp_path, call, message):
     with pytest.raises(ValueError, match=message):
         call(tmp_path / "x.gif")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("states", "how", "kind", "message"),
+    [
+        (3, {}, TypeError, "states=3 are no states of an environment"),
+        ([np.zeros(2)], {}, TypeError, "are no states of an environment"),
+        (np.zeros((2, 3)), {}, TypeError, "are no states of an environment"),
+        (jax.tree.map(lambda x: x[0], moving_dot(2)), {}, ValueError, "one state without a time axis"),
+        (moving_dot(2), {"size": 10**30}, ValueError, "size=1000000000000000000000000000000 must be from 1 to 16,384"),
+        (moving_dot(2), {"columns": 0}, ValueError, "columns=0 must be from 1 to 16,384"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(states, how, kind, message, tmp_path):
+    with pytest.raises(kind, match=message):
+        animate(Dot(), states, path=tmp_path / "dot.gif", **how)

@@ -18,6 +18,7 @@ from shoal.viz.mp4 import encoder, write_mp4
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
 
+MOST_PIXELS = 2**14  # of a side of a picture; also the limit of columns
 MOST_GIF_FRAMES = 120  # of an animation whose `max_frames` is not given; an MP4 file then has all
 
 
@@ -60,9 +61,11 @@ def animate(
         )
     if max_frames is None:
         max_frames = MOST_GIF_FRAMES if path.suffix.lower() == ".gif" else episode.length
-    for name, value in {"max_frames": max_frames, "size": size, "columns": columns}.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value} must be at least 1.")
+    if max_frames < 1:
+        raise ValueError(f"max_frames={max_frames} must be at least 1.")
+    for name, value in {"size": size, "columns": columns}.items():
+        if value is not None and not 1 <= value <= MOST_PIXELS:
+            raise ValueError(f"{name}={value} must be from 1 to {MOST_PIXELS:,}.")
     shown = np.unique(np.linspace(0, episode.length - 1, min(episode.length, max_frames)).round().astype(int)).tolist()
     if together:
         frames = _grid(_envs(env, together), episode, returns, shown, (title, titles), size, columns)
@@ -112,8 +115,14 @@ class _Episode:
         leaves = jax.tree.leaves(self._states)
         if not leaves:
             raise ValueError("states is empty: there is nothing to animate.")
+        if not hasattr(states[0] if isinstance(states, list) else states, "time"):
+            raise TypeError(
+                f"states={states!r:.60} are no states of an environment: give a list of them, or one with a time axis."
+            )
+        if not isinstance(states, list) and np.ndim(leaves[0]) == 0:
+            raise ValueError("states is one state without a time axis: give a list, [state].")
         self.length = len(states) if isinstance(states, list) else len(leaves[0])
-        time = getattr(self.state(0), "time", 0)
+        time = self.state(0).time
         if np.ndim(time) > 1:
             raise ValueError(f"states have the shape {[self.length, *np.shape(time)]}: give [T] or [T, E].")
         self.together = np.size(time) if np.ndim(time) else 0
