@@ -63,10 +63,7 @@ class Result:
         Raises CheckpointError for damaged ones, and for a folder whose spec is that of another run than its checkpoint.
         """
         self._check_spec()
-        curves = self._files.read_curves(self.spec.members)
-        if self.spec.selector is not None and "occupant" not in curves:
-            raise damaged(self.folder / "curves.npz", "it does not say who was in each slot")
-        return curves
+        return self._files.read_curves(self.spec.members)
 
     def _check_spec(self) -> None:
         try:
@@ -103,6 +100,8 @@ class Result:
         With a selector: the occupant of every slot in the newest record, and its hyperparameters.
         """
         if self.spec.selector is not None:
+            if "occupant" not in self.curves:
+                raise damaged(self.folder / "curves.npz", "it does not say who was in each slot")
             newest = {name: self.curves[name][-1] for name in ("occupant", *hyperparameters_in(self.curves))}
             return [{name: values[m].item() for name, values in newest.items()} for m in range(self.spec.members)]
         if exported := re.search(r"(?:^| )(occupant|seed)=(\d+)", self.exported.get("name", "")):
