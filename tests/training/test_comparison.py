@@ -96,7 +96,7 @@ def test_comparisons_in_both_directions_are_mirror_images_and_few_pairs_have_no_
     assert np.isnan([*found["difference_interval"], *found["interval"][0], *turned["interval"][1]]).all()
     assert main(["compare", str(result.folder), str(other)]) == 0
     said = capsys.readouterr().out
-    assert "95 % interval - over 4 pairs" in said and "too few pairs to decide: an interval needs 6" in said
+    assert "= -0.6875 over 4 pairs" in said and "too few pairs to decide: an interval needs 6" in said
 
 
 def test_one_pair_has_no_interval(tmp_path):
