@@ -105,3 +105,15 @@ def test_no_public_function_lets_a_wrong_kind_through(name, tmp_path, monkeypatc
 
 def test_a_function_may_check_an_argument_itself():
     assert checked_kinds("whole")(plain)("words of its own")[0] == "words of its own"
+
+
+@pytest.mark.parametrize("number", [2.0, np.float64(2), np.asarray(2.0)])
+def test_a_whole_number_written_as_a_real_one_becomes_an_integer(number):
+    whole = checked_kinds()(plain)(whole=number)[0]
+    assert whole == 2 and type(whole) is int
+
+
+@pytest.mark.parametrize("number", [2**63, 1e30, -(10**5_000)], ids=["one", "real", "long"])
+def test_a_whole_number_fits_in_64_bits(number):
+    with pytest.raises(ValueError, match="^whole=.{,45} does not fit in 64 bits"):
+        checked_kinds()(plain)(whole=number)

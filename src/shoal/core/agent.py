@@ -33,8 +33,8 @@ from shoal.core.struct import (
 AgentState = Any
 
 
-# Fields that say how another field changes during a run, in the agents that have them.
 MOST_LAYERS = 64  # of a network; XLA takes longer than linearly in their number
+# Fields that say how another field changes during a run, in the agents that have them.
 SCHEDULES = ("anneal", "epsilon_start", "epsilon_end", "exploration", "learning_rate_decay", "sigma_decay", "horizon")
 
 

@@ -14,6 +14,8 @@ from typing import Any, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_
 import jax
 import numpy as np
 
+from shoal.core.errors import in_digits
+
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
@@ -77,8 +79,12 @@ def _fitted(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     is_single = isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biuf"
     plain = value.item() if is_single else value
     is_whole = {*kinds} <= {int, type(None)} and name != "seed"  # which make_key refuses
-    if is_whole and isinstance(plain, float) and not plain.is_integer():
-        raise ValueError(f"{name}={value!r} must be a whole number.")
+    if is_whole and isinstance(plain, float):
+        if not plain.is_integer():
+            raise ValueError(f"{name}={value!r} must be a whole number.")
+        value = plain = int(plain)
+    if is_whole and isinstance(plain, int) and not -(2**63) <= plain < 2**63:
+        raise ValueError(f"{name}={in_digits(plain)} does not fit in 64 bits.")
     if Path in kinds and isinstance(value, (str, PathLike)) and "\0" in str(value):
         raise ValueError(f"{name}={str(value)!r:.60} contains the character NUL, which no path can contain.")
     if any(not _word(kind) or _fits(plain, kind) for kind in kinds):
